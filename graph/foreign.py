@@ -46,14 +46,23 @@ if TYPE_CHECKING:
 _RAISE = {dis.opmap["RAISE_VARARGS"], dis.opmap["RERAISE"]}
 
 
+def pauses(error: BaseException) -> bool:
+    """Whether this is LangGraph's way to pause, or says that the answer to a pause does not fit, so that it
+    can be given again."""
+    # Commands that run nothing import this module for its texts, and need no LangGraph.
+    from langgraph.errors import GraphBubbleUp, ParentCommand, is_invalid_resume
+
+    # A graph that code of somebody else's runs may hand over to the graph above it: that is no pause, and no
+    # state of the machine can be its target.
+    bubbles = isinstance(error, GraphBubbleUp) and not isinstance(error, ParentCommand)
+    return bubbles or is_invalid_resume(error)
+
+
 def gets_past(error: BaseException) -> bool:
     """Whether `error`, raised while code of somebody else's ran, is LangGraph's way to pause, or an interrupt
     of this process."""
     if isinstance(error, Exception):
-        # Commands that run nothing import this module for its texts, and need no LangGraph.
-        from langgraph.errors import GraphBubbleUp
-
-        return isinstance(error, GraphBubbleUp)
+        return pauses(error)
     # Python runs the handlers of signals in the main thread, and nowhere else.
     if threading.current_thread() is not threading.main_thread():
         return False
@@ -69,16 +78,32 @@ class NobodyToAsk(Exception):
 
 
 def unanswered(error: BaseException, *, can_ask: bool) -> BaseException:
-    """`error`; or, in a run that cannot wait, NobodyToAsk for a pause that nobody could end."""
-    # As in `gets_past`.
+    """`error`; or what comes of a pause that nobody could end: NobodyToAsk in a run that cannot wait,
+    TypeError for one whose value cannot be saved."""
+    # As in `pauses`.
     from langgraph.errors import GraphInterrupt
 
-    if can_ask or not isinstance(error, GraphInterrupt):
+    if not isinstance(error, GraphInterrupt):
         return error
+    if can_ask:
+        return next(filter(None, map(_not_saved, error.args[0] if error.args else ())), error)
     return NobodyToAsk(
         "interrupt() asks a person, and this run cannot wait for the answer; build the graph with storage= "
         "(or a checkpointer)"
     )
+
+
+def _not_saved(asked: Any) -> TypeError | None:
+    """What is wrong with an interrupt whose value no checkpoint can hold; None where it can."""
+    try:
+        strict_serde().dumps_typed(asked)
+    except BaseException as error:
+        # A value of somebody's own making may raise anything while it is read.
+        if gets_past(error):
+            raise
+        kind = type(getattr(asked, "value", None)).__name__
+        return TypeError(f"interrupt() asks by a value that cannot be saved ({kind}); ask by plain values")
+    return None
 
 
 def being_ended(error: BaseException) -> bool:
@@ -432,6 +457,7 @@ FIGURES = "figures"
 RATINGS = "ratings"
 
 
+@functools.lru_cache(1024)
 def label(thread_id: str | None) -> str:
     """A thread id as one label of a store's namespace, where no dot is allowed."""
     return (

@@ -167,7 +167,7 @@ WHAT_IT_DOES: Mapping[State, str] = MappingProxyType(
         State.CALL_LLM: "one model call on the prompt",
         State.ROUTE_TOOLS: "normalises the reply, answers think and bad calls, picks the next batch",
         State.APPROVE: "waits for a person's decision on calls",
-        State.EXECUTE: "runs the batch, each effect at most once",
+        State.EXECUTE: "runs the batch of tools or of delegates, each effect at most once",
         State.HAND_OVER: "yields a call to the driver and waits for what it observed",
         State.NUDGE: "appends the reminder that fits",
         State.ASK_USER: "waits for a person's answer",

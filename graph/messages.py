@@ -70,7 +70,7 @@ class Marks(TypedDict, total=False):
     by: str  # who decided or answered, where whoever handed the answer in said so
     phase: dict[str, Any]  # the part of the task that was accepted as done
     undone: dict[str, str]  # what of its effects was undone since, a line for each
-    delegate: dict[str, Any]  # how the delegate's own task ended, and what all below this call has used
+    delegate: dict[str, Any]  # how the delegate's own task ended, and what it and all below have come to
     # On a human-role message.
     nudge: str  # why Signoff wrote it
     finish: str  # the finish that it is about, by `Reply.key`
@@ -224,7 +224,7 @@ def _stamped(message: BaseMessage, position: int, taken: set[str | None]) -> Bas
 
 
 def _merge(history: Messages, message: BaseMessage, taken: set[str | None]) -> Messages:
-    """`history` with one message appended, replaced or removed; `history` may be changed in place."""
+    """`history` with one message appended or removed; `history` may be changed in place."""
     if isinstance(message, RemoveMessage):
         if message.id == REMOVE_ALL_MESSAGES:
             taken.clear()
@@ -233,8 +233,6 @@ def _merge(history: Messages, message: BaseMessage, taken: set[str | None]) -> M
         # every reading of the thread.
         taken.discard(message.id)
         return [kept for kept in history if kept.id != message.id]
-    if message.id is not None and message.id in taken:
-        return [message if old.id == message.id else old for old in history]
     if message.id is None:
         message = _stamped(message, len(history), taken)
     taken.add(message.id)
@@ -253,11 +251,19 @@ def append_messages(history: Sequence[BaseMessage] | None, writes: Sequence[Any]
     ids = before.take_ids() if isinstance(before, History) else None
     lineage = before.lineage if isinstance(before, History) and ids is not None else None
     taken = {message.id for message in merged} if ids is None else ids
+    places: dict[str | None, int] | None = None
     for write in writes:
         for message in as_messages(write):
-            if message.id in taken or isinstance(message, RemoveMessage):
+            removes = isinstance(message, RemoveMessage)
+            if removes or message.id in taken:
                 lineage = None
-            merged = _merge(merged, message, taken)
+            if removes or message.id is None or message.id not in taken:
+                merged, places = _merge(merged, message, taken), None
+                continue
+            # By its place: many are replaced at once where a long history is imported.
+            if places is None:
+                places = {one.id: at for at, one in enumerate(merged)}
+            merged[places[message.id]] = message
     whole = merged if isinstance(merged, History) else History(merged)
     return whole.grown(taken, lineage)
 

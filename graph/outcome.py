@@ -31,12 +31,14 @@ _NO_TURN = ("truncated", "too_many", "tool_calls", "cost", "seconds")
 
 def changes(task: Task, is_effect: Callable[[str], bool]) -> list[dict[str, Any]]:
     """The last calls of the task that may have changed something, the newest last, each with its result in a
-    line, as fields of `Change`. is_effect: whether a tool of this name may change something."""
+    line, as fields of `Change`. After the call of a delegate stand those of its own that its result tells of.
+    is_effect: whether a tool of this name may change something."""
     found = (
-        _change(reply, call)
+        change
         for reply in reversed(task.replies)
         for call in reversed(reply.calls)
         if call.effect is None and is_effect(call.name) and may_have_run(reply, call)
+        for change in (*reversed(_below(reply, call)), _change(reply, call))
     )
     last = [change for change, _ in zip(found, range(MOST_CHANGES), strict=False)]
     return last[::-1]
@@ -82,6 +84,13 @@ def _change(reply: Reply, call: Call) -> dict[str, Any]:
     assert found is not None, "only what has a result is asked for"
     came = "unknown" if marks(found).get("unknown") else "error" if found.status == "error" else "ok"
     return {"call": shown_call(call), "result": _line(found.text, _RESULT), "came": came}
+
+
+def _below(reply: Reply, call: Call) -> list[dict[str, Any]]:
+    """What a delegate, and all below it, may have changed, with its name before each call."""
+    found = reply.result(call)
+    told = marks(found).get("delegate", {}).get("changes", ()) if found is not None else ()
+    return [{**one, "call": _line(f"{call.name} / {one['call']}", _CALL)} for one in told]
 
 
 def shown_call(call: Call) -> str:
@@ -243,7 +252,8 @@ class Outcome(BaseModel, Generic[ResultT]):
     result: of the shape of `response_format`; or what a finishing tool of your own returned. It is stored as
         JSON; `outcome_of` and the decisions of a session make an instance of it again.
     summary, pending_issues: the model's own words; without a success the issues of its last finish.
-    changes: the last calls that may have changed something, the newest last, at most eight.
+    changes: the last calls that may have changed something, the newest last, at most eight; those below a
+        delegate stand after its call, with the names that lead there.
     phases: parts of the task that it reported as done, the oldest first: percentage, summary, next_phase and
         the number of the turn.
     last_text: the last text of the model. open_work: calls that were never run. open_points: what else was

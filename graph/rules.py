@@ -15,7 +15,7 @@ from signoff.graph.history.task import Task
 from signoff.graph.history.usage import ROUND, Used
 from signoff.graph.limits import Limits
 from signoff.graph.machine import Event
-from signoff.graph.state import Decision
+from signoff.graph.state import Decision, TreeBudget
 from signoff.graph.texts import Texts
 
 
@@ -127,18 +127,20 @@ SHARED = tuple(name for name, counted in COUNTED.items() if counted.total is not
 """The limits that bound a whole tree of machines."""
 
 
-def budget(name: str, task: Task, limits: Limits) -> Budget | None:
+def budget(name: str, task: Task, limits: Limits, tree: TreeBudget | None = None) -> Budget | None:
     """The budget of this name; None when it has no limit. In a delegate that is the limit of its own, or one
-    of the machines above it, whichever leaves less."""
+    of the machines above it, whichever leaves less. tree: what is known of these by now; else what the task
+    knows."""
     counted = COUNTED[name]
     most = counted.most(task, limits)
     own = None if most is None else Budget(name, counted.used(task, limits), most, counted.words)
-    above = task.tree["above"].get(name) if task.tree else None
+    known = tree or task.tree
+    above = known["above"].get(name) if known else None
     if above is None or counted.total is None:
         return own
     used = above["others"] + counted.total(task, limits)
-    tree = Budget(name, used, above["limit"], counted.words)
-    return tree if own is None or tree.limit - tree.used < own.limit - own.used else own
+    whole = Budget(name, used, above["limit"], counted.words)
+    return whole if own is None or whole.limit - whole.used < own.limit - own.used else own
 
 
 def budgets(task: Task, limits: Limits) -> Iterator[Budget]:

@@ -38,12 +38,11 @@ def execute(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
     if task.stopped or not task.due:
         return Report(Event.DONE)
+    yield from _check_is_none_below(task, run)
     if task.due[0].name not in run.deps.toolbox.tools:
         # The graph was built without it since: `route_tools` says so to the model.
-        yield from _check_is_none_below(task.due[:1], task, run)
         return Report(Event.MORE)
     batch = next_batch(task.due, run.deps.toolbox)
-    yield from _check_is_none_below([c for c in batch if c.name not in run.deps.toolbox.delegates], task, run)
     if batch[0].name in run.deps.toolbox.delegates:
         written = yield from _delegates(batch, task, state, run)
     elif run.deps.toolbox.is_effect(batch[0].name):
@@ -137,13 +136,14 @@ def _misfit_of_edited(call: Call, edited: Mapping[str, Any] | None, run: NodeCon
     return result(call.id, call.name, text, ok=False, edited=True, ran=dict(edited), **marks(found))
 
 
-def _check_is_none_below(calls: Sequence[Call], task: Task, run: NodeContext) -> Part[None]:
+def _check_is_none_below(task: Task, run: NodeContext) -> Part[None]:
     """Raises ThreadError when a delegate that this graph does not have any more is at work on one of the
-    calls: what it has done would be told as never done, or be done again by a tool of its name."""
-    for call in calls:
-        if call.args.keys() == GIVEN and (
-            yield from is_begun(call, task.reply_of(call).message.id or "", run)
-        ):
+    calls, also beside one that it has: what it has done would be told as never done, or be done again by a
+    tool of its name."""
+    for call in task.due:
+        if call.name in run.deps.toolbox.delegates or call.args.keys() != GIVEN:
+            continue
+        if (yield from is_begun(call, task.reply_of(call).message.id or "", run)):
             raise ThreadError(
                 f"The delegate {call.name!r} is at work in this thread, and this graph has none of that "
                 "name; build it with the delegate and go on, or send a new message. Nothing was changed."

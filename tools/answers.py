@@ -17,6 +17,15 @@ _NOTHING_SAID = ("ignore", "ignored")
 _MOST_DIGITS = 9
 
 
+_CALLS = frozenset({"call_id", "call_ids"})
+
+
+def is_own(payload: Any) -> bool:
+    """Whether it is Signoff that asks by this value of an interrupt, and not other code: it names the call,
+    or the calls, that it is about."""
+    return isinstance(payload, Mapping) and not _CALLS.isdisjoint(payload)
+
+
 def signed(answer: Any, by: str | None) -> Any:
     """`answer` together with the name of who gave it; unchanged when no name was given."""
     return {KEY: {_BY: by}, "answer": answer} if by else answer

@@ -227,8 +227,10 @@ class Approvals:
         *,
         has_context: bool = False,
         below: Collection[str] = (),
+        later: Collection[str] = (),
     ) -> None:
-        """below: the tools of the delegates, for which the policy holds, too."""
+        """below: the tools of the delegates, for which the policy holds, too. later: the delegates of which
+        not all tools are known yet."""
         self.policy = policy if policy is not None else {}
         self.kinds = kinds
         self._rules: dict[str, Review | Check] = {}
@@ -238,10 +240,7 @@ class Approvals:
         if isinstance(self.policy, Mapping):
             unknown = set(self.policy) - set(kinds) - set(below) - set(_KINDS)
             if unknown:
-                raise SetupError(
-                    f"approvals names {sorted(map(str, unknown))}, which is neither a tool of this graph"
-                    f"{', or of a delegate,' if below else ''} nor a kind ({', '.join(_KINDS)})."
-                )
+                raise SetupError(_unknown(sorted(map(str, unknown)), bool(below), later))
             for name, rule in self.policy.items():
                 if callable(rule) and check_function(f"approvals for {name!r}", rule, 1):
                     self._asking.add(name)
@@ -312,6 +311,21 @@ class Approvals:
                 raise
             # A policy that fails must not let a call through.
             return replace(ANYBODY, problem=f"{type(error).__name__}: {error}"[:200])
+
+
+def _unknown(names: Sequence[str], below: bool, later: Collection[str]) -> str:
+    """The error for a policy that names what there is not, or what is not known yet."""
+    kinds = ", ".join(_KINDS)
+    if not later:
+        of_these = "of this graph or of a delegate" if below else "of this graph"
+        return f"approvals names {names}, which is neither a tool {of_these} nor a kind ({kinds})."
+    delegates = ", ".join(map(repr, sorted(later)))
+    return (
+        f"approvals names {names}, which is no tool that is known when the graph is built, and no kind "
+        f"({kinds}). The graph of {delegates}, or one below it, is made by a function, so that its tools are "
+        "not known yet: write the kind, or a function of (tool name, arguments), or name the tool in the "
+        "approvals of that graph."
+    )
 
 
 def _stricter(own: Review, above: Review) -> Review:

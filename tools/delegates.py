@@ -31,7 +31,8 @@ class Delegate(BaseTool):
 
     graph: compiled, or a function that returns it. at_once: how many of its calls in one reply run beside
     each other; None for all. effects: whether something below it may change something. tools: the names of
-    what may be called below it, as far as that is known when it is made. read: what makes an
+    what may be called below it, as far as that is known when it is made. later: whether
+    its graph, or one below it, is made by a function, so that not all of them are known. read: what makes an
     outcome of the last values of a graph that is not Signoff's; None for one that is.
     """
 
@@ -39,6 +40,7 @@ class Delegate(BaseTool):
     at_once: int | None = None
     effects: bool = True
     tools: frozenset[str] = frozenset()
+    later: bool = False
     read: Callable[[Mapping[str, Any]], Any] | None = Field(default=None, exclude=True, repr=False)
 
     def _run(self, *_: Any, **__: Any) -> Any:

@@ -221,6 +221,7 @@ def make_toolbox(
             judged | kinds,
             has_context=has_context,
             below=frozenset[str]().union(*(found.tools for found in delegates.values())),
+            later=[name for name, found in delegates.items() if found.later],
         ),
         frozenset(driven),
         schemas={name: schema for name, found in by_name.items() if (schema := schema_of(found))},
@@ -236,13 +237,19 @@ def provider_name(given: Mapping[str, Any]) -> str:
     return str(given.get("name") or given.get("type") or next(iter(given), ""))
 
 
+def is_provided(one: Any) -> bool:
+    """Whether this describes a tool that the model's provider runs, as that takes it."""
+    if not isinstance(one, Mapping) or one.get("type") in _CALLED or not _DESCRIBES.isdisjoint(one):
+        return False
+    # Of Google's own the only key is the name.
+    return "type" in one or (len(one) == 1 and "name" not in one)
+
+
 def _provided(given: Sequence[Mapping[str, Any]], taken: Collection[str]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for one in given:
         name = provider_name(one)
-        # Of Google's own the only key is the name.
-        provided = "type" in one or (len(one) == 1 and "name" not in one)
-        if not provided or one.get("type") in _CALLED or not _DESCRIBES.isdisjoint(one):
+        if not is_provided(one):
             raise SetupError(
                 f"tools= holds {reprlib.repr(dict(one))}, which cannot be a tool: nothing runs it; pass a "
                 "LangChain tool or a function, or a tool that the model's provider runs, such as "

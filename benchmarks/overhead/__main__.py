@@ -13,7 +13,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.loopbench.peers import install, peers
 from benchmarks.overhead import pages, pictures
 from benchmarks.overhead.client import CLIENTS
 from benchmarks.overhead.crowd import CROWDS
@@ -23,6 +22,7 @@ from benchmarks.overhead.parts import PARTS, of_length, part
 from benchmarks.overhead.record import RESULTS, Recorded
 from benchmarks.overhead.sessions import SHORTENED, WHOLE, Session
 from benchmarks.overhead.targets import LENGTHS
+from loopcheck.subjects import install, list_subjects
 from signoff.graph.errors import SetupError
 from tests.support.arguments import at_least
 
@@ -39,9 +39,9 @@ def main() -> int:
         pictures.draw(Recorded.read(RESULTS), given.plot)
         return 0
     if given.install:
-        for peer in peers():
-            if peer.name in _ENVIRONMENTS:
-                install(peer)
+        for subject in list_subjects():
+            if subject.name in _ENVIRONMENTS:
+                install(subject)
     recorded = _measured(given, console)
     if given.json:
         recorded.save(given.json)

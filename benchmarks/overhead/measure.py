@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.loopbench.peers import ENVIRONMENTS
+from loopcheck.subjects import ENVIRONMENTS
 
 HERE = Path(__file__).parent
 DEFAULTS, WRITES = "signoff, default settings", "signoff, default settings, a tool that writes"

@@ -32,9 +32,24 @@ def letter_tool(outbox: Path):
     return send_letter
 
 
-# 2. The scripts. Each model says its next reply, whichever process asks it.
+# 2. The scripts. Each model says its next reply, whichever process asks it, and begins anew with each task.
 def played(*replies):
-    return ScriptedModel(lambda messages: replies[sum(message.type == "ai" for message in messages)])
+    def script(messages):
+        found = replies[sum(message.type == "ai" for message in messages) % len(replies)]
+        return found(messages) if callable(found) else found
+
+    return ScriptedModel(script)
+
+
+def ended(done, not_done):
+    """The end of a task whose last call decides how it ends."""
+
+    def reply(messages):
+        if messages[-1].status == "error":
+            return call("finish_task", summary=not_done, outcome="partial")
+        return call("finish_task", summary=done)
+
+    return reply
 
 
 LETTER = "Dear council, the tower has about 92 years left before fewer than 20 metres remain."
@@ -49,7 +64,7 @@ SCRIPTS = {
     ),
     "writer": played(
         call("send_letter", to="council", text=LETTER),
-        call("finish_task", summary="The letter is sent."),
+        ended("The letter is sent.", "The letter is written, and may not leave."),
     ),
     "lead": played(
         [
@@ -57,7 +72,10 @@ SCRIPTS = {
             call("surveyor", task="How far is the edge from the tower, and how fast does it move?"),
         ],
         call("writer", task="Write to the council: 31 - 20 metres at 12 cm a year last about 92 years."),
-        call("finish_task", summary="The council has until about 2111; the letter tells it so."),
+        ended(
+            "The council has until about 2111; the letter tells it so.",
+            "The council has until about 2111; it was not told.",
+        ),
     ),
 }
 
@@ -113,8 +131,9 @@ def main() -> int:
         show(result["__interrupt__"])
         return 0
     outcome = outcome_of(result)
-    print(f"{outcome.status}, {outcome.claim}: {outcome.summary}")
-    print(f"{outcome.tree.delegates} delegates, {outcome.tree.turns} turns of all together")
+    print(f"{outcome.status}, {outcome.claim}: {outcome.summary or outcome.error}")
+    if outcome.tree:
+        print(f"{outcome.tree.delegates} delegates, {outcome.tree.turns} turns of all together")
     return 0 if outcome.status == "success" else 1
 
 

@@ -10,7 +10,7 @@ from langgraph.pregel import Pregel
 from signoff.graph.compiled.settings import describe, positive
 from signoff.graph.errors import SetupError
 from signoff.graph.kinds import Kind
-from signoff.nodes.delegates.graphs import check_graph, has_effects, tools_below
+from signoff.nodes.delegates.graphs import check_graph, has_effects, made_later, tools_below
 from signoff.tools.delegates import Assignment, Delegate
 
 # It stands in the namespace of checkpoints, where `|` and `:` mean something, and numbers alone as well.
@@ -58,5 +58,6 @@ def delegate(
         at_once=positive("parallel", parallel, whole=True),
         effects=True if later else has_effects(graph),
         tools=frozenset() if later else tools_below(graph),
+        later=later or made_later(graph),
         read=read,
     )

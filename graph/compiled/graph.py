@@ -25,6 +25,7 @@ from weakref import WeakKeyDictionary
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import DEFAULT_RECURSION_LIMIT, merge_configs
+from langchain_core.runnables.graph import Graph as Drawing
 from langgraph.channels.base import BaseChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.constants import START
@@ -172,6 +173,17 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         A later run starts them again.
         """
         end_graph(self.builder)
+
+    def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Drawing:
+        """LangGraph's drawing of the machine. Its state `execute` names the delegates in its metadata; with
+        `xray` their machines are drawn, too."""
+        from signoff.graph.compiled.drawn import draw  # only a drawing needs it
+
+        return draw(self, config, xray)
+
+    async def aget_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Drawing:
+        # The graph of a delegate may be made by a function of the user's.
+        return await asyncio.to_thread(self.get_graph, config, xray=xray)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
         """What a notebook shows: the machine. LangGraph's own has a server on the internet draw it."""

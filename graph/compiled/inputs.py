@@ -100,7 +100,7 @@ def entry(graph: EntryGraph, given: Any, saver: BaseCheckpointSaver[Any], place:
     newest = "checkpoint_id" not in place["configurable"]
     goes_on = given is None or isinstance(given, Command)
     if isinstance(given, Command):
-        _check_says_something(given)
+        check_says_something(given)
     # Read in time: an input is saved before LangGraph reads it, and would come back with every reading.
     messages = [] if goes_on else messages_of(given)
     if not goes_on and not newest:
@@ -122,11 +122,8 @@ def entry(graph: EntryGraph, given: Any, saver: BaseCheckpointSaver[Any], place:
     elif isinstance(given, Command) and newest and is_unsettled(saved):
         # LangGraph would run both, each as if it were alone: nobody could read the thread any more.
         yield Operation(partial(graph.settle, place), partial(graph.asettle, place))
-    if not newest and isinstance(given, Command) and (before := _answers(saved)):
-        place_now: RunnableConfig = {"configurable": {**place["configurable"]}}
-        del place_now["configurable"]["checkpoint_id"]
-        now = yield Operation(partial(saver.get_tuple, place_now), partial(saver.aget_tuple, place_now))
-        _check_is_no_other(given, before, place, now)
+    if not newest and isinstance(given, Command):
+        yield from check_is_no_other(given, saved, saver, place)
     if newest and isinstance(given, Command):
         if _has_delegates(graph):
             _check_still_waits(given, saved, place)
@@ -178,7 +175,7 @@ def _check_still_waits(command: Command[Any], saved: CheckpointTuple | None, pla
         )
 
 
-def _check_says_something(command: Command[Any]) -> None:
+def check_says_something(command: Command[Any]) -> None:
     """Raises ThreadError for an answer that LangGraph does not deliver."""
     if command.resume == {} or (command.resume is None and not command.update and not command.goto):
         raise ThreadError(
@@ -195,13 +192,22 @@ def _answers(saved: CheckpointTuple | None) -> list[Any]:
     return [one for value in found for one in (value if isinstance(value, list) else [value])]
 
 
-def _check_is_no_other(
-    command: Command[Any], before: Sequence[Any], place: RunnableConfig, now: CheckpointTuple | None
-) -> None:
+def check_is_no_other(
+    command: Command[Any],
+    saved: CheckpointTuple | None,
+    saver: BaseCheckpointSaver[Any],
+    place: RunnableConfig,
+) -> Generator[Operation, Any, None]:
     """Raises ThreadError for another answer at a point that the thread has left behind: LangGraph would take
-    the one that was given there before."""
+    the one that was given there before. saved: the checkpoint at `place`, which names it."""
+    before = _answers(saved)
+    if not before or command.resume is None:
+        return
+    newest: RunnableConfig = {"configurable": {**place["configurable"]}}
+    del newest["configurable"]["checkpoint_id"]
+    now = yield Operation(partial(saver.get_tuple, newest), partial(saver.aget_tuple, newest))
     at, given = place["configurable"]["checkpoint_id"], command.resume
-    if given is None or (now and now.config["configurable"]["checkpoint_id"] == at):
+    if now and now.config["configurable"]["checkpoint_id"] == at:
         return
     said = list(given.values()) if isinstance(given, dict) and all(map(_names_interrupt, given)) else [given]
     if all(one in before for one in said):

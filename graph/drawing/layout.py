@@ -106,7 +106,7 @@ BOXES: Mapping[State, Box] = {
     State.DECIDE: Box(310, 230, "ordered rules"),
     State.CALL_LLM: Box(500, 230, "one model call"),
     State.ROUTE_TOOLS: Box(690, 230, "check the calls"),
-    State.EXECUTE: Box(880, 230, "run a batch"),
+    State.EXECUTE: Box(880, 230, "tools, delegates"),
     State.APPROVE: Box(880, 346, "a person decides"),
     State.HAND_OVER: Box(880, 442, "the driver acts"),
     State.NUDGE: Box(500, 108, "remind"),

@@ -127,7 +127,10 @@ def _again(
         notes = {**notes, "again": {"delegates": delegates, "turns": turns}}
     mark = nudge("resumed", text, **notes)
     removed = [RemoveMessage(id=found.id or "") for found in taken]
-    return entering(event, messages=[*removed, mark], outcome=None, **update)
+    found = entering(event, messages=[*removed, mark], outcome=None, **update)
+    # An agent of LangChain has other nodes than the machine: its guards say where an input enters.
+    place = (state.get("guards") or {}).get("enters")
+    return Command(goto=place, update=found.update) if place else found
 
 
 def _to_take_back(messages: Sequence[BaseMessage], statuses: Sequence[str]) -> list[ToolMessage]:

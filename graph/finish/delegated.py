@@ -14,15 +14,17 @@ REFUSAL = "delegates"
 
 @dataclass(frozen=True)
 class FailedDelegate:
-    """A delegate of which a call in the task has failed. turn: the number of the reply that made it."""
+    """A delegate of which a call in the task has failed. turn: the number of the reply that made it. above:
+    the delegates that lead to one further below, whose own tasks were done all the same."""
 
     name: str
     why: str
     turn: int
+    above: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
-        return f"{self.name} did not succeed ({self.why})"
+        return f"{' / '.join((*self.above, self.name))} did not succeed ({self.why})"
 
 
 def failed_delegates(task: Task) -> list[FailedDelegate]:
@@ -40,6 +42,31 @@ def failed_delegates(task: Task) -> list[FailedDelegate]:
             if found.status == "error"
         }
     return list(failed.values())
+
+
+def failed_below(task: Task) -> list[FailedDelegate]:
+    """Those that failed below a delegate that is done, as the result of its last reply tells."""
+    failed: dict[str, list[FailedDelegate]] = {}
+    for turn, reply in enumerate(task.replies, 1):
+        in_reply: dict[str, list[FailedDelegate]] = {}
+        for call in reply.calls:
+            result = reply.result(call)
+            mark = marks(result).get("delegate") if result is not None else None
+            if mark is not None:
+                in_reply.setdefault(call.name, []).extend(
+                    FailedDelegate(one["path"][-1], one["why"], turn, (call.name, *one["path"][:-1]))
+                    for one in mark.get("failed", ())
+                )
+        failed |= in_reply
+    return [one for found in failed.values() for one in found]
+
+
+def failed_for_above(task: Task) -> list[dict[str, Any]]:
+    """Those that failed in a task that is done, and below it, as they stand in the mark of its result."""
+    if not task.total.children:
+        return []
+    found = [*failed_delegates(task), *failed_below(task)]
+    return [{"path": [*one.above, one.name], "why": one.why} for one in found]
 
 
 def unlisted(failed: Sequence[FailedDelegate], issues: Sequence[str]) -> list[FailedDelegate]:
@@ -70,4 +97,4 @@ def unmentioned_failures(task: Task, claim: Mapping[str, Any], issues: Sequence[
     """What a claim of "done" leaves out, in a sentence each."""
     if claim.get("outcome", "done") != "done":
         return []
-    return [one.sentence for one in unlisted(failed_delegates(task), issues)]
+    return [one.sentence for one in unlisted([*failed_delegates(task), *failed_below(task)], issues)]

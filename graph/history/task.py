@@ -153,7 +153,7 @@ class Task:
     def lost(self, name: str, *, since_extended: bool = True) -> float:
         """What replies of this machine have cost that a crash cut short. since_extended: only those
         since the task was last extended."""
-        if self.tree is None:
+        if not self.tree or not ("lost" in self.tree or "counted" in self.tree):
             return 0
         before = self.tree.get("counted", {}).get(name, 0) if since_extended else 0
         return self.tree.get("lost", {}).get(name, 0) - before

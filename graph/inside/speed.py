@@ -5,13 +5,15 @@ tools and calls of models, kept for the next, since starting one takes as long a
 and `call`: a plain tool without LangChain's callbacks where nobody listens to them, in a tenth of the time.
 `LightRuntime`: LangGraph copies the runtime of a run three times for each super-step, the execution info in
 it twice, by `dataclasses.replace`, which reads the fields of the class and checks the names again each time:
-a twentieth of what a turn costs.
+a twentieth of what a turn costs. `unheard`: so it does with the callbacks and their notes of a run within a
+run.
 """
 
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from inspect import signature
 from queue import SimpleQueue
@@ -193,6 +195,28 @@ def with_light_runtime(config: RunnableConfig | None, store: BaseStore | None) -
     if RUNTIME is None or RUNTIME in configurable or RUNTIME in inherited:
         return given
     return {**given, "configurable": {**configurable, RUNTIME: LightRuntime(store=store)}}
+
+
+_OWN_NOTES = "langgraph_"
+
+
+def unheard(config: RunnableConfig) -> RunnableConfig:
+    """`config` of a run within a run that nothing listens to, without the callbacks, and without what
+    LangGraph notes for them of the run around it: it would copy all of it for each step. None of that is
+    saved."""
+    noted = config.get("metadata", {}).items()
+    kept = {name: value for name, value in noted if not name.startswith(_OWN_NOTES)}
+    return {**config, "callbacks": None, "metadata": kept}
+
+
+@contextmanager
+def within_config(config: RunnableConfig) -> Iterator[None]:
+    """What runs here takes this configuration for that of the run around it."""
+    token = var_child_runnable_config.set(config)
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
 
 
 def _copied(info: ExecutionInfo, changes: Mapping[str, Any]) -> ExecutionInfo:

@@ -72,6 +72,12 @@ def tools_below(graph: Any) -> frozenset[str]:
     return frozenset(deps.toolbox.kinds).union(*below)
 
 
+def made_later(graph: Any) -> bool:
+    """Whether a graph below this one is made by a function, so that its tools are not known yet."""
+    deps = deps_of(graph)
+    return deps is not None and any(made.later for made in deps.toolbox.delegates.values())
+
+
 def check_prices(tools: Iterable[Delegate]) -> None:
     """Raises SetupError when a limit of cost cannot hold below, since nobody knows what a delegate costs."""
     for tool in tools:

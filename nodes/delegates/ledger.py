@@ -24,6 +24,7 @@ from langgraph.store.base import BaseStore, GetOp
 
 from signoff.graph.finish.again import GoingOn, going_on
 from signoff.graph.foreign import label, pause_place
+from signoff.graph.history.reader import calls_left
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
 from signoff.graph.history.usage import of_reply
@@ -286,7 +287,7 @@ class TreeMachine:
         """Reserves so many calls of the last reply, or as many as may run, and notes that in `found`."""
         reply = self.task.last
         assert reply is not None, "the calls are of the last reply"
-        bound = budget("tool_calls", replace(self.task, tree=found), self.limits)
+        bound = budget("tool_calls", self.task, self.limits, found)
         calls = wanted if bound is None else max(0, min(wanted, int(bound.limit - bound.used)))
         after[self.ns]["calls"] = calls
         found["granted"] = GrantedCalls(reply=reply.message.id or "", calls=reply.work_run + calls)
@@ -378,6 +379,8 @@ def _kept(state: State, work: Work) -> Work:
             task = run.task(held)
             machine = _machine(task, held, run)
             yield _change(run, task, lambda machines: machine.begun_again(machines, calling=calling))
+        if state is State.FINISH:
+            return (yield from _ended(work, held, run))
         found = work(held, run)
         report: Report = found if isinstance(found, Report) else (yield from found)
         return (yield from _after(state, report, held, run))
@@ -389,13 +392,22 @@ def _kept(state: State, work: Work) -> Work:
     return working
 
 
+def _ended(work: Work, held: AgentState, run: NodeContext) -> Steps:
+    """The report of the last state. What its delegates have used that it ends stays in the ledger: a retry
+    goes on with them."""
+    task = run.task(held)
+    closes = bool(calls_left(task.replies))
+    found = work(held, run)
+    report: Report = found if isinstance(found, Report) else (yield from found)
+    # The calls that it has answered are open in what it was given; else nothing of that has to be read again.
+    task = run.task(held) if closes else task
+    machine = _machine(task, held, run)
+    yield _change(run, task, lambda machines: (machine.settled(machines), None))
+    return report
+
+
 def _after(state: State, report: Report, held: AgentState, run: NodeContext) -> Steps:
     """The report of a state, with what was read of the ledger when it was settled."""
-    if state is State.FINISH:
-        task = run.task(held)
-        machine = _machine(task, held, run)
-        yield _change(run, task, lambda machines: (machine.settled(machines), None))
-        return report
     assert report.event is not None, "only the last state reports no event"
     leads = next_state(state, report.event)
     if leads is not State.DECIDE and report.event is not Event.REPLIED:
@@ -404,7 +416,7 @@ def _after(state: State, report: Report, held: AgentState, run: NodeContext) -> 
     if "messages" in update:
         messages, written = foreseen(messages, update["messages"])
         update = {**update, "messages": written}
-        report = replace(report, update=update)
+        report = Report(report.event, update)
     after: AgentState = {**held, **update, "messages": messages}  # type: ignore[typeddict-item]  # what a node reports
     task = run.task(after)
     machine, wanted = _machine(task, after, run), _wanted(task, run)
@@ -417,7 +429,7 @@ def _after(state: State, report: Report, held: AgentState, run: NodeContext) -> 
     if found == held.get("tree") or not (found.keys() - {"task", "above"} or found["above"]):
         # Nothing runs beside the machine at the top, and nothing was lost: its history says all.
         return report
-    return replace(report, update={**report.update, "tree": found})
+    return Report(report.event, {**report.update, "tree": found})
 
 
 def _wanted(task: Task, run: NodeContext) -> int:

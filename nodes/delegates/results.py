@@ -45,8 +45,17 @@ def used_by(task: Task, prices: Prices | None) -> UsedBelow:
 NOTHING_USED = UsedBelow(turns=0, tokens=0, tool_calls=0, seconds=0.0)
 
 
-def ended(call: Call, outcome: Outcome, used: UsedBelow, run: NodeContext, **notes: Any) -> ToolMessage:
-    """The result of a delegate whose task has ended: a failed call, unless it is done."""
+def ended(
+    call: Call,
+    outcome: Outcome,
+    used: UsedBelow,
+    run: NodeContext,
+    *,
+    failed: Sequence[Mapping[str, Any]] = (),
+    **notes: Any,
+) -> ToolMessage:
+    """The result of a delegate whose task has ended: a failed call, unless it is done. failed: the delegates
+    below it that failed."""
     texts = run.deps.texts.results
     said = outcome.summary or outcome.last_text
     if outcome.succeeded:
@@ -58,12 +67,17 @@ def ended(call: Call, outcome: Outcome, used: UsedBelow, run: NodeContext, **not
         text += texts["delegate_result"].format(result=json.dumps(value, ensure_ascii=False))
     if outcome.pending_issues:
         text += texts["delegate_issues"].format(issues="; ".join(outcome.pending_issues))
-    if outcome.changes and not outcome.succeeded:
-        text += _changed([change.model_dump() for change in outcome.changes], run)
+    changes = [change.model_dump() for change in outcome.changes]
+    if changes and not outcome.succeeded:
+        text += _changed(changes, run)
     mark: dict[str, Any] = {"status": outcome.status, "reason": outcome.reason, "used": dict(used)}
+    if changes:
+        mark["changes"] = changes
     mark |= {"claim": outcome.claim, "verified": outcome.verified}
     if not outcome.succeeded:
         mark["why"] = why_not(outcome)
+    elif failed:
+        mark["failed"] = list(failed)
     kept = result(
         call.id,
         call.name,
@@ -85,14 +99,17 @@ def why_not(outcome: Outcome) -> str:
 
 
 def abandoned_result(
-    call: Call, changes: Sequence[Mapping[str, Any]] | None, used: UsedBelow, run: NodeContext
+    call: Call, changes: Sequence[Mapping[str, Any]], used: UsedBelow, run: NodeContext
 ) -> ToolMessage:
     """The result of a delegate that was begun, and that nobody goes on with. changes: what it, and all below
-    it, may have changed, as fields of `Change`; None where nobody knows."""
+    it, may have changed, as fields of `Change`, as far as anybody knows."""
     text = run.deps.texts.results["delegate_left"].format(name=call.name)
     if changes:
         text += _changed(changes, run)
-    mark = {"status": LEFT, "reason": LEFT, "used": dict(used), "why": "it was ended before it had finished"}
+    mark: dict[str, Any] = {"status": LEFT, "reason": LEFT, "used": dict(used)}
+    mark["why"] = "it was ended before it had finished"
+    if changes:
+        mark["changes"] = [dict(change) for change in changes]
     return result(call.id, call.name, _fit(text, call, run), ok=False, unknown=True, delegate=mark)
 
 

@@ -4,12 +4,14 @@ A machine that was called is kept under a checkpoint namespace that is made of t
 would number such machines in the order in which they begin: after a crash one would then go on with the
 history of another. Nothing of a call is written to the journal: the machine writes what it does there by
 itself, and one that was cut short is entered again where it stands. One that has ended is only looked at: its
-last checkpoint is its result.
+last checkpoint is its result. Only where a graph that is not Signoff's has raised, its result is noted in the
+journal of its machine: nothing of that is in its checkpoints, and it would be run again.
 """
 
 import asyncio
 import contextvars
 import json
+import time
 import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -22,16 +24,17 @@ from typing import Any
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
-from langgraph.errors import GraphBubbleUp, GraphInterrupt
+from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from signoff.graph.errors import ApprovalWarning, SignoffError, ThreadError
 from signoff.graph.finish.again import GoingOn
+from signoff.graph.finish.delegated import failed_for_above
 from signoff.graph.foreign import NobodyToAsk, gets_past, unanswered, words
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task, read
 from signoff.graph.inside.private import saver_of, within_namespace
-from signoff.graph.inside.speed import in_thread, lazy
+from signoff.graph.inside.speed import in_thread, lazy, listened, unheard, within_config
 from signoff.graph.limits import Prices
 from signoff.graph.machine import FIRST, Event, enters, has_command, unknown_state
 from signoff.graph.outcome import Outcome, current_outcome, typed_outcome
@@ -40,16 +43,35 @@ from signoff.nodes.delegates import results
 from signoff.nodes.delegates.descent import LISTENS, Descent, namespace
 from signoff.nodes.delegates.graphs import deps_of, graph_of
 from signoff.nodes.delegates.ledger import RunLedger, bounds_below, enter
+from signoff.nodes.journal import DONE, JournalEntry, look, note, take_back
 from signoff.nodes.node import Dependencies, NodeContext, begin
-from signoff.nodes.requests import Operation, Part, acarry_out, carry_out
+from signoff.nodes.requests import Operation, Part, Store, acarry_out, carry_out
 from signoff.nodes.tool_calls.progress import ListeningControl
+from signoff.tools.answers import is_own
 from signoff.tools.delegates import Delegate
 
 _STEPS_OF_OTHERS = 100
 """How many steps a graph that is not Signoff's may take, unless it was given a limit of its own."""
 
+_HANDS_OVER = "it hands over to a graph above it (Command(graph=Command.PARENT)), and a delegate can only end"
+
 # What was written and not yet applied when a process was killed takes a run in which nothing happens.
 _MOST_ENTRIES = 4
+
+
+@dataclass(frozen=True)
+class _Unheard(Operation):
+    """A run with a configuration of `unheard`: it inherits nothing of what that leaves out."""
+
+    config: RunnableConfig
+
+    def do(self, scope: object) -> Any:
+        with within_config(self.config):
+            return super().do(scope)
+
+    async def ado(self, scope: object) -> Any:
+        with within_config(self.config):
+            return await super().ado(scope)
 
 
 @dataclass(frozen=True)
@@ -105,6 +127,8 @@ class ChildMachine:
     def steps(self, task: Task, ledger: RunLedger | None) -> Part[ToolMessage]:
         """Runs it to its end: the result of the call. Raises GraphInterrupt when it waits."""
         descent = self.descent(task, ledger)
+        if failed := (yield from self._failed_before()):
+            return failed
         for _ in range(_MOST_ENTRIES):
             state = yield from self.look()
             again = self._again(state)
@@ -114,13 +138,13 @@ class ChildMachine:
             config = self.config(descent, goes_on=state is not None)
             try:
                 values = yield self._invoked(given, config)
-            except Exception as raised:
-                error = unanswered(raised, can_ask=self.run.can_ask) if self.deps is None else raised
-                if isinstance(error, NobodyToAsk):
-                    return self._unanswered(error)
-                if self.deps is not None or gets_past(raised) or isinstance(raised, SignoffError):
+            except BaseException as raised:
+                # LangGraph tells what a node of it has raised as `NodeCancelledError`: these two end the run.
+                if self.deps is not None or isinstance(raised, asyncio.CancelledError | GeneratorExit):
                     raise
-                return self._broken(raised)
+                if (failed := self._failed_by(raised)) is None:
+                    raise
+                return (yield from self._noted(failed))
             if self.run.can_ask and self.deps is not None:
                 # What is saved of it tells more than what a run gives back.
                 continue
@@ -130,6 +154,35 @@ class ChildMachine:
             f"The delegate {self.call.name!r} cannot go on from where it stands; send a new message, or "
             "begin another thread."
         )
+
+    def failed(self) -> Part[ToolMessage | None]:
+        """The result of a graph that is not Signoff's and has raised, where that is noted."""
+        entry = yield from self._noted_failure()
+        return None if entry is None else _message_of(entry)
+
+    def _failed_before(self) -> Part[ToolMessage | None]:
+        """The same, to go on with: a retry takes back what was noted before it."""
+        entry = yield from self._noted_failure()
+        if entry is None or entry.hash == self._attempt:
+            return None if entry is None else _message_of(entry)
+        yield Store([take_back(self.run, self.reply_id, self.call, None, self.ns)])
+        return None
+
+    def _noted_failure(self) -> Part[JournalEntry | None]:
+        if self.deps is not None or not self.run.can_ask:
+            return None
+        return (yield from look(self.run, self.reply_id, [self.call], self.ns)).get(self.call.id)
+
+    def _noted(self, failed: ToolMessage) -> Part[ToolMessage]:
+        """The result, which is now in the journal."""
+        if self.run.can_ask:
+            entry = JournalEntry(DONE, hash=self._attempt, messages=(failed,), at=time.time())
+            yield Store([note(self.run, self.reply_id, self.call, entry, self.ns)])
+        return failed
+
+    @property
+    def _attempt(self) -> str:
+        return "" if self.again is None else self.again.mark
 
     def enter(self, ledger: RunLedger) -> Part[None]:
         """Notes in the ledger of this run what it, and those below it that are to go on, have used before."""
@@ -174,7 +227,9 @@ class ChildMachine:
         if found is None:
             return None
         outcome = typed_outcome(found, None)
-        return results.ended(self.call, outcome, self.used(self.task(values)), self.run, **notes)
+        task = self.task(values)
+        failed = failed_for_above(task)
+        return results.ended(self.call, outcome, self.used(task), self.run, failed=failed, **notes)
 
     def result_if_over(self, state: StateSnapshot) -> ToolMessage | None:
         """The result of the call where the machine has ended; None while it runs or waits."""
@@ -238,10 +293,11 @@ class ChildMachine:
             if isinstance(self.run.control, ListeningControl):
                 # Whoever listens is told of every channel, as of those of the machine at the top.
                 options["output_keys"] = self.graph.stream_channels_asis
-        return Operation(
-            partial(self.graph.invoke, given, config, **options),
-            partial(self.graph.ainvoke, given, config, **options),
-        )
+        heard = self.deps is None or listened(config)
+        config = config if heard else unheard(config)
+        run = partial(self.graph.invoke, given, config, **options)
+        arun = partial(self.graph.ainvoke, given, config, **options)
+        return Operation(run, arun) if heard else _Unheard(run, arun, config)
 
     def _of_others(self, values: Mapping[str, Any], notes: Mapping[str, Any]) -> ToolMessage:
         assert self.tool.read is not None, "it was asked for when the tool was made"
@@ -252,14 +308,22 @@ class ChildMachine:
             if isinstance(found, str):
                 found = Outcome(status="success", reason=self.call.name, claim="done", summary=found)
                 found = found.model_copy(update={"verified": "asserted"})
-        except Exception as error:
-            if gets_past(error):
+        except BaseException as raised:
+            if (failed := self._failed_by(raised)) is None:
                 raise
-            return self._broken(error)
+            return failed
         return results.ended(self.call, found, results.NOTHING_USED, self.run, **notes)
 
-    def _broken(self, error: Exception) -> ToolMessage:
-        """The result of a call whose graph, which is not Signoff's, has raised."""
+    def _failed_by(self, raised: BaseException) -> ToolMessage | None:
+        """The result of a call whose graph, or what reads its values, has raised and is not Signoff's; None
+        for what is not theirs, but of this run."""
+        error = unanswered(raised, can_ask=self.run.can_ask)
+        if isinstance(error, NobodyToAsk):
+            return self._unanswered(error)
+        if isinstance(error, ParentCommand):
+            return self._failed("raised", _HANDS_OVER)
+        if gets_past(error) or isinstance(error, SignoffError):
+            return None
         return self._failed("raised", f"{type(error).__name__}: {words(error)}")
 
     def _unanswered(self, error: NobodyToAsk) -> ToolMessage:
@@ -271,6 +335,10 @@ class ChildMachine:
     def _failed(self, reason: str, why: str) -> ToolMessage:
         found = Outcome(status="error", reason=reason, error=why, summary=why)
         return results.ended(self.call, found, results.NOTHING_USED, self.run)
+
+
+def _message_of(entry: JournalEntry) -> ToolMessage | None:
+    return next((found for found in entry.messages if isinstance(found, ToolMessage)), None)
 
 
 def saved_below(ns: str, run: NodeContext) -> Part[CheckpointTuple | None]:
@@ -369,7 +437,7 @@ def settled(
             raise error
     if raised:
         asked = [
-            _with_path(interrupt, child.call.name)
+            _with_path(interrupt, child)
             for child, found in zip(children, results, strict=True)
             if isinstance(found, GraphInterrupt)
             for interrupt in (found.args[0] if found.args else ())
@@ -378,11 +446,25 @@ def settled(
     return [found for found in results if isinstance(found, ToolMessage)]
 
 
-def _with_path(interrupt: Interrupt, name: str) -> Interrupt:
-    """What a delegate waits for, with the way to it, from the top. Another graph may ask by a value that has
-    no room for that: it is put as a question."""
-    value = interrupt.value
-    if not isinstance(value, Mapping):
-        said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        value = {"type": "question", "question": said, "options": [], "value": value}
-    return replace(interrupt, value={**value, "path": [name, *value.get("path", ())]})
+def _with_path(interrupt: Interrupt, child: ChildMachine) -> Interrupt:
+    """What a delegate waits for, with the way to it, from the top. Other code may ask by a value that has no
+    room for that, or says something else there: it is put as a question."""
+    value, further = interrupt.value, ()
+    if not isinstance(value, Mapping) or ("path" in value and not _is_path(value, child)):
+        value = {"type": "question", "question": _words_of(value), "options": [], "value": value}
+    else:
+        further = value.get("path", ())
+    return replace(interrupt, value={**value, "path": [child.call.name, *further]})
+
+
+def _is_path(value: Mapping[str, Any], child: ChildMachine) -> bool:
+    """Whether the path in the value is the way to a delegate further below."""
+    path = value["path"]
+    names = isinstance(path, list | tuple) and all(isinstance(name, str) for name in path)
+    return names and (child.deps is not None or is_own(value))
+
+
+def _words_of(value: Any) -> str:
+    if isinstance(value, Mapping) and isinstance(value.get("question"), str):
+        value = value["question"]
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -18,12 +18,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from inspect import unwrap
 from traceback import walk_tb
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
-from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 from pydantic import ValidationError
 
@@ -34,6 +33,7 @@ from signoff.graph.foreign import (
     capped,
     explain,
     gets_past,
+    pauses,
     strict_serde,
     unanswered,
     valid_text,
@@ -58,6 +58,7 @@ from signoff.nodes.journal import (
     look,
     note,
     outcome_known,
+    take_back,
     unknown,
 )
 from signoff.nodes.node import NodeContext
@@ -338,6 +339,8 @@ class ToolRun:
         # What ends or pauses the run passes through nothing, nor does what undoes a call of the model.
         wraps = around is not None and around.wraps_tools and call.effect is None and tool is None
         self.around = around if wraps else None
+        # A middleware around it may ask a person before it lets the tool begin.
+        self.reached = self.around is None
         self.told = ResultWriter(call, state, run, edited, time.monotonic())
         self._stop_asking: Callable[[], object] | None = None
 
@@ -531,6 +534,13 @@ THREADS = 8
 """The default limit of sync tool calls that run in parallel."""
 
 
+class Job(Request, Protocol):
+    """Runs a call of a tool, with what stands around it. reached: whether the tool itself has begun."""
+
+    @property
+    def reached(self) -> bool: ...
+
+
 @dataclass(frozen=True)
 class ToolRuns:
     """Calls that run in parallel, or `one_by_one`; returns their results, in order.
@@ -542,6 +552,10 @@ class ToolRuns:
     jobs: Sequence[ToolRun]
     one_by_one: bool = False
     most: int | None = None
+
+    @property
+    def reached(self) -> bool:
+        return any(job.reached for job in self.jobs)
 
     def do(self, run: NodeContext) -> list[ToolResult]:
         if self.one_by_one or len(self.jobs) == 1:
@@ -605,14 +619,20 @@ def once(
     again: Callable[[JournalEntry], bool],
     edited: Mapping[str, Any] | None = None,
     ask_unknown: bool = False,
-    job: Request | None = None,
+    job: Job | None = None,
 ) -> Part[Written]:
     """A part of a node: a call that may change something. `started` is durable before it runs, `done` after.
 
     again: whether a call that the journal knows runs once more. edited: arguments in place of the model's.
     ask_unknown: nothing comes back for a call whose outcome is unknown, since a person will be asked.
     job: runs it, where that is not the graph's own way; its result is a list of one `ToolResult`.
+
+    A run without a thread has no journal: nothing of it ever goes on, and all such runs would share one, in
+    which the same ids may mean other calls.
     """
+    if run.thread_id is None:
+        alone: list[ToolResult] = yield job or ToolRuns([ToolRun(call, state, run, edited)])
+        return alone[0].written
     runs = fingerprint(call.name, call.args if edited is None else edited)
     entry: JournalEntry | None = (yield from look(run, reply_id, [call])).get(call.id)
     if entry is not None and entry.hash == runs and not again(entry):
@@ -622,10 +642,14 @@ def once(
     if not (yield claim_start(run, reply_id, call, entry, begun)):
         # Another runner of this thread has just started the same call.
         return Written([unknown(call, run, edited)])
+    job = job or ToolRuns([ToolRun(call, state, run, edited)])
     try:
-        results: list[ToolResult] = yield job or ToolRuns([ToolRun(call, state, run, edited)])
-    except GraphBubbleUp:
-        yield Store([note(run, reply_id, call, replace(begun, status=WAITING))])
+        results: list[ToolResult] = yield job
+    except Exception as error:
+        if pauses(error):
+            # Nothing has started of a call whose middleware waits for a person before its tool begins.
+            waits = note(run, reply_id, call, replace(begun, status=WAITING))
+            yield Store([waits if job.reached else take_back(run, reply_id, call, entry)])
         raise
     written, update = results[0].written, results[0].update
     done = replace(begun, status=DONE, messages=tuple(written.messages), update=update, at=time.time())

@@ -41,7 +41,6 @@ from signoff.session.tracing import tracing
 from signoff.tools.approvals import looks_named, take_ids
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_ID_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,8 @@ def _answered(answer: str, to: str | None, thread: ThreadStatus) -> Waiting | No
     if len(found) == 1:
         return found[0]
     waits = ", ".join(
-        f"{'/'.join(one.path) or 'itself'}: --to {one.interrupt_id[:_ID_SHOWN]}" for one in thread.waits
+        f"{'/'.join(one.path) or 'itself'}: --to {one.interrupt_id[: report.ID_SHOWN]}"
+        for one in thread.waits
     )
     raise ThreadError(
         f"Thread {thread.quoted_id!r} waits for {count_noun(len(thread.waits), 'answer')}; "
@@ -282,7 +282,7 @@ def _stopped(thread_id: str, database: Database, begun: bool) -> CommandReport:
     with database.open() as storage:
         found = look(reading_graph(storage), thread_id)
     if found.waiting:
-        return report.of_waiting(found.waiting, thread_id, database)
+        return report.of_waits(found.waits, thread_id, database)[0]
     if found.outcome is not None:
         ended = report.of_outcome(found.outcome, thread_id, database)
         # Not begun: the same command still has to do what was to come after that end.

@@ -138,6 +138,15 @@ Ask = Annotated[
         help="The tool by which the agent asks a person (default: ask_user and the like). May be repeated.",
     ),
 ]
+DelegateNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--delegate",
+        metavar="NAME",
+        help="A tool whose calls another agent answers: the last one may be open, since that agent may ask a "
+        "person. May be repeated.",
+    ),
+]
 Ignore = Annotated[
     list[FaultKind] | None,
     typer.Option("--ignore", metavar="FAULT", help="A fault not to report. May be repeated."),
@@ -162,6 +171,7 @@ def lint(
     trace: TraceFile,
     finish: Finish = None,
     ask: Ask = None,
+    delegate: DelegateNames = None,
     ignore: Ignore = None,
     repeats: Repeats = REPEATS,
     run: Run = None,
@@ -174,7 +184,7 @@ def lint(
     name = "stdin" if str(trace) == "-" else str(trace)
     value = parse(read_all(sys.stdin.buffer, name), name) if str(trace) == "-" else read_file(trace)
     history = read_trace(value, name, run)
-    known = names(frozenset(finish or ()), frozenset(ask or ()))
+    known = names(frozenset(finish or ()), frozenset(ask or ()), frozenset(delegate or ()))
     if both := known.finish & known.ask:
         raise SetupError(f"{min(both)!r} cannot both finish and ask; pass it to --finish or to --ask.")
     found = [fault for fault in faults(history, known, repeats) if fault.kind not in (ignore or ())]

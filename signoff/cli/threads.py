@@ -20,7 +20,7 @@ from signoff.front.database import Database, OpenStorage, unknown
 from signoff.front.options import Json, Thread, takes
 from signoff.front.record.reading import read_run
 from signoff.front.record.run import Run
-from signoff.front.report import CommandReport, Exit, command, documents, of_outcome, of_stop, of_waiting
+from signoff.front.report import CommandReport, Exit, command, documents, of_outcome, of_stop, of_waits
 from signoff.front.text import cut, one_line, plain
 from signoff.front.thread_ids import checked_thread_id
 from signoff.front.threads import Row, ago, find_threads, in_words, status_of
@@ -136,6 +136,7 @@ def show(
             "tasks": [_task(chapter, outcomes.get(chapter.task), found.below, depth) for chapter in history],
             "outcome": now.outcome,
             **documents(now.waiting),
+            "waits": [_wait(one) for one in _waits(thread_status, now, file)],
             "resume": now.resume,
         }
         sys.stdout.write(json.dumps(document, indent=2, default=str) + "\n")
@@ -284,8 +285,20 @@ def _now(thread_status: ThreadStatus, database: Database) -> CommandReport:
     if thread_status.outcome is not None:
         return of_outcome(thread_status.outcome, thread_status.thread_id, database)
     if thread_status.waiting:
-        return of_waiting(thread_status.waiting, thread_status.thread_id, database)
+        return of_waits(thread_status.waits, thread_status.thread_id, database)[0]
     return of_stop(thread_status.thread_id, database)
+
+
+def _waits(status: ThreadStatus, now: CommandReport, database: Database) -> list[CommandReport]:
+    """Returns a report for each of all that the thread waits for; none where it does not wait."""
+    return of_waits(status.waits, status.thread_id, database) if now.waiting else []
+
+
+def _wait(report: CommandReport) -> dict[str, Any]:
+    waiting = report.waiting
+    assert waiting is not None, "it is the report of what waits"
+    own = {"type": waiting.pause, "interrupt_id": waiting.interrupt_id, "path": list(waiting.path)}
+    return own | {waiting.pause: waiting.document(), "resume": report.resume}
 
 
 def _print(console: Console, found: Run, now: CommandReport | None, database: Database, depth: int) -> None:
@@ -303,7 +316,10 @@ def _print(console: Console, found: Run, now: CommandReport | None, database: Da
     if now is None:
         display.note("It is running in another process.")
     else:
-        display.end(now)
+        for at, report in enumerate(_waits(found.status, now, database) or [now]):
+            if at:
+                display.gap()
+            display.end(report)
 
 
 class _Indented(Plain):

@@ -163,8 +163,8 @@ def _check_shared(file: Database) -> None:
 
 
 def _check_waits(storage: PostgresStorage, thread_id: str, file: Database) -> None:
-    if waiting := look(reading_graph(storage), thread_id).waiting:
-        how = report.of_waiting(waiting, thread_id, file).resume
+    if waits := look(reading_graph(storage), thread_id).waits:
+        waiting, how = waits[0], report.of_waits(waits, thread_id, file)[0].resume
         if isinstance(waiting, Approval | Confirmation):
             # A decision is only offered together with what it decides on.
             how = report.command("resume", thread_id, file)

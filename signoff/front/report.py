@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Literal, get_args
@@ -28,6 +28,8 @@ Status = Literal["success", "limit", "error", "waiting", "stopped", "queued"]
 ANSWER = "your answer"
 OBSERVATION = "its result"
 MORE_TURNS = 10
+ID_SHOWN = 8
+"""How much of the id of what waits is shown, where several do."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +84,20 @@ def of_outcome(outcome: Mapping[str, Any], thread_id: str, database: Database) -
     )
 
 
-def of_waiting(waiting: Waiting, thread_id: str, database: Database) -> CommandReport:
-    """Returns the report of a thread that waits for a person."""
+def of_waits(waits: Sequence[Waiting], thread_id: str, database: Database) -> list[CommandReport]:
+    """Returns the report of each of all that a thread waits for."""
+    return [of_waiting(one, thread_id, database, beside=len(waits) > 1) for one in waits]
+
+
+def of_waiting(
+    waiting: Waiting, thread_id: str, database: Database, *, beside: bool = False
+) -> CommandReport:
+    """Returns the report of a thread that waits for a person. beside: others wait, too, so that the commands
+    say which one they answer."""
+    to = ("--to", waiting.interrupt_id[:ID_SHOWN]) if beside else ()
     ways = tuple(
-        (label, command("resume", thread_id, database, answer)) for label, answer in _answers(waiting)
+        (label, command("resume", thread_id, database, answer, options=to))
+        for label, answer in _answers(waiting)
     )
     return CommandReport(thread_id, "waiting", Exit.PAUSED, waiting=waiting, resume=ways[0][1], ways=ways)
 
@@ -122,10 +134,10 @@ def of_queued(thread_id: str, database: Database) -> CommandReport:
     return CommandReport(thread_id, "queued", Exit.SUCCESS, ways=(("Look", look),))
 
 
-def command(verb: str, thread_id: str, database: Database, *words: str) -> str:
+def command(verb: str, thread_id: str, database: Database, *words: str, options: Sequence[str] = ()) -> str:
     """Returns the exact `signoff VERB THREAD …` for this thread, for a shell."""
     dashes = ["--"] if any(word.startswith("-") for word in (thread_id, *words)) else []
-    return shell_command(["signoff", verb, *database.options, *dashes, thread_id, *words])
+    return shell_command(["signoff", verb, *database.options, *options, *dashes, thread_id, *words])
 
 
 def next_command(thread_id: str, database: Database) -> str:

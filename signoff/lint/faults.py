@@ -359,10 +359,11 @@ def faults(trace: Trace, names: ControlNames, repeats: int = REPEATS) -> list[Fa
 def _dangling(linked: Linked, names: ControlNames) -> Iterator[Fault]:
     """Yields the calls without an answer.
 
-    A finish or a question may stay open at the very end, where many loops stop.
+    A finish, a question or a delegate that asks may stay open at the very end, where many loops stop; of a
+    history that is known to wait, every call.
     """
     for made in linked.calls:
-        ending = names.finishes(made.call) or names.asks(made.call)
+        ending = linked.trace.waits or names.finishes(made.call) or names.may_wait(made.call)
         at_end = linked.final is not None and linked.final.reply is made.reply
         if made.open and not (ending and at_end):
             yield _of(FaultKind.DANGLING, made, f"{made.call.name} was never answered")
@@ -447,11 +448,11 @@ def _truncated(linked: Linked, names: ControlNames) -> Iterator[Fault]:
 
 
 def _end(linked: Linked, names: ControlNames) -> Iterator[Fault]:
-    """Yields the fault at the end of the last task, unless it ends with a finish or a waiting question."""
-    if any(step.finish(names) is not None for step in linked.tasks[-1]):
+    """Yields the fault at the end of the last task, unless it ends with a finish, or waits for a person."""
+    if linked.trace.waits or any(step.finish(names) is not None for step in linked.tasks[-1]):
         return
     final, last = linked.final, linked.trace.entries[-1]
-    if final and any(made.open and names.asks(made.call) for made in final.made):
+    if final and any(made.open and names.may_wait(made.call) for made in final.made):
         return
     promised = promise(final.reply.text) if final and not final.made else None
     if promised:

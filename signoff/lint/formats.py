@@ -25,12 +25,14 @@ _MOST_SHOWN = 6
 class RunMessages(NamedTuple):
     """The messages of one run.
 
-    offered: the names of the offered tools. cut: the last reply reached its limit.
+    offered: the names of the offered tools. cut: the last reply reached its limit. waits: a person is to
+    answer.
     """
 
     items: list[Item]
     offered: frozenset[str]
     cut: bool
+    waits: bool
 
 
 def messages_in(
@@ -55,7 +57,7 @@ def messages_in(
         if not isinstance(item, dict):
             raise Unreadable(f"{name} holds a list in which item {at} is {kind_of(item)}, not a message.")
     cut = isinstance(document, dict) and is_cut(document)
-    return RunMessages(found, frozenset(_offered(document)), cut)
+    return RunMessages(found, frozenset(_offered(document)), cut, _waits(document))
 
 
 def keys(item: Mapping[str, Any]) -> str:
@@ -167,6 +169,18 @@ def _offered(document: Any) -> Iterator[str]:
         yield from _offered(event)
 
 
+def _waits(document: Any) -> bool:
+    """Whether a state or a thread of LangGraph's says that it waits."""
+    if not isinstance(document, dict):
+        return False
+    tasks = document.get("tasks")
+    asking = [document, *(tasks if isinstance(tasks, list) else [])]
+    told = any(
+        isinstance(one, dict) and (one.get("interrupts") or one.get("__interrupt__")) for one in asking
+    )
+    return told or any(_waits(document.get(around)) for around in _AROUND)
+
+
 def _name_of(tool: Any) -> Iterator[str]:
     """Returns the name of a tool as requests write it: a text, at the top, or below `function`."""
     if isinstance(tool, dict):
@@ -241,14 +255,14 @@ def read_trace(document: Any, name: str = "The file", run: int | None = None) ->
     name: of the file, for errors. run: which one, if the file contains several. Raises Unreadable, which says
     what was found and what is known.
     """
-    items, offered, cut = messages_in(document, _is_message, name, run, KNOWN)
+    items, offered, cut, waits = messages_in(document, _is_message, name, run, KNOWN)
     found = next((each for each in FORMATS if any(map(each.shows, items))), None)
     if found is None:
         raise Unreadable(f"{name} holds {_shape(items)}, which is none of the known formats: {KNOWN}.")
     entries = tuple(found.read(items, cut))
     if not entries:
         raise Unreadable(f"{name} contains only instructions ({found.name}); there is nothing to check.")
-    return Trace(found.name, len(items), entries, offered | found.offers(items))
+    return Trace(found.name, len(items), entries, offered | found.offers(items), waits)
 
 
 def _is_message(item: Item) -> bool:

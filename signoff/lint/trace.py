@@ -62,13 +62,14 @@ class Trace:
     """A parsed history.
 
     format: its name for people. messages: how many the file contains. offered: the names of the tools that
-    the model was offered, as far as the file says.
+    the model was offered, as far as the file says. waits: the file says that a person is to answer.
     """
 
     format: str
     messages: int
     entries: tuple[Entry, ...]
     offered: frozenset[str] = frozenset()
+    waits: bool = False
 
 
 FINISH = frozenset(
@@ -91,12 +92,14 @@ NOTE = frozenset({"think", "thought", "sequentialthinking"})
 class ControlNames:
     """The control tools of the history, ignoring case. Every other tool is work.
 
+    delegates: tools whose calls other agents answer, which may ask a person before. They are work.
     told: the user named the finishing tools, so the agent is known to have one.
     """
 
     finish: AbstractSet[str] = FINISH
     ask: AbstractSet[str] = ASK
     note: AbstractSet[str] = NOTE
+    delegates: AbstractSet[str] = frozenset()
     told: bool = False
 
     def finishes(self, call: TraceCall) -> bool:
@@ -114,14 +117,24 @@ class ControlNames:
     def asks(self, call: TraceCall) -> bool:
         return call.name.casefold() in self.ask
 
+    def may_wait(self, call: TraceCall) -> bool:
+        """Whether its answer may be with a person."""
+        return self.asks(call) or call.name.casefold() in self.delegates
+
     def works(self, call: TraceCall) -> bool:
         return call.name.casefold() not in self.finish | self.ask | self.note
 
 
-def names(finish: AbstractSet[str] = frozenset(), ask: AbstractSet[str] = frozenset()) -> ControlNames:
-    """Returns the control tools, with these names instead of the default ones, if any are passed."""
+def names(
+    finish: AbstractSet[str] = frozenset(),
+    ask: AbstractSet[str] = frozenset(),
+    delegates: AbstractSet[str] = frozenset(),
+) -> ControlNames:
+    """Returns the control tools, with these names instead of the default ones, if any are passed, and the
+    names of tools that are delegates."""
     return ControlNames(
         frozenset(name.casefold() for name in finish) or FINISH,
         frozenset(name.casefold() for name in ask) or ASK,
+        delegates=frozenset(name.casefold() for name in delegates),
         told=bool(finish),
     )

@@ -42,9 +42,11 @@ def children(
     assert isinstance(saver, BaseCheckpointSaver), "a thread is saved"
     for reply_id, name, call_id in _calls(values.get("messages", ())):
         ns = namespace(above, name, reply_id, call_id)
-        state = graph.get_state(looking_into(thread_id, ns, saver))
-        if state.created_at is None or "machine" not in state.values:
+        place = looking_into(thread_id, ns, saver)
+        saved = saver.get_tuple(place)
+        if saved is None or "machine" not in saved.checkpoint["channel_values"]:
             continue
+        state = graph.get_state(place)
         way = (*path, name)
         known = steps(saver, thread_id, within=ns)
         found[call_id] = ChildThread(

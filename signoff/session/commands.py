@@ -173,6 +173,9 @@ def _answered(command: Answer, status: ThreadStatus, handed: Mapping[str, float]
         )
     # By id: an answer of None, or an empty one, is delivered by no other way.
     value = waiting.read(command.value)
+    if waiting.foreign:
+        _name(command.by)
+        return Command(resume={waiting.interrupt_id: value})
     if isinstance(waiting, Action) and (at := handed.get(waiting.interrupt_id)) is not None:
         value = timed(value, time.monotonic() - at)
     return Command(resume={waiting.interrupt_id: signed(value, _name(command.by))})

@@ -5,6 +5,7 @@ says what would; the thread is left as it was.
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from signoff.graph.foreign import valid_text, valid_values
 from signoff.graph.history.reader import Wait
 from signoff.graph.outcome import Outcome, ResultT
 from signoff.nodes.tool_calls.run import as_json, saves
-from signoff.tools.answers import read_confirmation, read_question
+from signoff.tools.answers import is_own, read_confirmation, read_question
 from signoff.tools.approvals import (
     DECISIONS,
     ApprovalDecision,
@@ -49,6 +50,23 @@ def approval_answer(answer: Any, calls: Asked, shown: str) -> Any:
     given = _parse_decisions(answer, len(calls))
     _read(given, calls, shown)
     return plain_value(given)
+
+
+def langchain_answer(answer: Any, calls: Asked, shown: str) -> list[dict[str, Any]]:
+    """The same, one decision for each call, as LangChain's middleware takes them."""
+    found = _read(_parse_decisions(answer, len(calls)), calls, shown)
+    given = [_for_langchain(name, one) for (_, name, *_), one in zip(calls, found, strict=True)]
+    decisions: list[dict[str, Any]] = plain_value(given)
+    return decisions
+
+
+def _for_langchain(name: str, decision: ApprovalDecision) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": decision.type}
+    if decision.type == "edit":
+        found["edited_action"] = {"name": name, "args": dict(decision.args or {})}
+    if decision.type == "respond" or (decision.type == "reject" and decision.message):
+        found["message"] = decision.message
+    return found
 
 
 def says_which(answer: Any, calls: Asked, shown: str) -> bool:
@@ -189,7 +207,8 @@ class Message:
 class Question:
     """A question of the model. `default` is taken when nobody has answered by `deadline` (epoch seconds).
     `reply_id`: of the message that asks. `path`: the delegates from the top to the one that asks, by name;
-    empty for the thread's own machine, here and below."""
+    empty for the thread's own machine, here and below. `foreign`: here and below, it is not Signoff that
+    asks, but other code, by LangGraph's `interrupt`: that gets the bare answer, without who gave it."""
 
     # `waits_for`: the word of `graph.vocabulary.WAITS`. `pause`: the `type` of the interrupt, and the name in
     # JSON documents.
@@ -204,6 +223,7 @@ class Question:
     deadline: float | None = None
     reply_id: str = ""
     path: tuple[str, ...] = ()
+    foreign: bool = False
 
     def read(self, answer: Any) -> Any:
         """The answer as the thread takes it: any text, number or value; None and {} are "no answer"."""
@@ -246,13 +266,17 @@ class Approval:
     payload: Mapping[str, Any] = field(default_factory=dict)
     reply_id: str = ""
     path: tuple[str, ...] = ()
+    foreign: bool = False
 
     def read(self, answer: Any) -> Any:
         """The decisions as the thread takes them: words, JSON as text, decisions, or an inbox's answer.
 
         Raises ThreadError for an answer that does not fit, so that a wrong one is never delivered.
         """
-        return approval_answer(answer, self._questions, self.shown)
+        if not self.foreign:
+            return approval_answer(answer, self._questions, self.shown)
+        decisions = langchain_answer(answer, self._questions, self.shown)
+        return decisions[0] if self.payload.get("type") == _ONE_CALL else {"decisions": decisions}
 
     def says_which(self, answer: Any) -> bool:
         """Whether an answer names `shown`, or needs not to, since it rejects. Raises as `read` does."""
@@ -293,6 +317,7 @@ class Action:
     reply_id: str = ""
     path: tuple[str, ...] = ()
     machine: str = ""
+    foreign: bool = False
 
     def read(self, answer: Any) -> Any:
         """The observation as the thread takes it: text, or `{"output": …, "status": "error"}`; with `seconds`
@@ -330,6 +355,7 @@ class Confirmation:
     problem: str = ""
     reply_id: str = ""
     path: tuple[str, ...] = ()
+    foreign: bool = False
 
     def read(self, answer: Any) -> Any:
         """A yes, or feedback. Raises ThreadError for an answer that is neither."""
@@ -376,20 +402,32 @@ Decision = Message | Waiting | Finished[ResultT] | Failed[ResultT] | Paused
 
 
 def waiting_of(interrupt_id: str, value: Any) -> Waiting:
-    """What an interrupt with this value waits for; a pause of an unknown kind is shown as a question."""
-    path = value.get("path") if isinstance(value, Mapping) else None
-    found = _waiting_of(interrupt_id, value)
-    return replace(found, path=tuple(map(str, path))) if isinstance(path, list | tuple) else found
+    """What an interrupt with this value waits for. Any code may ask by any value: what cannot be read as
+    something else is shown as a question."""
+    given = value if isinstance(value, Mapping) else {}
+    try:
+        found = _waiting_of(interrupt_id, value, given)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        found = Question(interrupt_id, as_json(value))
+    path = given.get("path")
+    place = tuple(map(str, path)) if isinstance(path, list | tuple) else ()
+    return replace(found, path=place, foreign=not is_own(value))
+
+
+_ONE_CALL = "tool_approval"
+"""The type of LangChain's approval of a single call."""
 
 
 def _place(path: Sequence[str]) -> dict[str, Any]:
     return {"path": list(path)} if path else {}
 
 
-def _waiting_of(interrupt_id: str, value: Any) -> Waiting:
-    found = value if isinstance(value, Mapping) else {}
+def _waiting_of(interrupt_id: str, value: Any, found: Mapping[str, Any]) -> Waiting:
+    """found: the value, if it is a mapping. An approval without a type is LangChain's."""
     kind, call_id = found.get("type"), str(found.get("call_id", ""))
-    if kind == Approval.pause and isinstance(found.get("action_requests"), list):
+    if kind == _ONE_CALL:
+        return Approval(interrupt_id, (_pending(found, {}, found.get("tool_call_id")),), payload=found)
+    if kind in (Approval.pause, None) and isinstance(found.get("action_requests"), list):
         return _approval(interrupt_id, found)
     if kind == Action.pause and isinstance(found.get("args"), Mapping):
         tool, sort = str(found.get("tool", "")), str(found.get("kind", "write"))
@@ -400,24 +438,42 @@ def _waiting_of(interrupt_id: str, value: Any) -> Waiting:
         summary, claim = str(found.get("summary", "")), str(found.get("claim", "done"))
         return Confirmation(interrupt_id, summary, claim, issues, call_id, str(found.get("problem", "")))
     text = found.get("question", value if isinstance(value, str) else as_json(value))
-    options = tuple(map(str, found.get("options") or ()))
-    default, deadline = found.get("default"), found.get("deadline")
-    return Question(interrupt_id, str(text), options, call_id, default, deadline)
+    options, default, deadline = found.get("options"), found.get("default"), found.get("deadline")
+    return Question(
+        interrupt_id,
+        str(text),
+        tuple(map(str, options)) if isinstance(options, list | tuple) else (),
+        call_id,
+        default if isinstance(default, str) else None,
+        deadline if _is_time(deadline) else None,
+    )
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _approval(interrupt_id: str, value: Mapping[str, Any]) -> Approval:
+    """Raises for a value that is none."""
     asked = value["action_requests"]
     configs = value.get("review_configs") or [{}] * len(asked)
-    ids = value.get("call_ids") or [""] * len(asked)
-    calls = tuple(
-        PendingCall(
-            name=str(action["name"]),
-            args=action["args"],
-            allowed=tuple(config.get("allowed_decisions") or DECISIONS),
-            note=str(action.get("description", "")),
-            call_id=str(call_id),
-            args_schema=config.get("args_schema"),
-        )
-        for action, config, call_id in zip(asked, configs, ids, strict=True)
-    )
+    # Other code gives them no ids, and each has to be told from the next.
+    ids = value.get("call_ids") or [f"{interrupt_id[:8]}-{at}" for at in range(1, len(asked) + 1)]
+    calls = tuple(_pending(*one) for one in zip(asked, configs, ids, strict=True))
+    if not calls:
+        raise ValueError("no call waits")
     return Approval(interrupt_id, calls, str(value.get("problem", "")), value)
+
+
+def _pending(action: Mapping[str, Any], config: Mapping[str, Any], call_id: Any) -> PendingCall:
+    args, allowed = action["args"], config.get("allowed_decisions") or DECISIONS
+    if not isinstance(args, Mapping) or not isinstance(allowed, list | tuple):
+        raise TypeError("a call has arguments by name, and decisions in a list")
+    return PendingCall(
+        name=str(action["name"]),
+        args=args,
+        allowed=tuple(allowed),
+        note=str(action.get("description", "")),
+        call_id=str(call_id or ""),
+        args_schema=config.get("args_schema"),
+    )

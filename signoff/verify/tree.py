@@ -315,7 +315,7 @@ class TreeWorld:
         for ns, member in self._moving(standing):
             if ns in standing.begun:
                 begun = _begun(point, ns, standing.begun[ns], member)
-                yield Possibility(STEP, f"{path(ns)} begins"), self._on(begun, member)
+                yield Possibility(STEP, f"{_called(point, ns)} begins"), self._on(begun, member)
             else:
                 yield from self._of(member, point, kills)
         if not standing.running and not standing.done:
@@ -341,7 +341,7 @@ class TreeWorld:
         replies = self.tree.parts[ns.rpartition("|")[2].partition(":")[0]].replies
         world = World(ns, member, tuple(replies), events, self.outside, alphabet=replies)
         for choice, step in world.successors(point.at(ns)):
-            name = f"{path(ns)}: {choice.name}".removesuffix(": ") if ns else choice.name
+            name = f"{_called(point, ns)}: {choice.name}".removesuffix(": ") if ns else choice.name
             begun = TreeStep(point, point.moved(ns, step.after), ns, step)
             steps = self._on(begun, member) if choice.sort in (STEP, REPLY) else [begun]
             yield replace(choice, name=name), steps
@@ -364,7 +364,7 @@ class TreeWorld:
                 given = replace(before, agreed=before.agreed | agreed(before, choice))
                 step = member.step(given, answer=choice.value)
                 answered = TreeStep(point, point.moved(asked.id, step.after), asked.id, step)
-                name = f"{path(asked.id)}: {choice.name}"
+                name = f"{_called(point, asked.id)}: {choice.name}"
                 yield Possibility(ANSWER, name), self._on(answered, member)
 
 
@@ -381,6 +381,17 @@ def _begun(point: TreePoint, ns: str, given: Any, member: Member) -> TreeStep:
         after = replace(before, place=enters(event), state=state, waiting=None, via=event)
     after = replace(after, shelf=point.top.shelf)
     return TreeStep(point, point.moved(ns, after), ns, MachineStep(before, after))
+
+
+def _called(point: TreePoint, ns: str) -> str:
+    """The names of the delegates that lead to a machine, by which what it does is told from what others do:
+    of calls of one name in a reply each but the first has its number."""
+    above, reply_id, call_id = point.calls[ns]
+    name = ns.rpartition("|")[2].partition(":")[0]
+    reply: Any = next(message for message in point.all[above].messages if message.id == reply_id)
+    number = [one["id"] for one in reply.tool_calls if one["name"] == name].index(call_id) + 1
+    own = name if number == 1 else f"{name} {number}"
+    return own if above == TOP else f"{_called(point, above)}/{own}"
 
 
 def path(ns: str) -> str:

@@ -30,6 +30,8 @@ from signoff.session.events import (
 _NOTES = ("asked", "by", "expired", "granted", "not_run", "person", "seconds", "unknown", "waited")
 """Of a result, beside what the protocol has a place for."""
 
+_LAST_SECOND = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+
 Event = core.BaseEvent
 
 
@@ -286,7 +288,7 @@ def list_interrupts(waiting: Waiting) -> list[core.Interrupt]:
                 message=told or f"The result of {getattr(waiting, 'tool', 'this')} is wanted.",
                 tool_call_id=_make_call_id(waiting.reply_id, waiting.call_id) if waiting.call_id else None,
                 response_schema=_make_schema(waiting),
-                expires_at=None if deadline is None else datetime.fromtimestamp(deadline, UTC).isoformat(),
+                expires_at=None if deadline is None else _make_date(deadline),
                 metadata={"signoff": document},
             )
         ]
@@ -310,6 +312,11 @@ def list_interrupts(waiting: Waiting) -> list[core.Interrupt]:
         )
         for at, call in enumerate(waiting.calls)
     ]
+
+
+def _make_date(seconds: float) -> str:
+    """As ISO 8601 has it. A model, or a tool, may wait for longer than there are years in it."""
+    return datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC).isoformat()
 
 
 def make_interrupt_id(waiting: Waiting, at: int = 0) -> str:

@@ -354,6 +354,72 @@ def test_a_success_beside_it_makes_up_for_no_failure(order: list[Any], storage: 
     assert (outcome.claim, outcome.pending_issues) == ("done", [])
 
 
+TOO_DEEP = "again did not succeed (limit: Limit of depth reached)"
+
+
+@dataclass
+class Insists:
+    """What stands in the middle does after the one below it has failed; what the top does then; and the
+    issues of the outcome at the top."""
+
+    middle: Sequence[Any]
+    top: Sequence[Any] = (END_OF_PARENT,)
+    issues: list[str] = field(default_factory=list)
+
+
+INSISTS = {
+    "the middle says done all the same": Insists([DONE, DONE], issues=[f"middle / {TOO_DEEP}"]),
+    "the middle lists it": Insists(
+        [call("finish_task", summary="x", pending_issues=["again gave up"])], issues=[f"middle / {TOO_DEEP}"]
+    ),
+    "the top lists it": Insists(
+        [DONE, DONE],
+        [call("finish_task", summary="x", pending_issues=["nobody could go on again"])],
+        ["nobody could go on again"],
+    ),
+    "the top claims less": Insists([DONE, DONE], [call("finish_task", summary="x", outcome="partial")]),
+    "the middle has it done": Insists(
+        [call("other", task="Do it."), DONE, DONE], issues=[f"middle / {TOO_DEEP}"]
+    ),
+    "the middle is called again": Insists(
+        [DONE, DONE, DONE], [call("middle", task="Once more."), END_OF_PARENT]
+    ),
+}
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize("name", INSISTS)
+def test_a_failure_further_below_is_in_every_outcome_above_that_says_done(
+    name: str, way: str, storage: SqliteStorage
+) -> None:
+    """Two levels below the top a delegate may not call itself."""
+    case = INSISTS[name]
+    again = call("again", task="Go on.")
+
+    def deepest() -> Graph:
+        return build_graph(ScriptedModel([again]), [made("again", deepest), made("other", child(DONE))])
+
+    def made(name: str, graph: Any) -> Any:
+        return delegate(name, graph, description="Works.")
+
+    middle = build_graph(
+        ScriptedModel([again, *case.middle]), [made("again", deepest), made("other", child(DONE))]
+    )
+    graph = build_graph(
+        ScriptedModel([call("middle", task="Go."), *case.top]),
+        [made("middle", middle)],
+        limits={"depth": 2},
+        storage=storage,
+    )
+    values = run(graph, GO, way)
+    while "__interrupt__" in values:
+        # "Done" with something left open is put to a person.
+        values = run(graph, Command(resume="yes"), way)
+    assert results(values)[0].status == "success"
+    outcome = outcome_of(values)
+    assert (outcome.status, outcome.pending_issues) == ("success", case.issues)
+
+
 @pytest.mark.parametrize(
     ("name", "issue", "named"),
     [

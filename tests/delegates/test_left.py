@@ -1,4 +1,5 @@
-"""What is told of a tree that was stopped, or superseded, at work: what all below have used and changed."""
+"""What is told of a tree that has ended by itself, was stopped, or superseded: what all below have used and
+changed."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 
-from signoff import Outcome, Session, build_graph, delegate, sqlite_storage
+from signoff import Finished, Outcome, Session, build_graph, delegate, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.graph.messages import marks
 from signoff.models import ScriptedModel, call
@@ -105,9 +106,70 @@ def test_what_all_below_have_used_and_changed_is_told(
     # The outcome, too, is of a task whose calls have their answers; what was open is its open work.
     assert outcome.tree is not None
     assert (outcome.tree.turns, outcome.tree.tool_calls) == (case.turns, case.calls)
-    may = [change.came for change in outcome.changes]
-    assert may == (["ok", "unknown"] if case.changed else ["ok"])
+    below = [f"below / {one}" for one in case.changed.split("; ") if one]
+    own = ["pay(to='y') (ok)", *(["below(task='Go.') (unknown)"] if below else [])]
+    assert changes(outcome) == [*own, *below]
     assert outcome.open_work == ["below({'task': 'Go.'})"]
+
+
+def changes(outcome: Outcome) -> list[str]:
+    return [f"{change.call} ({change.came})" for change in outcome.changes]
+
+
+GIVES_UP = call("finish_task", summary="No way.", outcome="blocked")
+BY_ITSELF: dict[str, tuple[Callable[[], Graph], list[str]]] = {
+    "one that is done": (lambda: payer(DONE), ["below(task='Go.') (ok)", "below / pay(to='x') (ok)"]),
+    "one that gives up": (lambda: payer(GIVES_UP), ["below(task='Go.') (error)", "below / pay(to='x') (ok)"]),
+    "one that reaches its limit": (
+        lambda: payer(limits={"turns": 1}),
+        ["below(task='Go.') (error)", "below / pay(to='x') (ok)"],
+    ),
+    "one whose delegate gives up": (
+        lambda: over("deep", payer(GIVES_UP), limits={"turns": 2}),
+        [
+            *("below(task='Go.') (error)", "below / pay(to='y') (ok)"),
+            *("below / deep(task='Go.') (error)", "below / deep / pay(to='x') (ok)"),
+        ],
+    ),
+    "one that gives up on a delegate that is done": (
+        lambda: over("deep", payer(DONE), limits={"turns": 2}),
+        [
+            *("below(task='Go.') (error)", "below / pay(to='y') (ok)"),
+            *("below / deep(task='Go.') (ok)", "below / deep / pay(to='x') (ok)"),
+        ],
+    ),
+    "the last eight": (
+        lambda: build_graph(
+            ScriptedModel([[call("pay", to=str(n)) for n in range(9)], GIVES_UP]), [pay], name="many"
+        ),
+        [f"below / pay(to='{n}') (ok)" for n in range(1, 9)],
+    ),
+    "one that may change nothing": (lambda: build_graph(ScriptedModel([GIVES_UP])), []),
+}
+
+
+@pytest.mark.parametrize("name", BY_ITSELF)
+def test_what_a_delegate_that_ended_by_itself_has_changed_is_in_the_outcome(
+    name: str, storage: SqliteStorage
+) -> None:
+    below, expected = BY_ITSELF[name]
+    ended = Session(over("below", below(), storage=storage, limits={"turns": 2}), "t").run("go")
+    assert isinstance(ended, Finished)
+    assert changes(ended.outcome) == ["pay(to='y') (ok)", *expected][-8:]
+
+
+def test_one_that_had_ended_when_the_tree_was_stopped_has_told_all(storage: SqliteStorage) -> None:
+    """Of two delegates one has given up, and the other waits: its result is in no history yet."""
+    names = {"over": over("deep", payer(GIVES_UP), limits={"turns": 2}), "asks": payer(ASK)}
+    team = [delegate(name, graph, description="Works.") for name, graph in names.items()]
+    model = ScriptedModel([[call(name, task="Go.") for name in names], DONE])
+    session = Session(build_graph(model, team, storage=storage), "t")
+    session.run("go")
+    ended: Any = session.stop()
+    assert changes(ended.outcome) == [
+        *("over(task='Go.') (error)", "over / pay(to='y') (ok)", "over / deep(task='Go.') (error)"),
+        *("over / deep / pay(to='x') (ok)", "asks(task='Go.') (unknown)", "asks / pay(to='x') (ok)"),
+    ]
 
 
 def outcome_of_stop(session: Session, way: str) -> Outcome:

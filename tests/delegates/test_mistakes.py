@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
@@ -92,6 +92,11 @@ class Shop:
         return pay
 
 
+def by_turn(*steps: Any) -> Callable[[list[BaseMessage]], Any]:
+    """Says these, one after the other, in every graph anew."""
+    return lambda messages: steps[sum(message.type == "ai" for message in messages)]
+
+
 def other_graph() -> Any:
     """A delegate of the same name, whose graph has other states."""
 
@@ -145,6 +150,36 @@ def test_a_graph_of_a_delegate_that_has_changed_in_between(name: str, storage: S
     again = parent(storage, [DONE], a=build_graph(ScriptedModel([DONE]), [shop.pay]))
     assert outcome_of(again.invoke(Command(resume={waits: "this"}), THREAD)).status == "success"
     assert shop.paid == ["x"]
+
+
+@pytest.mark.parametrize("answered", ["a", "b"])
+@pytest.mark.parametrize("changed", ["a", "b"])
+@pytest.mark.parametrize("name", ["a plain tool", "nothing"])
+def test_one_of_two_that_has_changed_in_between(
+    name: str, changed: str, answered: str, storage: SqliteStorage
+) -> None:
+    """Neither goes on before both can: what the other has begun would be told as never run."""
+    shop = Shop()
+    steps = [call("pay", to="x"), ASK, DONE]
+
+    def team(*kept: str) -> list[Any]:
+        below = [build_graph(ScriptedModel(by_turn(*steps)), [shop.pay]) for _ in kept]
+        return [delegate(one, graph, description="Works.") for one, graph in zip(kept, below, strict=True)]
+
+    lead = ScriptedModel(by_turn([call("a", task="Go."), call("b", task="Go.")], DONE))
+    whole = build_graph(lead, team("a", "b"), storage=storage)
+    waits = {one.value["path"][0]: one.id for one in whole.invoke(GO, THREAD)["__interrupt__"]}
+    tools: list[Any] = team("b" if changed == "a" else "a")
+    if name == "a plain tool":
+        plain = plain_tool()
+        plain.name = changed
+        tools.append(plain)
+    with pytest.raises(ThreadError, match=f"The delegate '{changed}' is at work in this thread, and this"):
+        build_graph(lead, tools, storage=storage).invoke(Command(resume={waits[answered]: "this"}), THREAD)
+    assert {one.path for one in look(whole, "t").waits} == {("a",), ("b",)}
+    values = whole.invoke(Command(resume=dict.fromkeys(waits.values(), "this")), THREAD)
+    assert outcome_of(values).status == "success"
+    assert shop.paid == ["x", "x"]
 
 
 @pytest.mark.parametrize("how", ["a new message", "a stop"])

@@ -23,6 +23,7 @@ from signoff import (
     Paused,
     Question,
     Session,
+    SetupError,
     ThreadError,
     build_graph,
     delegate,
@@ -402,6 +403,52 @@ def test_a_graph_that_delegates_to_itself_is_bounded_by_depth(depth: int, storag
     assert told.text.startswith(f"endless did not succeed ({why})")
     assert outcome.tree is not None
     assert outcome.tree.turns == {1: 2 + 1, 3: 2 + 2 * 2 + 1}[depth]
+
+
+def test_a_policy_cannot_name_a_tool_that_is_not_known_yet() -> None:
+    """Its name could be misspelt: it would switch an approval off."""
+
+    @tool
+    def spend(to: str) -> str:
+        """Spend."""
+        return to
+
+    def built(approvals: Any, below: Any) -> Graph:
+        made = delegate("payer", below, description="Pays.")
+        return build_graph(ScriptedModel([calls("payer"), DONE]), [made], approvals=approvals)
+
+    def payer() -> Graph:
+        return build_graph(ScriptedModel([call("spend", to="x"), DONE]), [spend])
+
+    def middle() -> Graph:
+        return build_graph(ScriptedModel([]), [delegate("deep", payer, description="Pays.")])
+
+    why = r"names .'spend'.*The graph of 'payer', or one below it, is made by a function.*: write the kind"
+    for below in (payer, middle()):
+        with pytest.raises(SetupError, match=why):
+            built({"spend": True}, below)
+    for allowed in ({"write": True}, {"payer": True}, lambda name, args: name == "spend"):
+        assert built(allowed, payer).name
+    assert built({"spend": True}, payer()).name
+
+
+@WAYS
+@pytest.mark.parametrize("approvals", [{"write": True}, lambda name, args: name == "spend"])
+def test_a_kind_or_a_function_reaches_a_graph_that_a_function_makes(
+    approvals: Any, way: str, storage: SqliteStorage
+) -> None:
+    @tool
+    def spend(to: str) -> str:
+        """Spend."""
+        return to
+
+    below = build_graph(ScriptedModel([call("spend", to="x"), DONE]), [spend])
+    made = delegate("payer", lambda: below, description="Pays.")
+    graph = build_graph(ScriptedModel([calls("payer"), DONE]), [made], approvals=approvals, storage=storage)
+    (wait,) = (graph.invoke(GO, THREAD) if way == "sync" else asyncio.run(graph.ainvoke(GO, THREAD)))[
+        "__interrupt__"
+    ]
+    assert (wait.value["path"], wait.value["action_requests"][0]["name"]) == (["payer"], "spend")
 
 
 def test_children_are_bounded_with_a_reason_of_its_own(storage: SqliteStorage) -> None:

@@ -1,6 +1,7 @@
 """The reducer of the history."""
 
 import random
+import time
 from typing import Any
 
 import pytest
@@ -44,6 +45,29 @@ def test_replaces_by_id_in_place() -> None:
         [], [[HumanMessage("a", id="1"), HumanMessage("b", id="2")], HumanMessage("c", id="1")]
     )
     assert [message.text for message in merged] == ["c", "b"]
+
+
+def test_replaces_many_in_a_long_history_at_once() -> None:
+    """An imported history has as many messages to mark as the user wrote, and is not searched for each."""
+    long = append_messages([], [[HumanMessage("a", id=f"{at}") for at in range(20_000)]])
+    begins = time.process_time()
+    merged = append_messages(long, [[HumanMessage("b", id=f"{at}") for at in range(20_000)]])
+    assert time.process_time() - begins < 5
+    assert ids(merged) == ids(long)
+    assert {message.text for message in merged} == {"b"}
+
+
+def test_replaces_what_the_same_writes_have_added_and_moved() -> None:
+    write = [
+        HumanMessage("a", id="1"),
+        HumanMessage("b", id="2"),
+        HumanMessage("B", id="2"),
+        RemoveMessage(id="1"),
+        HumanMessage("c", id="3"),
+        HumanMessage("C", id="3"),
+        HumanMessage("BB", id="2"),
+    ]
+    assert [(one.id, one.text) for one in append_messages([], [write])] == [("2", "BB"), ("3", "C")]
 
 
 def test_removes_by_id_or_all() -> None:

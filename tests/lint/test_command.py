@@ -51,6 +51,12 @@ def test_faults_are_shown_with_their_places_and_meanings(trace: Path) -> None:
     assert lines[-1] == "2 faults in OpenAI chat messages: 5 messages, 2 replies, 3 calls, 2 results."
 
 
+def test_a_delegate_is_named_by_an_option(trace: Path) -> None:
+    written = write(trace, [GO, ai(work("w"))])
+    assert lint(written).exit_code == 1
+    assert lint(written, "--delegate", "write").exit_code == 0
+
+
 def test_the_json_says_the_same(trace: Path) -> None:
     result = lint(write(trace, FAULTY), "--json")
     assert result.exit_code == 1

@@ -1,5 +1,6 @@
 """Each fault is found where it is, in each format, and not in its clean twin."""
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -71,6 +72,49 @@ def test_a_question_can_have_any_name() -> None:
     history: History = [GO, ai(Use("consult", "a"))]
     assert [fault.kind for fault in of(history)] == [FaultKind.DANGLING, FaultKind.NO_FINISH]
     assert of(history, names=names(ask=frozenset({"consult"}))) == []
+
+
+def test_a_delegate_may_ask_a_person() -> None:
+    history: History = [GO, ai(Use("research", "a"), Use("write", "b")), Res("b")]
+    assert [fault.kind for fault in of(history)] == [FaultKind.DANGLING, FaultKind.NO_FINISH]
+    known = names(delegates=frozenset({"Research"}))
+    assert of(history, names=known) == []
+    gone_on: History = [*history, *END]
+    assert [fault.kind for fault in of(gone_on, names=known)] == [FaultKind.DANGLING], "nobody waits any more"
+    beside: History = [GO, ai(Use("research", "a"), finish()), Res("a", failed=True), Res("f")]
+    assert [f.kind for f in of(beside, names=known)] == [FaultKind.FAILED_SIBLING], "it is work all the same"
+
+
+def chat_messages(history: History) -> Any:
+    document: Any = chat(history)[0]
+    return document["messages"]
+
+
+ASKED = [{"id": "i", "value": {"type": "question", "path": ["research"]}}]
+WAITING: dict[str, Callable[[Any], Any]] = {
+    "what a graph returns": lambda messages: {"messages": messages, "__interrupt__": ASKED},
+    "a thread of a server": lambda messages: {"values": {"messages": messages}, "interrupts": {"t": ASKED}},
+    "a state of a server": lambda messages: {
+        "values": {"messages": messages},
+        "tasks": [{"name": "execute", "interrupts": ASKED}],
+    },
+}
+
+
+@pytest.mark.parametrize("place", WAITING)
+def test_a_state_that_says_that_it_waits_may_have_open_calls_at_its_end(place: str) -> None:
+    messages = chat_messages([GO, ai(Use("research", "a"), Use("write", "b"))])
+    assert faults(read_trace(WAITING[place](messages)), names()) == []
+    messages = chat_messages([GO, ai(Use("write", "b")), ai(Use("research", "a"))])
+    found = faults(read_trace(WAITING[place](messages)), names())
+    assert [(fault.kind, fault.call_id) for fault in found] == [(FaultKind.DANGLING, "b")]
+
+
+@pytest.mark.parametrize("told", [{"interrupts": {}}, {"__interrupt__": []}, {"tasks": [{"interrupts": []}]}])
+def test_one_that_does_not_wait_is_no_excuse(told: dict[str, Any]) -> None:
+    messages = chat_messages([GO, ai(Use("research", "a"))])
+    found = faults(read_trace({"messages": messages, **told}), names())
+    assert [fault.kind for fault in found] == [FaultKind.DANGLING, FaultKind.NO_FINISH]
 
 
 @pytest.mark.parametrize("times", [2, 3, 7])

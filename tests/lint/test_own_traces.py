@@ -144,3 +144,19 @@ def test_a_thread_with_delegates_is_clean(tmp_path: Path) -> None:
         session.retry()
         assert isinstance(session.resume("this"), Finished)
         assert linted(session.status().values["messages"]) == []
+
+
+def test_a_thread_with_a_delegate_that_waits_is_clean(tmp_path: Path) -> None:
+    """By what the graph returns, which says so, or by its messages and the name of the delegate."""
+    below = build_graph(ScriptedModel([call("ask_user", question="Which?"), FINISH]))
+    team = [delegate("asks", below, description="Works.")]
+    model = ScriptedModel([call("asks", task="Go."), FINISH])
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        result = build_graph(model, team, storage=storage).invoke({"messages": GO}, THREAD)
+    assert faults(read_trace(json.loads(dumps(dict(result)))), names()) == []
+    messages = messages_to_dict(result["messages"])
+    assert [f.kind for f in faults(read_trace(messages), names())] == [
+        FaultKind.DANGLING,
+        FaultKind.NO_FINISH,
+    ]
+    assert faults(read_trace(messages), names(delegates={"asks"})) == []

@@ -172,7 +172,11 @@ Say --approve, or --reject WHY.
     ("answer", "told", "sent"),
     [
         (["--approve"], "success, done: The council has until about 2111; the letter tells it so.\n", True),
-        (["--reject", "Too early"], "success, done: The council", False),
+        (
+            ["--reject", "Too early"],
+            "success, partial: The council has until about 2111; it was not told.\n",
+            False,
+        ),
     ],
 )
 def test_the_team_sends_nothing_before_a_person_has_approved_it(
@@ -188,6 +192,8 @@ def test_the_team_sends_nothing_before_a_person_has_approved_it(
     assert done.stdout.startswith(told)
     assert done.stdout.endswith("3 delegates, 9 turns of all together\n")
     assert (tmp_path / "outbox" / "council.txt").exists() == sent
+    # Once more, in the same thread: it begins anew.
+    assert run_python("-W", "error", team, cwd=tmp_path).stdout == ASKED
 
 
 @pytest.mark.parametrize(

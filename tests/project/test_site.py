@@ -122,10 +122,16 @@ def test_the_figures_of_the_readme_are_those_that_were_recorded(begins: str) -> 
     assert told == [cell(page, words, subject, column) for subject in ("**Signoff**", "create_agent")]
 
 
-def test_the_readme_counts_what_loopbench_has_judged() -> None:
-    page = read("docs/benchmarks/loopbench.md")
-    (row,) = re.findall(r"^\| \*\*right, of those that count\*\* \|(.*)$", page, re.M)
-    counts = [one.strip() for one in row.split("|")]
-    assert f"| {counts[0]} | {counts[1]} |" in read("README.md")
-    assert "| scenario | Signoff" in page
+def test_the_readme_counts_what_the_conformance_suite_has_judged() -> None:
+    page = read("docs/benchmarks/conformance.md")
+    assert "| promise | Signoff" in page
     assert "| LangChain create_agent" in page
+    for words, row in (("tasks under faults", "All tasks"), ("unit cases", "All unit cases")):
+        # The sample stands first.
+        line, *_ = re.findall(rf"^\| \*\*{row}\*\* \|(.*)$", page, re.M)
+        counts = [" of ".join(one) for one in re.findall(r"(\d+)/(\d+)", line)]
+        (told,) = [line for line in read("README.md").splitlines() if f"[{words}]" in line]
+        assert told.endswith(f"| {counts[0]} | {counts[1]} |")
+    ((tasks, right, runs),) = re.findall(r"^\| all \| (\d+) \| \| (\d+)/(\d+) ", page, re.M)
+    ten = f"Of all {tasks} tasks under ten seeds Signoff is right in {int(right):,} of {int(runs):,} runs."
+    assert ten in " ".join(read("README.md").split())

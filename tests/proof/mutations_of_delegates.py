@@ -65,7 +65,7 @@ def _gives_up(child: Any, *args: Any) -> Any:
     try:
         return (yield from _steps(child, *args))
     except GraphInterrupt:
-        return results.abandoned_result(child.call, None, results.NOTHING_USED, child.run)
+        return results.abandoned_result(child.call, (), results.NOTHING_USED, child.run)
 
 
 def _as_done(call: Any, outcome: Any, *args: Any, **notes: Any) -> Any:
@@ -98,7 +98,9 @@ DELEGATE_MUTATIONS: Mapping[str, Mutation] = {
         put(
             signoff.nodes.journal,
             "_of",
-            lambda run, reply_id: signoff.nodes.journal._namespace(run.thread_id, reply_id),
+            lambda run, reply_id, machine="": signoff.nodes.journal._namespace(
+                run.thread_id, reply_id, machine
+            ),
         ),
         ["told has run"],
     ),

@@ -82,6 +82,8 @@ def team(**given):
 
 led = team()
 guarded_team = team(approvals={"write": True})
+twice = play(delegate("helper", play(send), description="Helps."), **saved)
+itself = play(send, delegate("again", lambda: itself, description="Helps."))
 picky = play(response_format=Verdict)
 number = 7
 def broken():
@@ -122,13 +124,21 @@ def test_all_holds_and_nothing_really_runs(bench: Bench, graph: str, worlds: lis
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("graph", ["led", "guarded_team"])
+@pytest.mark.parametrize(
+    ("graph", "worlds"),
+    [
+        ("led", ["finish_task", "helper and asker"]),
+        ("guarded_team", ["finish_task", "helper and asker"]),
+        ("twice", ["finish_task", "helper and helper"]),
+        ("itself", ["finish_task, send", "again and again"]),
+    ],
+)
 @pytest.mark.sample(1)
-def test_delegates_are_played_with_their_graph(bench: Bench, graph: str) -> None:
+def test_delegates_are_played_with_their_graph(bench: Bench, graph: str, worlds: list[str]) -> None:
     result = bench("verify", f"my_agent.py:{graph}", "--json")
     assert (result.exit_code, result.stderr) == (0, "")
     told = json.loads(result.stdout)
-    assert [world["tools"] for world in told["worlds"]] == ["finish_task", "helper and asker"]
+    assert [world["tools"] for world in told["worlds"]] == worlds
     assert told["worlds"][1]["states"] > 100
     assert len(told["properties"]) == 45
 

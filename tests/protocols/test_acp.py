@@ -167,13 +167,16 @@ async def test_cancelling_a_run_pauses_it_and_an_empty_prompt_goes_on(bench: Acp
 
 
 async def test_a_session_that_is_closed_while_it_runs_is_paused(bench: AcpBench) -> None:
-    async with bench.inside(LONG, delay=0.1) as opened:
+    async with bench.inside(LONG, delay=0.2) as opened:
         session = await opened.new()
         prompt = asyncio.ensure_future(opened.prompt(session, "Write"))
         await opened.editor.sees(lambda editor: editor.of("tool_call"))
-        await opened.client.close_session(session_id=session)
+        # In the middle of the next reply: it ends with the piece that comes next.
+        await asyncio.sleep(0.5)
+        closing = asyncio.ensure_future(opened.client.close_session(session_id=session))
         with pytest.raises(RequestError, match="works on a prompt here"):
             await opened.load(session)
+        await closing
         assert await prompt == "cancelled"
         assert not (bench.workspace / "3.txt").exists()
         await opened.load(session)

@@ -73,10 +73,16 @@ def resumed(client: SyncLangGraphClient, thread: str, answers: dict[str, Any]) -
     return client.runs.wait(thread, "team", command={"resume": answers})
 
 
-def test_the_drawing_is_that_of_every_machine(client: SyncLangGraphClient) -> None:
+def test_the_drawing_is_that_of_every_machine_and_names_the_delegates(client: SyncLangGraphClient) -> None:
     (assistant,) = client.assistants.search()
+    states = {"__start__", "__end__", *map(str, State)}
     drawn = client.assistants.get_graph(assistant["assistant_id"])
-    assert {node["id"] for node in drawn["nodes"]} == {"__start__", "__end__", *State}
+    nodes: dict[str, Any] = {str(node["id"]): node for node in drawn["nodes"]}
+    assert set(nodes) == states
+    assert nodes["execute"]["metadata"]["delegates"] == ["researcher", "payer"]
+    whole = client.assistants.get_graph(assistant["assistant_id"], xray=True)
+    below = {f"{name}:{state}" for name in ("researcher", "payer") for state in states}
+    assert {node["id"] for node in whole["nodes"]} == states | below
 
 
 def test_both_wait_at_once_and_are_answered_by_id_in_any_order(

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from signoff import Question
 from signoff.web.agui import MOST_BYTES, AguiRun, RunInput
 from signoff.web.gate import Gate
 from signoff.web.log import MOST_ENTRIES
+from signoff.web.transcript import list_interrupts
 from tests.support.benches.agui import Seen, applied, checked, events_of, run_input
 from tests.support.benches.web import Opened, WebBench, until
 from tests.web.test_gate import REFUSED, client
@@ -38,6 +40,14 @@ async def run(opened: Opened, *texts: str, thread: str = "t1", **more: Any) -> S
     answer = await opened.client.post("/agui", json=run_input(thread, *texts, **more))
     assert answer.status_code == 200, answer.text
     return applied(events_of(answer.text))
+
+
+@pytest.mark.parametrize(
+    ("deadline", "told"), [(60.0, "1970-01-01T00:01"), (1e300, "9999-"), (-5.0, "1970-")]
+)
+def test_a_deadline_is_a_date_however_late(deadline: float, told: str) -> None:
+    (found,) = list_interrupts(Question("i", "Which?", deadline=deadline))
+    assert (found.expires_at or "").startswith(told)
 
 
 async def move(opened: Opened, name: str, **more: Any) -> Seen:

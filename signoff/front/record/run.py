@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 
 from signoff.front.database import Database
-from signoff.front.report import CommandReport, Exit, of_outcome, of_stop, of_waiting
+from signoff.front.report import CommandReport, Exit, of_outcome, of_stop, of_waits
 from signoff.front.settings import Settings
 from signoff.graph.foreign import valid_text
 from signoff.graph.history.task import phases_of
@@ -106,8 +106,13 @@ class Run:
         if self.status.outcome is not None:
             return self.ending(self.status.outcome)
         if self.status.waiting:
-            return of_waiting(self.status.waiting, valid_text(self.thread_id), _DATABASE)
+            return self.waits[0]
         return of_stop(valid_text(self.thread_id), _DATABASE)
+
+    @cached_property
+    def waits(self) -> Sequence[CommandReport]:
+        """Returns each of all that the thread waits for, with the commands that answer it."""
+        return of_waits(self.status.waits, valid_text(self.thread_id), _DATABASE)
 
     def ending(self, outcome: Mapping[str, Any]) -> CommandReport:
         """Returns how a task ended."""

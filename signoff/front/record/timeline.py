@@ -278,12 +278,13 @@ def pieces(run: Run) -> Iterator[tuple[int, Piece]]:
             yield at, _reply(run, at, turn)
         if not forked and chapter is run.chapters[-1]:
             yield at, _fork(run, chapter)
-        if end := _end(run, chapter):
+        for end in _end(run, chapter):
             yield at, end
     known = {chapter.task for chapter in run.chapters}
     outcome = run.status.outcome
     if not run.chapters or (outcome and outcome["task"] not in known):
-        yield len(run.chapters) + 1, _last(run)
+        for last in _last(run):
+            yield len(run.chapters) + 1, last
 
 
 def _anchor(task: int, turn: Turn) -> str:
@@ -533,21 +534,22 @@ def look(row: str) -> str:
 # The end of a task, and the status of an unfinished thread.
 
 
-def _end(run: Run, chapter: Chapter) -> End | Pause | Unfinished | None:
+def _end(run: Run, chapter: Chapter) -> Sequence[End | Pause | Unfinished]:
     outcome, current = run.outcomes.get(chapter.task), chapter is run.chapters[-1]
     if outcome and not (current and run.now.outcome is None):
-        return _ended(outcome, run.ending(outcome).resume, run.confirmation(chapter))
-    return _last(run) if current else None
+        return [_ended(outcome, run.ending(outcome).resume, run.confirmation(chapter))]
+    return _last(run) if current else ()
 
 
-def _last(run: Run) -> End | Pause | Unfinished:
-    """Returns the status of a thread that has not ended, or that has ended without a task."""
+def _last(run: Run) -> Sequence[End | Pause | Unfinished]:
+    """Returns the status of a thread that has not ended, or that has ended without a task: all that it waits
+    for."""
     report = run.now
     if report.outcome is not None:
-        return _ended(report.outcome, report.resume)
+        return [_ended(report.outcome, report.resume)]
     if report.waiting:
-        return _pause(report.waiting, report.ways)
-    return Unfinished(run.running, report.resume)
+        return [_pause(one.waiting, one.ways) for one in run.waits if one.waiting]
+    return [Unfinished(run.running, report.resume)]
 
 
 def _ended(outcome: Mapping[str, Any], command: str | None, confirmed: str | None = None) -> End:

@@ -129,7 +129,12 @@ def run_of(
     thread = fields.pop("thread_id", "t1")
     values: dict[str, Any] = {"messages": fields.pop("messages", []), **({"outcome": ended} if ended else {})}
     thread_status = ThreadStatus(
-        thread, condition, values=values, waiting=waiting, changed="2026-11-22T04:52:45Z"
+        thread,
+        condition,
+        values=values,
+        waiting=waiting,
+        changed="2026-11-22T04:52:45Z",
+        waits=() if waiting is None else (waiting,),
     )
     outcomes = {TASK: ended} if ended else {}
     return Run(thread_status, [Chapter(TASK, words, turns)], outcomes, steps or [], **fields)
