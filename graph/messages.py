@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from operator import is_
-from typing import Any, TypedDict, TypeGuard, TypeVar, cast
+from typing import Any, TypedDict, TypeGuard, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
@@ -89,8 +89,9 @@ _M = TypeVar("_M", bound=BaseMessage)
 def marks(message: BaseMessage) -> Marks:
     """The notes on `message`; empty when there are none."""
     where = message.response_metadata if isinstance(message, AIMessage) else message.additional_kwargs
-    found = where.get(KEY)
-    return cast(Marks, found) if isinstance(found, dict) else {}
+    # No `cast`, which is a call: this is asked for twenty times a turn.
+    found: Marks | None = where.get(KEY)
+    return found if isinstance(found, dict) else {}
 
 
 def add_notes(message: ToolMessage, notes: Mapping[str, Any]) -> ToolMessage:

@@ -26,7 +26,7 @@ from signoff.graph.history.reader import Reader, read_messages
 from signoff.graph.history.task import Task, current_task
 from signoff.graph.inside.private import has_saver, is_answered, is_resumed, saver_of
 from signoff.graph.inside.private import runtime as runtime_of
-from signoff.graph.inside.speed import lazy
+from signoff.graph.inside.speed import Arguments, lazy
 from signoff.graph.limits import MODEL_SECONDS, Limits, Prices
 from signoff.graph.machine import LAST, TRANSITIONS, Event, State, edges, next_state
 from signoff.graph.messages import append_messages, lineage
@@ -76,7 +76,7 @@ class Dependencies:
     tool_seconds: how long one call may take.
     result_chars: a longer result loses its middle; the full text is kept in the folder `outputs`.
     parallel: how many reads run in parallel at most; None for the default of each sort.
-    plain: the names of the tools that can be called without LangChain's `invoke`.
+    plain: the tools that can be called without LangChain's `invoke`: see `graph/inside/speed.py`.
     injector: fills in the injected arguments of tools (state, store, runtime).
     on_failure: what becomes of the effects of a task that ends without success.
     ask_unknown: whether a person is asked about a call whose outcome a crash left unknown.
@@ -115,7 +115,7 @@ class Dependencies:
     compaction_seconds: float
     model_seconds: float | None = MODEL_SECONDS
     reply_chars: int = REPLY_CHARS
-    plain: frozenset[str] = frozenset()
+    plain: Mapping[str, Arguments] = field(default_factory=dict)
     checks: Sequence[OneCheck] = ()
     finish_alone: bool = False
     evidence: bool = False
@@ -163,11 +163,11 @@ class NodeContext:
     _held: Reader | None = field(default=None, init=False)
     _read: AgentState | None = field(default=None, init=False)
 
-    @property
+    @lazy
     def _configurable(self) -> Mapping[str, Any]:
         return self.config.get("configurable", {})
 
-    @property
+    @lazy
     def thread_id(self) -> str | None:
         found = self._configurable.get("thread_id")
         return None if found is None else str(found)

@@ -145,9 +145,8 @@ def route_tools(state: AgentState, run: NodeContext) -> Steps:
     update: dict[str, Any] = {"messages": written} if written else {}
     if left := [call for call in task.due if not answers[call.index]]:
         waiting = yield from unsettled(task, run)
-        asked = replace(waiting, calls=tuple(call for call in waiting.calls if call in left))
-        if asked.calls:
-            update["approvals"] = _asking(state, task, asked)
+        if asked := tuple(call for call in waiting.calls if call in left):
+            update["approvals"] = _asking(state, task, replace(waiting, calls=asked))
             return Report(Event.NEEDS_APPROVAL, update)
         driven = run.deps.toolbox.is_driven(left[0].name)
         return Report(Event.TO_HAND_OVER if driven else Event.WORK, update)

@@ -66,16 +66,23 @@ def _no_json(word: str) -> Any:
 def storable(value: Any, depth: int = _DEPTH) -> bool:
     """Whether this is a JSON value that a database takes: not nested too deep, no integer beyond 64 bits, no
     infinity."""
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, int):
-        return -(2**63) <= value < 2**64
     if isinstance(value, str):
         return True
-    if isinstance(value, dict | list):
-        parts = value.values() if isinstance(value, dict) else value
-        named = not isinstance(value, dict) or all(isinstance(key, str) for key in value)
-        return depth > 0 and named and all(storable(part, depth - 1) for part in parts)
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**64
+    if isinstance(value, float):
+        return math.isfinite(value)
+    # Loops: every reply is looked at, and a generator for each level costs more than all the rest.
+    if isinstance(value, dict):
+        for key, part in value.items():
+            if not isinstance(key, str) or depth <= 0 or not storable(part, depth - 1):
+                return False
+        return depth > 0
+    if isinstance(value, list):
+        for part in value:
+            if depth <= 0 or not storable(part, depth - 1):
+                return False
+        return depth > 0
     return value is None
 
 
@@ -133,11 +140,13 @@ def reason_of(message: AIMessage) -> str:
     """The provider's word for how the reply stopped, in small letters; empty when it gives none."""
     metadata = message.response_metadata
     details = metadata.get(_DETAILS)
-    said = [details.get("reason")] if isinstance(details, Mapping) else []
-    said += [metadata.get(key) for key in (*_REASONS, "status")]
+    said = details.get("reason") if isinstance(details, Mapping) else None
+    for key in (*_REASONS, "status"):
+        if isinstance(said, str) and said.strip():
+            break
+        said = metadata.get(key)
     # An enum of a provider's package prints as `FinishReason.SAFETY`.
-    found = next((reason for reason in said if isinstance(reason, str) and reason.strip()), "")
-    return found.strip().lower().rsplit(".", 1)[-1]
+    return said.strip().lower().rsplit(".", 1)[-1] if isinstance(said, str) else ""
 
 
 def without_reason(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -256,4 +256,5 @@ def _sharing(model: type[BaseModel]) -> type[BaseModel]:
 
 
 def _own(name: str) -> Any:
-    return globals()[name] if name in globals() else __getattr__(name)
+    known = globals()
+    return known[name] if name in known else __getattr__(name)

@@ -6,26 +6,34 @@ and `call`: a plain tool without LangChain's callbacks where nobody listens to t
 `LightRuntime`: LangGraph copies the runtime of a run three times for each super-step, the execution info in
 it twice, by `dataclasses.replace`, which reads the fields of the class and checks the names again each time:
 a twentieth of what a turn costs. `unheard`: so it does with the callbacks and their notes of a run within a
-run.
+run. `with_quiet_callbacks`: so it does with them for each node, also where nothing listens.
 """
 
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from inspect import signature
 from queue import SimpleQueue
 from typing import Any, Generic, Self, TypeVar, overload
 
+from langchain_core.callbacks import (
+    AsyncCallbackManager,
+    AsyncCallbackManagerForChainRun,
+    BaseRunManager,
+    CallbackManager,
+    CallbackManagerForChainRun,
+)
 from langchain_core.messages import ToolCall
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.pydantic import is_basemodel_subclass
-from langgraph.runtime import ExecutionInfo, Runtime
+from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
+from pydantic import BaseModel
 
 from signoff.graph.inside.private import RUNTIME, config_param, format_output, to_args
 
@@ -88,15 +96,20 @@ def _serve(queue: SimpleQueue[_Work]) -> None:
         _idle.append(queue)
 
 
-def plain_tools(tools: Iterable[BaseTool]) -> frozenset[str]:
-    """The names of those that are a function with a schema and nothing else that LangChain would look after:
-    no handlers of errors, no callbacks or configuration to pass on, no artifact."""
+Arguments = tuple[str, ...] | None
+"""The names of a tool's arguments; None where its schema says more of them than its function does."""
+
+
+def plain_tools(tools: Iterable[BaseTool]) -> dict[str, Arguments]:
+    """Those that are a function with a schema and nothing else that LangChain would look after: no handlers
+    of errors, no callbacks or configuration to pass on, no artifact. By their names, each with the names of
+    its arguments."""
     if config_param is None or format_output is None or to_args is None:
-        return frozenset()
-    return frozenset(tool.name for tool in tools if _is_plain(tool))
+        return {}
+    return {tool.name: _names(tool) for tool in tools if isinstance(tool, StructuredTool) and _is_plain(tool)}
 
 
-def _is_plain(tool: BaseTool) -> bool:
+def _is_plain(tool: StructuredTool) -> bool:
     if type(tool) is not StructuredTool or not isinstance(tool.args_schema, type):
         return False
     own = tool.handle_tool_error or tool.handle_validation_error or tool.callbacks or tool.verbose
@@ -113,6 +126,37 @@ def _asks_nothing(function: Callable[..., Any]) -> bool:
     return not asks and config_param is not None and config_param(function) is None
 
 
+_NO_NAMES = {"args", "kwargs", "tool_call_id"}
+"""What LangChain does not pass on, or fills in."""
+
+
+def _names(tool: StructuredTool) -> Arguments:
+    """LangChain looks through the annotations of a schema at each call, which takes longer than to validate
+    the arguments: for what is injected, has another name outside, or is left out when it is written. This
+    finds out once whether there is any of that; a schema with code of its own may have it."""
+    schema = tool.args_schema
+    if not isinstance(schema, type) or not issubclass(schema, BaseModel):
+        return None
+    names, own = tuple(schema.model_fields), {"model_config", "_abc_impl", *schema.model_fields}
+    parts = [one for one in schema.__mro__ if one not in BaseModel.__mro__]
+    code = {name for part in parts for name in vars(part) if not name.startswith("__")} - own
+    odd = any(
+        found.alias is not None
+        or found.validation_alias is not None
+        or found.serialization_alias is not None
+        or found.exclude
+        for found in schema.model_fields.values()
+    )
+    if code or odd or schema.model_config.get("extra") == "allow" or not _NO_NAMES.isdisjoint(names):
+        return None
+    # The schema that the model is shown has no injected arguments.
+    shown: Any = tool.tool_call_schema
+    injects = not isinstance(shown, type) or set(getattr(shown, "model_fields", ())) != set(names)
+    functions = [function for function in (tool.func, tool.coroutine) if function is not None]
+    same = all(set(signature(function).parameters) == set(names) for function in functions)
+    return names if same and not injects else None
+
+
 def listened(config: RunnableConfig) -> bool:
     """Whether callbacks (tracing, a stream of events) wait for what happens in this run."""
     callbacks = config.get("callbacks")
@@ -121,23 +165,29 @@ def listened(config: RunnableConfig) -> bool:
     return bool(callbacks.handlers or callbacks.inheritable_handlers)
 
 
-def call(tool: StructuredTool, request: ToolCall) -> Any:
+def call(tool: StructuredTool, request: ToolCall, names: Arguments = None) -> Any:
     """What `tool.invoke(request)` returns: the result, or the error that is raised. A text is given as it is,
-    and not in a message."""
+    and not in a message. names: see `plain_tools`."""
     assert tool.func is not None, "only a tool with a sync function gets here"
-    args, named = _arguments(tool, request)
+    args, named = _arguments(tool, request, names)
     return _result(tool, request, tool.func(*args, **named))
 
 
-async def acall(tool: StructuredTool, request: ToolCall) -> Any:
+async def acall(tool: StructuredTool, request: ToolCall, names: Arguments = None) -> Any:
     """What `await tool.ainvoke(request)` returns, as above."""
     assert tool.coroutine is not None, "only a tool with an async function gets here"
-    args, named = _arguments(tool, request)
+    args, named = _arguments(tool, request, names)
     return _result(tool, request, await tool.coroutine(*args, **named))
 
 
 # LangChain has no public name for these two steps of `invoke`.
-def _arguments(tool: StructuredTool, request: ToolCall) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(
+    tool: StructuredTool, request: ToolCall, names: Arguments
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    schema: Any = tool.args_schema
+    if names is not None:
+        read = schema.model_validate(request["args"])
+        return (), {name: getattr(read, name) for name in names}
     assert to_args is not None, "without it no tool is plain"
     return to_args(tool, request["args"], request["id"])
 
@@ -150,20 +200,25 @@ def _result(tool: StructuredTool, request: ToolCall, output: Any) -> Any:
 
 
 _OF_RUNTIME = tuple(field.name for field in fields(Runtime))
-_OF_INFO = tuple(field.name for field in fields(ExecutionInfo))
 
 
 class LightRuntime(Runtime[Any]):
     """LangGraph's runtime; only how it is copied differs: a copy holds what was changed, and asks the runtime
-    that it was made of for the rest."""
+    that it was made of for the rest. Changes of the execution info are made when somebody asks for it:
+    LangGraph notes two for each node, and hardly any node reads them."""
 
-    __slots__ = ("_before",)
+    __slots__ = ("_before", "_info")
 
     def __getattr__(self, name: str) -> Any:
         # Called for a field that this copy does not hold.
-        if name in _OF_RUNTIME:
-            return getattr(object.__getattribute__(self, "_before"), name)
-        raise AttributeError(name)
+        if name not in _OF_RUNTIME:
+            raise AttributeError(name)
+        found = getattr(object.__getattribute__(self, "_before"), name)
+        if name == "execution_info" and (changes := object.__getattribute__(self, "_info")):
+            found = found.patch(**changes)
+        # Asked for once, it is asked for again.
+        object.__setattr__(self, name, found)
+        return found
 
     def merge(self, other: Runtime[Any]) -> Runtime[Any]:
         merged = super().merge(other)
@@ -172,19 +227,20 @@ class LightRuntime(Runtime[Any]):
     def override(self, **overrides: Any) -> Runtime[Any]:
         put, made = object.__setattr__, object.__new__(LightRuntime)
         put(made, "_before", self)
+        put(made, "_info", None)
         for name, value in overrides.items():
             put(made, name, value)
         return made
 
     def patch_execution_info(self, **overrides: Any) -> Runtime[Any]:
-        info = self.execution_info
-        if info is None:
+        changes = getattr(self, "_info", None)
+        if changes is None and self.execution_info is None:
             return super().patch_execution_info(**overrides)
-        for name, value in overrides.items():
-            if getattr(info, name) != value:
-                return self.override(execution_info=_copied(info, overrides))
-        # It never changes, so that it need not be copied either: nearly every node runs at its first try.
-        return self
+        put, made = object.__setattr__, object.__new__(LightRuntime)
+        # One that changes nothing else is passed over, so that a node has few to ask.
+        put(made, "_before", self if changes is None else object.__getattribute__(self, "_before"))
+        put(made, "_info", overrides if changes is None else {**changes, **overrides})
+        return made
 
 
 def with_light_runtime(config: RunnableConfig | None, store: BaseStore | None) -> RunnableConfig:
@@ -195,6 +251,73 @@ def with_light_runtime(config: RunnableConfig | None, store: BaseStore | None) -
     if RUNTIME is None or RUNTIME in configurable or RUNTIME in inherited:
         return given
     return {**given, "configurable": {**configurable, RUNTIME: LightRuntime(store=store)}}
+
+
+class _QuietRun(CallbackManagerForChainRun):
+    """A run that nothing listens to: what LangGraph hands to each node for its callbacks is made at once, and
+    not merged part by part."""
+
+    def get_child(self, tag: str | None = None) -> CallbackManager:
+        if self.handlers or self.inheritable_handlers:
+            # A stream of messages has begun to listen.
+            return super().get_child(tag)
+        return CallbackManager(**_child_of(self, tag))
+
+
+class _AsyncQuietRun(AsyncCallbackManagerForChainRun):
+    def get_child(self, tag: str | None = None) -> AsyncCallbackManager:
+        if self.handlers or self.inheritable_handlers:
+            return super().get_child(tag)
+        return AsyncCallbackManager(**_child_of(self, tag))
+
+
+class _Quiet(CallbackManager):
+    def on_chain_start(self, *args: Any, **kwargs: Any) -> CallbackManagerForChainRun:
+        return _QuietRun(**_parts(super().on_chain_start(*args, **kwargs)))
+
+
+class _AsyncQuiet(AsyncCallbackManager):
+    async def on_chain_start(self, *args: Any, **kwargs: Any) -> AsyncCallbackManagerForChainRun:
+        return _AsyncQuietRun(**_parts(await super().on_chain_start(*args, **kwargs)))
+
+
+_OF_RUN = (
+    "run_id",
+    "handlers",
+    "inheritable_handlers",
+    "parent_run_id",
+    "tags",
+    "inheritable_tags",
+    "metadata",
+    "inheritable_metadata",
+)
+
+
+def _parts(run: BaseRunManager) -> dict[str, Any]:
+    return {name: getattr(run, name) for name in _OF_RUN}
+
+
+def _child_of(run: BaseRunManager, tag: str | None) -> dict[str, Any]:
+    tags = run.inheritable_tags
+    return {
+        "handlers": [],
+        "parent_run_id": run.run_id,
+        "tags": list(tags) if tag is None else [*tags, tag],
+        "inheritable_tags": list(tags),
+        "metadata": dict(run.inheritable_metadata),
+        "inheritable_metadata": dict(run.inheritable_metadata),
+    }
+
+
+def with_quiet_callbacks(config: RunnableConfig, *, in_loop: bool) -> RunnableConfig:
+    """`config` of a run with callbacks of this kind, where nothing listens: none are given or inherited, and
+    LangChain has none to add (tracing, debugging)."""
+    around = var_child_runnable_config.get()
+    if config.get("callbacks") or (around and around.get("callbacks")):
+        return config
+    if listened({"callbacks": CallbackManager.configure()}):
+        return config
+    return {**config, "callbacks": _AsyncQuiet([]) if in_loop else _Quiet([])}
 
 
 _OWN_NOTES = "langgraph_"
@@ -217,10 +340,3 @@ def within_config(config: RunnableConfig) -> Iterator[None]:
         yield
     finally:
         var_child_runnable_config.reset(token)
-
-
-def _copied(info: ExecutionInfo, changes: Mapping[str, Any]) -> ExecutionInfo:
-    made = object.__new__(ExecutionInfo)
-    for name in _OF_INFO:
-        object.__setattr__(made, name, changes[name] if name in changes else getattr(info, name))
-    return made

@@ -436,7 +436,7 @@ class ToolRun:
         if _only_async(tool):
             return asyncio.run(self._awaited(tool, request))
         if isinstance(tool, StructuredTool) and self._unheard(tool):
-            return call_plain(tool, request)
+            return call_plain(tool, request, self.run.deps.plain[tool.name])
         return tool.invoke(request, self.config)
 
     async def aoutput(self, tool: BaseTool, request: ToolCall) -> Any:
@@ -448,7 +448,7 @@ class ToolRun:
             in_thread(lambda: context.run(self._settle, future, tool, request))
             return await asyncio.wrap_future(future)
         if isinstance(tool, StructuredTool) and self._unheard(tool):
-            return await acall_plain(tool, request)
+            return await acall_plain(tool, request, self.run.deps.plain[tool.name])
         return await tool.ainvoke(request, self.config)
 
     def _settle(self, future: Future[Any], tool: BaseTool, request: ToolCall) -> None:

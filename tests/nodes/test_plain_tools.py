@@ -5,14 +5,22 @@ import pickle
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool
+from langchain_core.tools import (
+    BaseTool,
+    InjectedToolArg,
+    InjectedToolCallId,
+    StructuredTool,
+    ToolException,
+    tool,
+)
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_serializer
 
 from signoff import build_graph
 from signoff.graph.inside.speed import acall as acall_plain
@@ -123,6 +131,115 @@ def test_what_a_plain_tool_raises_is_what_invoke_raises() -> None:
                 run(request)
             raised.append((type(told.value), str(told.value)))
         assert raised[0] == raised[1]
+
+
+class Plain(BaseModel):
+    n: int
+    near: list[int] = []
+
+
+class Renamed(BaseModel):
+    n: int = Field(alias="number")
+
+
+class Wide(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    n: int
+
+
+class Hidden(BaseModel):
+    n: int = Field(default=3, exclude=True)
+
+
+class Written(BaseModel):
+    n: int = 3
+
+    @model_serializer
+    def _write(self) -> dict[str, Any]:
+        return {}
+
+
+class Doubled(Plain):
+    @field_validator("n")
+    @classmethod
+    def _double(cls, given: int) -> int:
+        return 2 * given
+
+
+def of_schema(schema: type[BaseModel]) -> StructuredTool:
+    def act(**given: Any) -> Any:
+        return repr(sorted(given.items()))
+
+    return StructuredTool.from_function(act, name="act", description="Act.", args_schema=schema)
+
+
+def of_function(act: Callable[..., Any]) -> StructuredTool:
+    return StructuredTool.from_function(act, name="act", description="Act.")
+
+
+def plainly(n: int, near: list[int] | None = None, *, much: float = 1.5) -> str:
+    return repr((n, near, much))
+
+
+def variadic(n: int, *args: int, **kwargs: int) -> str:
+    return repr((n, args, kwargs))
+
+
+def identified(n: int, call_id: Annotated[str, InjectedToolCallId]) -> str:
+    return repr((n, call_id))
+
+
+def injected(n: int, key: Annotated[str, InjectedToolArg] = "none") -> str:
+    return repr((n, key))
+
+
+ARGUMENTS: dict[str, tuple[StructuredTool, bool]] = {
+    "a function": (of_function(plainly), True),
+    "variadic": (of_function(variadic), False),
+    "with the call's id": (of_function(identified), False),
+    "with an injected argument": (of_function(injected), False),
+    "a schema of more than the function": (of_schema(Plain), False),
+    "another name outside": (of_schema(Renamed), False),
+    "any further argument": (of_schema(Wide), False),
+    "left out when written": (of_schema(Hidden), False),
+    "written by code of its own": (of_schema(Written), False),
+    "a validator": (of_schema(Doubled), False),
+    "a schema of the function's": (
+        StructuredTool.from_function(
+            lambda n, near: repr((n, near)), name="act", description="Act.", args_schema=Plain
+        ),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"n": 1},
+        {"n": "7", "near": ["1", 2]},
+        {"number": 4},
+        {"n": 1, "more": 2, "key": "given"},
+        {"n": None},
+        {},
+        {"n": 1, "args": [1], "kwargs": {"a": 2}},
+    ],
+    ids=repr,
+)
+def test_a_plain_tool_gets_the_arguments_that_invoke_gives_it(name: str, args: dict[str, Any]) -> None:
+    one, quick = ARGUMENTS[name]
+    found = plain_tools([one])
+    assert (found["act"] is not None) is quick
+
+    def outcome(way: Callable[[ToolCall], Any]) -> Any:
+        try:
+            return message(way(ToolCall(name="act", args={**args}, id="c1", type="tool_call")))
+        except Exception as error:  # noqa: BLE001  the two are compared
+            return type(error), str(error)
+
+    assert outcome(lambda request: call_plain(one, request, found["act"])) == outcome(one.invoke)
 
 
 def test_a_listener_hears_of_the_tool_all_the_same() -> None:
