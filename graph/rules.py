@@ -132,9 +132,10 @@ def budget(name: str, task: Task, limits: Limits, tree: TreeBudget | None = None
     of the machines above it, whichever leaves less. tree: what is known of these by now; else what the task
     knows."""
     counted = COUNTED[name]
-    most = counted.most(task, limits)
+    most, known = counted.most(task, limits), tree or task.tree
+    if most is None and known is None:
+        return None
     own = None if most is None else Budget(name, counted.used(task, limits), most, counted.words)
-    known = tree or task.tree
     above = known["above"].get(name) if known else None
     if above is None or counted.total is None:
         return own

@@ -264,6 +264,7 @@ def _tokens(message: BaseMessage) -> int:
 
 
 _NO_DECISIONS: Mapping[str, CallDecision] = MappingProxyType({})
+_NOTHING_SPOKEN: frozenset[str] = frozenset()
 _NOTHING_ASKED: Mapping[str, str] = MappingProxyType({})
 
 
@@ -318,7 +319,7 @@ class Reader:
         self.section = TaskSection()
         self.before: TaskSection | None = None
         self.replies: list[Reply] = []
-        self.spoken: frozenset[str] = frozenset()
+        self.spoken: frozenset[str] = _NOTHING_SPOKEN
         self.unmarked: dict[str, dict[str, Any]] = {}
         self.open_calls: dict[str, list[tuple[Reply, Call]]] = {}
         self.call_ids: set[str] = set()

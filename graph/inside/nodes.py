@@ -83,7 +83,9 @@ class _Step(Runnable[Any, Any]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         if config is None or listened(config):
             return self.whole.invoke(input, config, **kwargs)
-        config = _unnamed(config)
+        # The name of the node is for the node alone, and what runs within would inherit it. LangGraph has made
+        # this configuration for one try of one node.
+        config.pop("run_name", None)
         # The one that `interrupt` and LangGraph's other helpers look up.
         token = var_child_runnable_config.set(config)
         try:
@@ -96,7 +98,7 @@ class _Step(Runnable[Any, Any]):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         if config is None or listened(config):
             return await self.whole.ainvoke(input, config, **kwargs)
-        config = _unnamed(config)
+        config.pop("run_name", None)
         token = var_child_runnable_config.set(config)
         try:
             given = await self.bound.ainvoke(input, config, **kwargs)
@@ -111,13 +113,6 @@ class _Step(Runnable[Any, Any]):
         # Asked for by a stream of events alone, which listens.
         async for part in self.whole.astream(input, config, **kwargs):
             yield part
-
-
-def _unnamed(config: RunnableConfig) -> RunnableConfig:
-    """`config` without the name of the node, which is for the node alone: what runs within inherits this."""
-    unnamed = config.copy()
-    unnamed.pop("run_name", None)
-    return unnamed
 
 
 def lean(graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
