@@ -83,8 +83,8 @@ class _Step(Runnable[Any, Any]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         if config is None or listened(config):
             return self.whole.invoke(input, config, **kwargs)
-        # The name of the node is for the node alone, and what runs within would inherit it. LangGraph has made
-        # this configuration for one try of one node.
+        # The name is for the node alone, and what runs within would inherit it. LangGraph makes this
+        # configuration for one try of one node.
         config.pop("run_name", None)
         # The one that `interrupt` and LangGraph's other helpers look up.
         token = var_child_runnable_config.set(config)
