@@ -17,7 +17,7 @@ def pay(amount: int) -> str:
 
 
 def run_thread(thread_id: str) -> None:
-    """The job of the engine, on any machine. `busy` would mean: somebody else is at it already."""
+    """The engine's job, on any machine. `busy` would mean that another process runs the thread."""
     with sqlite_storage("threads.sqlite") as storage:  # postgres_storage(url) for many machines
         script = [call("pay", amount=50), call("finish_task", summary="50 paid.")]
         graph = build_graph(ScriptedModel(script), [pay], storage=storage)
@@ -25,7 +25,7 @@ def run_thread(thread_id: str) -> None:
 
 
 def begin(thread_id: str, task: str) -> None:
-    """First the order, durably and under a name of its own, then the job that makes somebody look at it."""
+    """First stores the order durably, with its own ID, then adds the job that makes a process run it."""
     with sqlite_storage("threads.sqlite") as storage:
         post(storage.store, thread_id, Order(f"first task of {thread_id}", task))
     jobs.put(thread_id)

@@ -84,7 +84,7 @@ def offered(model: ScriptedModel, at: int = 0) -> list[str]:
 
 
 def context_editing(way: str) -> None:
-    """Old results are cleared from what the model is shown; the history keeps them."""
+    """Old results are cleared from the prompt; the history keeps them."""
     model = script(call("look", at="a"), call("look", at="b"))
     edit = chain.ClearToolUsesEdit(trigger=50, keep=1)
     found = ran(graph(model, chain.ContextEditingMiddleware(edits=[edit])), way)
@@ -102,21 +102,21 @@ def file_search(way: str) -> None:
 
 
 def emulator(way: str) -> None:
-    """A model plays the tool, which does not run."""
+    """A model imitates the tool, which does not run."""
     played = ScriptedModel([AIMessage("sunny")])
     found = ran(graph(script(call("other")), chain.LLMToolEmulator(model=played)), way)
     assert results(found)[0] == "sunny"
 
 
 def selector(way: str) -> None:
-    """A model picks the tools; the control tools are offered beside them."""
+    """A model picks the tools; the control tools are always offered, too."""
     model = script(call("look", at="a"))
     ran(graph(model, chain.LLMToolSelectorMiddleware(model=Picky(script=[]))), way)
     assert offered(model) == ["look", "finish_task", "ask_user", "think"]
 
 
 def fallback(way: str) -> None:
-    """The next model is asked when the first fails."""
+    """If the first model fails, the next one is called."""
     first, second = ScriptedModel([ConnectionError("down")]), script()
     given = chain.ModelFallbackMiddleware(second)
     found = ran(graph(first, given, model_retries=None), way)
@@ -124,27 +124,27 @@ def fallback(way: str) -> None:
 
 
 def model_retry(way: str) -> None:
-    """A call that fails is tried again; with `on_failure="error"` the last failure is a `model_error`."""
+    """A failed call is retried; with `on_failure="error"`, the last failure is a `model_error`."""
     model = ScriptedModel([ValueError("once"), FINISH])
     ran(graph(model, chain.ModelRetryMiddleware(initial_delay=0), model_retries=None), way)
     assert len(model.seen) == 2
 
 
 def pii(way: str) -> None:
-    """What is found is redacted, in the history too; the pieces of a reply that are streamed are not."""
+    """Personal data is redacted, also in the history, but not in streamed chunks."""
     found = ran(graph(script(), chain.PIIMiddleware("email")), way)
     assert found["messages"][0].text == "Write to [REDACTED_EMAIL]."
 
 
 def tool_search(way: str) -> None:
-    """The provider's own search of tools is offered; other providers are refused by it, as `model_error`."""
+    """Offers the provider's own tool search; with other providers it fails, as `model_error`."""
     model = Known(script=[FINISH])
     ran(graph(model, chain.ProviderToolSearchMiddleware(searchable_tools=["look"])), way)
     assert offered(model) == ["look", "other", "tool_search", "finish_task", "ask_user", "think"]
 
 
 def shell(way: str) -> None:
-    """Its shell stays open from call to call, and ends with the task."""
+    """Its shell stays open between calls, and ends with the task."""
     with TemporaryDirectory() as folder:
         steps = call("shell", command="cd /; X=5"), call("shell", command="echo $X $PWD")
         found = ran(graph(script(*steps), chain.ShellToolMiddleware(folder)), way)
@@ -161,14 +161,14 @@ def todo(way: str) -> None:
 
 
 def tool_error(way: str) -> None:
-    """A failure is told in its words; other failures are results all the same."""
+    """Its text reports a failure; all other failures are still results."""
     given = chain.ToolErrorMiddleware(on_error=lambda error, request: f"Told: {error}")
     found = ran(graph(script(call("look", at="nothing")), given), way)
     assert results(found)[0] == "Told: there is nothing to look at"
 
 
 def tool_retry(way: str) -> None:
-    """A call of a tool that reads, or is idempotent, is tried again; any other tool runs once."""
+    """Calls of `read` or idempotent tools are retried; any other tool runs once."""
     tries: list[str] = []
 
     @tool
@@ -185,7 +185,7 @@ def tool_retry(way: str) -> None:
 
 
 def async_sub_agents(way: str) -> None:
-    """Its tools and its part of the prompt are there; what they start runs on a server of its own."""
+    """Its tools and its part of the prompt are added; the agents that they start run on another server."""
     agent: Any = {"name": "far", "description": "Far away.", "graph_id": "far", "url": "http://127.0.0.1:9"}
     model = script(call("list_async_tasks"))
     found = ran(graph(model, deep.AsyncSubAgentMiddleware(async_subagents=[agent])), way)
@@ -205,7 +205,7 @@ def deep_files(way: str) -> None:
 
 
 def memory(way: str) -> None:
-    """What the files of memory say stands in the prompt."""
+    """The contents of its memory files are added to the prompt."""
     with TemporaryDirectory() as folder:
         (Path(folder) / "AGENTS.md").write_text("Be brief.")
         backend = FilesystemBackend(root_dir=folder, virtual_mode=True)
@@ -215,7 +215,7 @@ def memory(way: str) -> None:
 
 
 def rubric(way: str) -> None:
-    """A finish that its grader does not accept is refused, in the grader's words."""
+    """If its grader does not accept a finish, the finish is refused with the grader's words."""
     verdicts = iter([("needs_revision", False), ("satisfied", True)])
 
     def grade(name: str, passed: bool) -> Step:
@@ -232,7 +232,7 @@ def rubric(way: str) -> None:
 
 
 def skills(way: str) -> None:
-    """The skills that it finds stand in the prompt."""
+    """The skills that it finds are added to the prompt."""
     with TemporaryDirectory() as folder:
         place = Path(folder) / "skills" / "sums"
         place.mkdir(parents=True)
@@ -243,7 +243,7 @@ def skills(way: str) -> None:
 
 
 def sub_agents(way: str) -> None:
-    """Its tool runs another agent, and gives its answer."""
+    """Its tool runs another agent, and returns that agent's answer."""
     agent: Any = {
         "name": "helper",
         "description": "Helps.",
@@ -260,7 +260,7 @@ def sub_agents(way: str) -> None:
 
 
 def unsupported(way: str) -> None:
-    """Blocks that the model's profile excludes are replaced in what it is shown."""
+    """In the prompt, blocks that the model's profile excludes are replaced."""
     model = script()
     model.profile = {"image_inputs": False}
     image = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
