@@ -51,7 +51,7 @@ from signoff.graph.compiled.inputs import (
 from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadLost, quote_id
 from signoff.graph.foreign import checked_thread_id
 from signoff.graph.inside.private import has_saver
-from signoff.graph.inside.speed import with_light_runtime, with_quiet_callbacks
+from signoff.graph.inside.speed import with_light_runtime
 from signoff.graph.machine import FIRST
 from signoff.graph.outcome import ResultT, RunResult
 from signoff.graph.schemas.state import checked_input
@@ -290,19 +290,14 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         options = {"durability": self._raised(durability), **_with_context(kwargs)}
         if self._place_to_hold(config) is None:
             self._check_channels(input)
-            return cast(
-                AsyncGenerator[Any, None],
-                super().astream(input, self._prepared(config, in_loop=True), **options),
-            )
+            return cast(AsyncGenerator[Any, None], super().astream(input, self._prepared(config), **options))
         return self._astream_begun(input, config, options, shown)
 
     async def _astream_begun(
         self, input: Any, config: RunnableConfig | None, options: dict[str, Any], shown: bool
     ) -> AsyncGenerator[Any, None]:
         begun = await acarry_out(self._entry(input, config), self)
-        stream = cast(
-            AsyncGenerator[Any, None], super().astream(begun, self._prepared(config, in_loop=True), **options)
-        )
+        stream = cast(AsyncGenerator[Any, None], super().astream(begun, self._prepared(config), **options))
         if (steps := self._steps(config)) is not None:
             stream = _asaved(stream, *steps, shown)
         async with aclosing(stream):
@@ -464,8 +459,8 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         assert at is not None, "the caller holds a thread"
         return at[1]
 
-    def _prepared(self, config: RunnableConfig | None, *, in_loop: bool = False) -> RunnableConfig:
-        return with_quiet_callbacks(with_light_runtime(_without_default(config), self.store), in_loop=in_loop)
+    def _prepared(self, config: RunnableConfig | None) -> RunnableConfig:
+        return with_light_runtime(_without_default(config), self.store)
 
     def _raised(self, durability: Durability | None) -> Durability | None:
         return durability or ("sync" if self.checkpointer else None)

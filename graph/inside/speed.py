@@ -6,7 +6,7 @@ and `call`: a plain tool without LangChain's callbacks where nobody listens to t
 `LightRuntime`: LangGraph copies the runtime of a run three times for each super-step, the execution info in
 it twice, by `dataclasses.replace`, which reads the fields of the class and checks the names again each time:
 a twentieth of what a turn costs. `unheard`: so it does with the callbacks and their notes of a run within a
-run. `with_quiet_callbacks`: so it does with them for each node, also where nothing listens.
+run.
 """
 
 import os
@@ -19,13 +19,6 @@ from inspect import signature
 from queue import SimpleQueue
 from typing import Any, Generic, Self, TypeVar, overload
 
-from langchain_core.callbacks import (
-    AsyncCallbackManager,
-    AsyncCallbackManagerForChainRun,
-    BaseRunManager,
-    CallbackManager,
-    CallbackManagerForChainRun,
-)
 from langchain_core.messages import ToolCall
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
@@ -251,73 +244,6 @@ def with_light_runtime(config: RunnableConfig | None, store: BaseStore | None) -
     if RUNTIME is None or RUNTIME in configurable or RUNTIME in inherited:
         return given
     return {**given, "configurable": {**configurable, RUNTIME: LightRuntime(store=store)}}
-
-
-class _QuietRun(CallbackManagerForChainRun):
-    """A run that nothing listens to: what LangGraph hands to each node for its callbacks is made at once, and
-    not merged part by part."""
-
-    def get_child(self, tag: str | None = None) -> CallbackManager:
-        if self.handlers or self.inheritable_handlers:
-            # A stream of messages has begun to listen.
-            return super().get_child(tag)
-        return CallbackManager(**_child_of(self, tag))
-
-
-class _AsyncQuietRun(AsyncCallbackManagerForChainRun):
-    def get_child(self, tag: str | None = None) -> AsyncCallbackManager:
-        if self.handlers or self.inheritable_handlers:
-            return super().get_child(tag)
-        return AsyncCallbackManager(**_child_of(self, tag))
-
-
-class _Quiet(CallbackManager):
-    def on_chain_start(self, *args: Any, **kwargs: Any) -> CallbackManagerForChainRun:
-        return _QuietRun(**_parts(super().on_chain_start(*args, **kwargs)))
-
-
-class _AsyncQuiet(AsyncCallbackManager):
-    async def on_chain_start(self, *args: Any, **kwargs: Any) -> AsyncCallbackManagerForChainRun:
-        return _AsyncQuietRun(**_parts(await super().on_chain_start(*args, **kwargs)))
-
-
-_OF_RUN = (
-    "run_id",
-    "handlers",
-    "inheritable_handlers",
-    "parent_run_id",
-    "tags",
-    "inheritable_tags",
-    "metadata",
-    "inheritable_metadata",
-)
-
-
-def _parts(run: BaseRunManager) -> dict[str, Any]:
-    return {name: getattr(run, name) for name in _OF_RUN}
-
-
-def _child_of(run: BaseRunManager, tag: str | None) -> dict[str, Any]:
-    tags = run.inheritable_tags
-    return {
-        "handlers": [],
-        "parent_run_id": run.run_id,
-        "tags": list(tags) if tag is None else [*tags, tag],
-        "inheritable_tags": list(tags),
-        "metadata": dict(run.inheritable_metadata),
-        "inheritable_metadata": dict(run.inheritable_metadata),
-    }
-
-
-def with_quiet_callbacks(config: RunnableConfig, *, in_loop: bool) -> RunnableConfig:
-    """`config` of a run with callbacks of this kind, where nothing listens: none are given or inherited, and
-    LangChain has none to add (tracing, debugging)."""
-    around = var_child_runnable_config.get()
-    if config.get("callbacks") or (around and around.get("callbacks")):
-        return config
-    if listened({"callbacks": CallbackManager.configure()}):
-        return config
-    return {**config, "callbacks": _AsyncQuiet([]) if in_loop else _Quiet([])}
 
 
 _OWN_NOTES = "langgraph_"
