@@ -241,12 +241,11 @@ class ChildMachine:
         assert self.deps is not None, "another graph has no journal"
         above = self.run.descent.policies if self.run.descent is not None else ()
         descent = Descent(ns=self.ns, deeper=0, policies=(*above, self.run.deps.toolbox.approvals))
-        here = {
-            **self.run.config.get("configurable", {}),
-            **descent.config,
-            "checkpoint_ns": f"{self.ns}|read",
-        }
-        return begin(self.deps, {**self.run.config, "configurable": here})
+        # What an undo asks a person belongs to the node that undoes: the answer comes to its namespace.
+        here = {**self.run.config.get("configurable", {}), **descent.config}
+        read_in = begin(self.deps, {**self.run.config, "configurable": here})
+        read_in.ns = self.ns
+        return read_in
 
     def task(self, values: Mapping[str, Any]) -> Task:
         assert self.deps is not None, "another graph has no task"
