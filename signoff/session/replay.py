@@ -165,8 +165,12 @@ def _replayed(machine: _Machine, root: Graph, thread_id: str, context: Any) -> R
         else:
             taken = tuple(step for step in steps(saver, thread_id, within=ns) if step.name)
             found.append(Replay(thread_id, (), taken, ()))
-    again, taken, differences = zip(*((one.again, one.taken, one.differences) for one in found), strict=True)
-    return Replay(thread_id, sum(again, ()), sum(taken, ()), sum(differences, ()))
+    return Replay(
+        thread_id,
+        again=tuple(step for one in found for step in one.again),
+        taken=tuple(step for one in found for step in one.taken),
+        differences=tuple(each for one in found for each in one.differences),
+    )
 
 
 class _NotKept(Exception):
