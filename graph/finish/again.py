@@ -139,6 +139,9 @@ def _to_take_back(messages: Sequence[BaseMessage], statuses: Sequence[str]) -> l
     for message in reversed(messages):
         if is_genuine(message):
             break
+        if not isinstance(message, ToolMessage) and "undone" in marks(message):
+            # Gone on after an undo already: what no delegate knew then, none knows now.
+            break
         if is_reply(message):
             return [one for one in found if marks(one).get("reply", message.id) == message.id]
         if isinstance(message, ToolMessage) and message.id:

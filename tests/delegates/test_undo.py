@@ -228,3 +228,21 @@ def test_an_undo_below_may_wait_for_a_person_itself(mode: str, storage: SqliteSt
     assert isinstance(decision, Finished)
     assert decision.outcome.undo is not None
     assert decision.outcome.undo.standing == []
+
+
+def test_no_delegate_goes_on_that_does_not_know_what_was_undone(storage: SqliteStorage) -> None:
+    """However often the task fails again before its model has said anything."""
+    world, down = World(), RuntimeError("down")
+    child_graph = build_graph(
+        ScriptedModel([act("a"), down, act("b"), DONE]), [world.act()], model_retries=None
+    )
+    child = delegate("child", child_graph, description="Works.")
+    script = [call("child", task="go"), down, down, down, call("finish_task", summary="x", outcome="partial")]
+    graph = build_graph(ScriptedModel(script), [child], storage=storage, model_retries=None)
+    session = Session(graph, "t")
+    session.run("go")
+    session.undo()
+    for _ in range(3):
+        decision = session.retry()
+    assert isinstance(decision, Finished)
+    assert (world.done, world.taken) == (["a"], ["a"])
