@@ -107,6 +107,9 @@ class ChildMachine:
         here = within_namespace(given.get("configurable", {}), self.ns, goes_on=goes_on)
         made: RunnableConfig = {**given, "configurable": {**here, **(descent.config if descent else {})}}
         made.pop("recursion_limit", None)
+        if self.deps is None or self.deps.name is None:
+            # Else all graphs without a name of their own look the same to whoever traces the run.
+            made["run_name"] = self.call.name
         if self.deps is None and "recursion_limit" not in (self.graph.config or {}):
             made["recursion_limit"] = _STEPS_OF_OTHERS
         return made

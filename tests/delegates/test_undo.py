@@ -237,7 +237,11 @@ def test_no_delegate_goes_on_that_does_not_know_what_was_undone(storage: SqliteS
         ScriptedModel([act("a"), down, act("b"), DONE]), [world.act()], model_retries=None
     )
     child = delegate("child", child_graph, description="Works.")
-    script = [call("child", task="go"), down, down, down, call("finish_task", summary="x", outcome="partial")]
+    script: list[Any] = [
+        call("child", task="go"),
+        *[down] * 3,
+        call("finish_task", summary="x", outcome="partial"),
+    ]
     graph = build_graph(ScriptedModel(script), [child], storage=storage, model_retries=None)
     session = Session(graph, "t")
     session.run("go")
