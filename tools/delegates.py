@@ -22,8 +22,13 @@ class Assignment(BaseModel):
     )
 
 
-GIVEN = frozenset(Assignment.model_fields)
-"""The names of a delegate's arguments: a call with others is none of a delegate."""
+_GIVEN = frozenset(Assignment.model_fields)
+
+
+def may_be_delegates(args: Mapping[str, Any]) -> bool:
+    """Whether a call with these arguments may have begun a delegate, which passes over those that it does not
+    know."""
+    return args.keys() >= _GIVEN
 
 
 class Delegate(BaseTool):
