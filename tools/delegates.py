@@ -22,13 +22,8 @@ class Assignment(BaseModel):
     )
 
 
-_GIVEN = frozenset(Assignment.model_fields)
-
-
-def may_be_delegates(args: Mapping[str, Any]) -> bool:
-    """Whether a call with these arguments may have begun a delegate, which passes over those that it does not
-    know."""
-    return args.keys() >= _GIVEN
+GIVEN = frozenset(Assignment.model_fields)
+"""The names of a delegate's arguments, which every call of one has; it passes over others."""
 
 
 class Delegate(BaseTool):

@@ -21,7 +21,7 @@ from signoff.nodes.delegates.run import ChildMachine, is_begun
 from signoff.nodes.journal import JournalEntry, Written, look, outcome_known
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part
-from signoff.tools.delegates import may_be_delegates
+from signoff.tools.delegates import GIVEN
 
 
 def close(strays: Sequence[Stray], run: NodeContext) -> Part[Written]:
@@ -51,7 +51,7 @@ def _left(stray: Stray, run: NodeContext) -> Part[ToolMessage | None]:
     call = stray.call
     unknown = partial(results.abandoned_result, call, (), results.NOTHING_USED, run)
     if call.name not in run.deps.toolbox.delegates:
-        begun = may_be_delegates(call.args) and (yield from is_begun(call, stray.reply_id, run))
+        begun = call.args.keys() >= GIVEN and (yield from is_begun(call, stray.reply_id, run))
         return unknown() if begun else None
     child = ChildMachine(call, stray.reply_id, run)
     try:

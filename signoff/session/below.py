@@ -14,7 +14,7 @@ from signoff.nodes.delegates.descent import namespace
 from signoff.session.history import Chapter, chapters
 from signoff.session.path import Step, steps
 from signoff.session.status import ThreadStatus, deps_of, read_status
-from signoff.tools.delegates import may_be_delegates
+from signoff.tools.delegates import GIVEN
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,6 @@ def calls_of_delegates(messages: Sequence[Any]) -> Iterator[tuple[str, str, str]
     for message in messages:
         for call in message.tool_calls if isinstance(message, AIMessage) else ():
             found = settled.get(call["id"] or "")
-            begun = "delegate" in marks(found) if found else may_be_delegates(call["args"])
+            begun = "delegate" in marks(found) if found else call["args"].keys() >= GIVEN
             if begun:
                 yield message.id or "", call["name"], call["id"] or ""
