@@ -141,7 +141,7 @@ def _check_is_none_below(task: Task, run: NodeContext) -> Part[None]:
     calls, also beside one that it has: what it has done would be told as never done, or be done again by a
     tool of its name."""
     for call in task.due:
-        if call.name in run.deps.toolbox.delegates or call.args.keys() != GIVEN:
+        if call.name in run.deps.toolbox.delegates or not call.args.keys() >= GIVEN:
             continue
         if (yield from is_begun(call, task.reply_of(call).message.id or "", run)):
             raise ThreadError(

@@ -59,7 +59,7 @@ class JournalEntry:
     """What the journal says of one call. `attempt` counts its starts; `hash` identifies the tool and the
     arguments that ran; `edited` holds the arguments that a person substituted; `messages` are the result of a
     call that is done, and what its tool added; `update` is what it writes to the user's channels; `at` is
-    when it was done."""
+    when it was done; `copied`: another thread has started it, of which this one is a fork."""
 
     status: str
     attempt: int = 1
@@ -68,6 +68,7 @@ class JournalEntry:
     messages: tuple[BaseMessage, ...] = ()
     update: Mapping[str, Any] = field(default_factory=dict)
     at: float = 0.0
+    copied: bool = False
 
 
 @dataclass
@@ -112,7 +113,7 @@ def _entry(call: Call, value: Mapping[str, Any]) -> JournalEntry:
     messages = tuple(messages_from_dict(value["messages"]))
     update = _update(value["update"]) if "update" in value else {}
     told = value["status"], value["attempt"], value["hash"], value["edited"]
-    return JournalEntry(*told, messages, update, value.get("at", 0.0))
+    return JournalEntry(*told, messages, update, value.get("at", 0.0), value.get("copied", False))
 
 
 def claim_start(
@@ -140,7 +141,7 @@ def copy_entries(store: BaseStore, threads: tuple[str, str], reply_id: str, call
     source, target = (_namespace(thread_id, reply_id) for thread_id in threads)
     for call in calls:
         if item := store.get(source, call.id):
-            store.put(target, call.id, item.value)
+            store.put(target, call.id, {**item.value, "copied": True})
 
 
 def copy_entries_below(store: BaseStore, threads: tuple[str, str], machines: Sequence[str]) -> None:
@@ -152,7 +153,8 @@ def copy_entries_below(store: BaseStore, threads: tuple[str, str], machines: Seq
         while found := store.search(place, limit=_PAGE, offset=at):
             for item in found:
                 if item.namespace[3] == place[3]:
-                    store.put((*item.namespace[:2], target, *item.namespace[3:]), item.key, item.value)
+                    there = (*item.namespace[:2], target, *item.namespace[3:])
+                    store.put(there, item.key, {**item.value, "copied": True})
             at += len(found)
 
 
@@ -173,6 +175,8 @@ def _value(call: Call, entry: JournalEntry) -> dict[str, Any]:
     more: dict[str, Any] = {"update": _plain_update(entry.update)} if entry.update else {}
     if entry.at:
         more["at"] = entry.at
+    if entry.copied:
+        more["copied"] = True
     return {
         "status": entry.status,
         "attempt": entry.attempt,

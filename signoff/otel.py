@@ -340,6 +340,9 @@ class Tracing(BaseCallbackHandler):
             asked = one.value if isinstance(one.value, Mapping) else {}
             told = {"signoff.state": run.state, "signoff.wait.id": str(one.id)}
             told["signoff.wait.type"] = str(asked.get("type", run.state))
+            path = asked.get("path")
+            if isinstance(path, list | tuple) and path:
+                told["signoff.wait.path"] = " / ".join(map(str, path))
             if self._content:
                 told["signoff.wait.content"] = _json(one.value)
             assert agent is not None, "as asked above"

@@ -23,7 +23,7 @@ class Assignment(BaseModel):
 
 
 GIVEN = frozenset(Assignment.model_fields)
-"""The names of a delegate's arguments: a call with others is none of a delegate."""
+"""The names of a delegate's arguments, which every call of one has; it passes over others."""
 
 
 class Delegate(BaseTool):

@@ -14,7 +14,7 @@ from langgraph.types import Command, StateSnapshot
 
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.machine import Event, enters
-from signoff.graph.messages import is_genuine, is_reply, marks, nudge
+from signoff.graph.messages import answer, is_answer, is_genuine, is_reply, marks, nudge
 from signoff.graph.outcome import current_outcome, undone_lines
 from signoff.graph.state import Undoing
 from signoff.graph.texts import DEFAULT_TEXTS, Texts
@@ -127,7 +127,8 @@ def _again(
         notes = {**notes, "again": {"delegates": delegates, "turns": turns}}
     mark = nudge("resumed", text, **notes)
     removed = [RemoveMessage(id=found.id or "") for found in taken]
-    found = entering(event, messages=[*removed, mark], outcome=None, **update)
+    moved = _answers_without(taken, state["messages"]) if taken else []
+    found = entering(event, messages=[*removed, *moved, mark], outcome=None, **update)
     # An agent of LangChain has other nodes than the machine: its guards say where an input enters.
     place = (state.get("guards") or {}).get("enters")
     return Command(goto=place, update=found.update) if place else found
@@ -139,12 +140,28 @@ def _to_take_back(messages: Sequence[BaseMessage], statuses: Sequence[str]) -> l
     for message in reversed(messages):
         if is_genuine(message):
             break
+        if not isinstance(message, ToolMessage) and "undone" in marks(message):
+            # Gone on after an undo already: what no delegate knew then, none knows now.
+            break
         if is_reply(message):
             return [one for one in found if marks(one).get("reply", message.id) == message.id]
         if isinstance(message, ToolMessage) and message.id:
             delegate = marks(message).get("delegate")
             found += [message] if delegate and delegate["status"] in statuses else []
     return []
+
+
+def _answers_without(taken: Sequence[BaseMessage], messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """The answers that followed one of the messages that are `taken`, each as following what stands before
+    it then: one that does not is another thread's, which the model is shown."""
+    gone, before, found = {message.id for message in taken}, "", list[BaseMessage]()
+    for message in messages:
+        if is_answer(message) and marks(message)["after"] in gone:
+            told = message.text, marks(message)["answer"], before
+            found.append(answer(*told, id=message.id, name=message.name))
+        if message.id not in gone:
+            before = message.id or ""
+    return found
 
 
 @dataclass(frozen=True)

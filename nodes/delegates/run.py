@@ -107,6 +107,9 @@ class ChildMachine:
         here = within_namespace(given.get("configurable", {}), self.ns, goes_on=goes_on)
         made: RunnableConfig = {**given, "configurable": {**here, **(descent.config if descent else {})}}
         made.pop("recursion_limit", None)
+        if self.deps is None or self.deps.name is None:
+            # Else all graphs without a name of their own look the same to whoever traces the run.
+            made["run_name"] = self.call.name
         if self.deps is None and "recursion_limit" not in (self.graph.config or {}):
             made["recursion_limit"] = _STEPS_OF_OTHERS
         return made
@@ -241,12 +244,11 @@ class ChildMachine:
         assert self.deps is not None, "another graph has no journal"
         above = self.run.descent.policies if self.run.descent is not None else ()
         descent = Descent(ns=self.ns, deeper=0, policies=(*above, self.run.deps.toolbox.approvals))
-        here = {
-            **self.run.config.get("configurable", {}),
-            **descent.config,
-            "checkpoint_ns": f"{self.ns}|read",
-        }
-        return begin(self.deps, {**self.run.config, "configurable": here})
+        # What an undo asks a person belongs to the node that undoes: the answer comes to its namespace.
+        here = {**self.run.config.get("configurable", {}), **descent.config}
+        read_in = begin(self.deps, {**self.run.config, "configurable": here})
+        read_in.ns = self.ns
+        return read_in
 
     def task(self, values: Mapping[str, Any]) -> Task:
         assert self.deps is not None, "another graph has no task"

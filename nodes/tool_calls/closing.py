@@ -51,7 +51,7 @@ def _left(stray: Stray, run: NodeContext) -> Part[ToolMessage | None]:
     call = stray.call
     unknown = partial(results.abandoned_result, call, (), results.NOTHING_USED, run)
     if call.name not in run.deps.toolbox.delegates:
-        begun = call.args.keys() == GIVEN and (yield from is_begun(call, stray.reply_id, run))
+        begun = call.args.keys() >= GIVEN and (yield from is_begun(call, stray.reply_id, run))
         return unknown() if begun else None
     child = ChildMachine(call, stray.reply_id, run)
     try:

@@ -199,7 +199,7 @@ def _why_not(
     """Why the call cannot be undone; None where it can."""
     if run.deps.toolbox.is_driven(call.name):
         return "handed_over"
-    if entry is None and run.store is not None:
+    if (entry is None and run.store is not None) or (entry is not None and entry.copied):
         return "elsewhere"
     if result is None or marks(result).get("unknown") or (entry is not None and entry.status == STARTED):
         return "unknown"

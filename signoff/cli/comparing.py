@@ -17,6 +17,7 @@ from signoff.front.database import Database, unknown
 from signoff.front.options import Json, takes
 from signoff.front.text import cut, one_line
 from signoff.front.thread_ids import checked_thread_id
+from signoff.graph.foreign import count_noun
 from signoff.session.comparing import Comparison, TaskFigures, compare
 
 _PIPE = 160
@@ -73,9 +74,24 @@ def _rows(found: Comparison) -> Iterator[tuple[str, str, str]]:
     left, right = found.left, found.right
     for name, text in _FIGURES:
         yield name, text(left), text(right)
+    if left.tree or right.tree:
+        yield "tree", _tree(left), _tree(right)
     parts = found.parts
     for turn, (one, other) in enumerate(zip_longest(left.turns, right.turns, fillvalue="-"), 1):
         yield f"turn {turn}{' ≠' if turn == parts else ''}", one, other
+        beside = [side.below[turn - 1] if turn <= len(side.below) else () for side in (left, right)]
+        for own, others in zip_longest(*beside, fillvalue="-"):
+            yield "  ≠" if turn == parts and own != others else "", own, others
+
+
+def _tree(one: TaskFigures) -> str:
+    found = one.tree
+    if found is None:
+        return "-"
+    counts = (found.turns, "turn"), (found.calls, "call"), (found.tokens, "token")
+    parts = [count_noun(found.delegates, "delegate"), *(count_noun(*each) for each in counts)]
+    cost = [] if found.cost is None else [f"${found.cost:.6g}"]
+    return ", ".join([*parts, *cost, f"{found.seconds:.1f} s"])
 
 
 def _outcome(one: TaskFigures) -> str:

@@ -94,8 +94,8 @@ def replay(
 
     Exit codes: 0 every decision is the same, 1 one differs, 2 wrong usage.
 
-    Rule, event, path and outcome of every turn are compared with what is stored. Settings count as they were
-    in the thread's last run, unless they are given.
+    Rule, event, path and outcome of every turn are compared with what is stored, also those of delegates.
+    Settings count as they were in the thread's last run, unless they are given.
     """
     thread_id = checked_thread_id(thread)
     _check(version, to_test, redact, as_json, model, turn, tools)
@@ -221,7 +221,9 @@ def _print(console: Console, document: Mapping[str, Any], version: str | None) -
         _line(console, f"{text}lead where the table says.", "green")
         return
     first, others = differences[0], len(differences) - 1
-    _line(console, f"{who} decides otherwise at turn {first['turn']}, {first['state']}:", "bold red")
+    # An older version, which is asked, too, knows of no path.
+    where = "".join(f"{name} / " for name in first.get("path", ()))
+    _line(console, f"{who} decides otherwise at {where}turn {first['turn']}, {first['state']}:", "bold red")
     _line(console, f"  stored: {first['what']} {_value_text(first['stored'])}")
     _line(console, f"  now: {first['what']} {_value_text(first['now'])}")
     if others:

@@ -10,6 +10,7 @@ import io
 import pprint
 import re
 from collections.abc import Callable, Iterator
+from keyword import iskeyword
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -146,7 +147,7 @@ def _reply(found: AIMessage | str, redact: Redaction) -> str:
     parts = [repr(redact(found.content))] if found.content else []
     for call in found.tool_calls:
         args, call_id = redact(call["args"]), call["id"]
-        plain = all(name.isidentifier() and name not in ("id", "raw", "args") for name in args)
+        plain = all(_is_keyword_argument(name) for name in args)
         arguments = [f"{name}={value!r}" for name, value in args.items()] if plain else [f"args={args!r}"]
         parts.append(f"call({', '.join([repr(call['name']), f'id={call_id!r}', *arguments])})")
     if reason:
@@ -155,6 +156,11 @@ def _reply(found: AIMessage | str, redact: Redaction) -> str:
     short = short and usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
     told_usage = (usage["input_tokens"], usage["output_tokens"]) if short else usage
     return f"reply({', '.join([*parts, f'usage={told_usage!r}'])})"
+
+
+def _is_keyword_argument(name: str) -> bool:
+    """Whether an argument of a tool can be one of `call`, too."""
+    return name.isidentifier() and not iskeyword(name) and name not in ("id", "raw", "args")
 
 
 def _message(found: AIMessage, redact: Redaction) -> str:

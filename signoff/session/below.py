@@ -14,6 +14,7 @@ from signoff.nodes.delegates.descent import namespace
 from signoff.session.history import Chapter, chapters
 from signoff.session.path import Step, steps
 from signoff.session.status import ThreadStatus, deps_of, read_status
+from signoff.tools.delegates import GIVEN
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,11 @@ def children(
     found: dict[str, ChildThread] = {}
     saver = graph.checkpointer
     assert isinstance(saver, BaseCheckpointSaver), "a thread is saved"
-    for reply_id, name, call_id in _calls(values.get("messages", ())):
+    for reply_id, name, call_id in calls_of_delegates(values.get("messages", ())):
         ns = namespace(above, name, reply_id, call_id)
-        place = looking_into(thread_id, ns, saver)
-        saved = saver.get_tuple(place)
-        if saved is None or "machine" not in saved.checkpoint["channel_values"]:
+        if not is_machine(saver, thread_id, ns):
             continue
-        state = graph.get_state(place)
+        state = graph.get_state(looking_into(thread_id, ns, saver))
         way = (*path, name)
         known = steps(saver, thread_id, within=ns)
         found[call_id] = ChildThread(
@@ -60,13 +59,19 @@ def children(
     return found
 
 
-def _calls(messages: Sequence[Any]) -> Iterator[tuple[str, str, str]]:
+def is_machine(saver: BaseCheckpointSaver[Any], thread_id: str, ns: str) -> bool:
+    """Whether a machine of Signoff's is saved in this namespace of a thread."""
+    saved = saver.get_tuple(looking_into(thread_id, ns, saver))
+    return saved is not None and "machine" in saved.checkpoint["channel_values"]
+
+
+def calls_of_delegates(messages: Sequence[Any]) -> Iterator[tuple[str, str, str]]:
     """The calls that may have begun a machine: the reply, the name and the id of each. The result of one says
     so; a call that is still open looks like one."""
     settled = {found.tool_call_id: found for found in messages if isinstance(found, ToolMessage)}
     for message in messages:
         for call in message.tool_calls if isinstance(message, AIMessage) else ():
             found = settled.get(call["id"] or "")
-            begun = "delegate" in marks(found) if found else call["args"].keys() == {"task"}
+            begun = "delegate" in marks(found) if found else call["args"].keys() >= GIVEN
             if begun:
                 yield message.id or "", call["name"], call["id"] or ""

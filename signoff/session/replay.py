@@ -7,7 +7,7 @@ of checks and of a finishing tool, and the journal as it was at that moment. Not
 nothing is written. What the other states did (the model's replies, effects, what people said) is taken as it
 is stored; of these only the event and where it led are compared with the table. The settings that decide
 (limits, tools, texts, `talk` and so on) are those of the graph that is given; the context of a run is not
-stored.
+stored. The machines of delegates are decided again after the one that called them, each by its own graph.
 """
 
 import re
@@ -26,19 +26,24 @@ from signoff.graph.errors import SetupError
 from signoff.graph.foreign import OUTCOMES, label
 from signoff.graph.history.reader import verdicts_of
 from signoff.graph.history.usage import FROM_TOOL
-from signoff.graph.inside.private import played
+from signoff.graph.inside.private import looking_into, played
 from signoff.graph.machine import EVENT_ALIASES, LAST, RULE_ALIASES, TRANSITIONS, Event, State, next_state
 from signoff.graph.messages import KEY, append_messages, is_answer, is_reply, marks, nudge_kind
 from signoff.graph.state import AgentState, Context
+from signoff.nodes.delegates.descent import Descent, TreeBound, namespace
+from signoff.nodes.delegates.graphs import deps_of as graph_deps
+from signoff.nodes.delegates.graphs import graph_of
 from signoff.nodes.finishing.checks import Checking, CheckResults
 from signoff.nodes.journal import JOURNAL, STARTED
-from signoff.nodes.node import Dependencies, NodeContext, Report, Steps, keep_model_state
+from signoff.nodes.node import Dependencies, NodeContext, Report, Steps, begin, keep_model_state
 from signoff.nodes.requests import Files, Store, Swap
 from signoff.nodes.tool_calls.run import ToolResult, ToolRuns
+from signoff.session.below import calls_of_delegates, is_machine
 from signoff.session.moments import ReplayStep, moments_of
 from signoff.session.path import (
     Step,
     known_state,
+    steps,
     trail,
 )
 from signoff.session.status import config_of, deps_of, readable
@@ -62,7 +67,7 @@ class ReplayDifference:
     turn: the turn of its task that the step belongs to. state: by its name when it was saved. what: `rule`
     (of `decide`, with its reason), `event`, `next` (where the event leads), a channel of the state, `recorded
     outcome`, `state` where this version does not know it, or `error` where it raised something.
-    checkpoint_id: the checkpoint that the step led to.
+    checkpoint_id: the checkpoint that the step led to. path: the delegates that lead to the machine.
     """
 
     turn: int
@@ -71,14 +76,18 @@ class ReplayDifference:
     stored: Any
     now: Any
     checkpoint_id: str
+    path: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"turn {self.turn}, {self.state}: {self.what} was {self.stored!r}, and now is {self.now!r}"
+        where = "".join(f"{name} / " for name in self.path)
+        told = f"{self.what} was {self.stored!r}, and now is {self.now!r}"
+        return f"{where}turn {self.turn}, {self.state}: {told}"
 
 
 @dataclass(frozen=True)
 class Replay:
-    """The result of a replay: the steps that were decided again, and those taken as they are stored."""
+    """The result of a replay: the steps that were decided again, and those taken as they are stored, of the
+    thread and then of its delegates."""
 
     thread_id: str
     again: tuple[Step, ...]
@@ -98,8 +107,70 @@ def replay(graph: Graph, thread_id: str, *, context: Any = None) -> Replay:
     if not isinstance(graph.checkpointer, BaseCheckpointSaver):
         raise SetupError("There is nothing to replay without a checkpointer; build the graph with storage=.")
     with readable(thread_id):
-        moments = tuple(moments_of(graph, trail(graph.checkpointer, thread_id)))
-        return _Again(graph, deps, thread_id, moments, context).replay()
+        return _replayed(_Machine(graph, deps), graph, thread_id, context)
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """A machine of the thread: that of the thread itself, or of a delegate. descent: what stands above it."""
+
+    graph: Any
+    deps: Dependencies
+    path: tuple[str, ...] = ()
+    descent: Descent | None = None
+
+    @property
+    def ns(self) -> str:
+        return "" if self.descent is None else self.descent.ns
+
+    def below(self, name: str, ns: str) -> "_Machine | None":
+        """The machine of a delegate's call; None where the graph has no such delegate of Signoff's."""
+        tool = self.deps.toolbox.delegates.get(name)
+        graph = None if tool is None else graph_of(tool)
+        deps = None if graph is None else graph_deps(graph)
+        if deps is None:
+            return None
+        above, limits = self.descent, self.deps.limits
+        own = limits if above is None else above.within(limits)
+        # Of the limits above, the state has what was read of them; a price is only asked for where one is
+        # of cost.
+        costs = own.cost is not None or (above is not None and above.costs)
+        descent = Descent(
+            ns=ns,
+            deeper=own.depth - 1,
+            policies=(*(above.policies if above else ()), self.deps.toolbox.approvals),
+            bounds=(TreeBound(self.ns, {"cost": own.cost or 0.0}),) if costs else (),
+        )
+        return _Machine(graph, deps, (*self.path, name), descent)
+
+    def context(self, given: Any) -> Any:
+        """What its runs had as context, where those of the thread had this."""
+        form = self.deps.context_form
+        return given if form is not None and given is not None and form.takes(given) else None
+
+
+def _replayed(machine: _Machine, root: Graph, thread_id: str, context: Any) -> Replay:
+    """Decides a machine of the thread again, and those below it."""
+    saver = cast(BaseCheckpointSaver[Any], root.checkpointer)
+    moments = tuple(moments_of(machine.graph, trail(saver, thread_id, machine.ns)))
+    found = [_Again(machine, root, thread_id, moments, context).replay()]
+    # A fork that has run no step has delegates all the same.
+    values = root.get_state(looking_into(thread_id, machine.ns, saver)).values
+    for reply_id, name, call_id in calls_of_delegates(values.get("messages", ())):
+        ns = namespace(machine.ns, name, reply_id, call_id)
+        if not is_machine(saver, thread_id, ns):
+            continue
+        if (below := machine.below(name, ns)) is not None:
+            found.append(_replayed(below, root, thread_id, below.context(context)))
+        else:
+            taken = tuple(step for step in steps(saver, thread_id, within=ns) if step.name)
+            found.append(Replay(thread_id, (), taken, ()))
+    return Replay(
+        thread_id,
+        again=tuple(step for one in found for step in one.again),
+        taken=tuple(step for one in found for step in one.taken),
+        differences=tuple(each for one in found for each in one.differences),
+    )
 
 
 class _NotKept(Exception):
@@ -107,16 +178,22 @@ class _NotKept(Exception):
 
 
 class _Again:
-    """Decides the moments of one thread again."""
+    """Decides the moments of one machine again. root: the graph of the thread, which has its storage."""
 
     def __init__(
-        self, graph: Graph, deps: Dependencies, thread_id: str, moments: Sequence[ReplayStep], context: Any
+        self,
+        machine: _Machine,
+        root: Graph,
+        thread_id: str,
+        moments: Sequence[ReplayStep],
+        context: Any,
     ) -> None:
-        self._graph = graph
+        self._machine = machine
+        self._graph = root
         self._context = Context() if context is None else context
         self._thread_id = thread_id
         # Readings of its own: a run of the thread at the same time must not find these.
-        self._deps = replace(deps, readings={}, answers=True)
+        self._deps = replace(machine.deps, readings={}, answers=True)
         self._silent = replace(self._deps, answers=False)
         self._works = works_of(self._deps)
         self._moments = moments
@@ -152,11 +229,17 @@ class _Again:
         pad = SimpleNamespace(resume=[], get_null_resume=lambda consume=False: None, stop=0, step=0)
         runtime = SimpleNamespace(store=self._graph.store, context=self._context, control=None)
         own = played(runtime=runtime, pad=pad, saver=cast(Any, self._graph.checkpointer))
-        return NodeContext(deps, {"configurable": {"thread_id": self._thread_id, "checkpoint_ns": "", **own}})
+        here: dict[str, Any] = {"thread_id": self._thread_id, "checkpoint_ns": "", **own}
+        if self._machine.descent is None:
+            return NodeContext(deps, {"configurable": here})
+        run = begin(deps, {"configurable": {**here, **self._machine.descent.config}})
+        run.ns = self._machine.ns
+        return run
 
     def _differs(self, moment: ReplayStep, what: str, stored: Any, now: Any) -> None:
         place = moment.step.checkpoint_id
-        self._found.append(ReplayDifference(self._turn, moment.step.name, what, stored, now, place))
+        where = self._turn, moment.step.name
+        self._found.append(ReplayDifference(*where, what, stored, now, place, self._machine.path))
 
     def _check_table(self, moment: ReplayStep, state: State) -> None:
         """Whether the stored event is one of its state, and leads where the thread went."""
@@ -227,7 +310,7 @@ class _Again:
         item = self._graph.store.get(op.namespace, op.key)
         if item is None or op.namespace[1] != JOURNAL:
             return item
-        return self._entry_then(item, op.namespace[3], at)
+        return self._entry_then(item, op.namespace[-1], at)
 
     def _entry_then(self, item: Item, reply: str, at: int) -> Any:
         """What the journal said of a call at this moment, by what it says of it at last.
@@ -263,6 +346,9 @@ class _Again:
             written = _with_given_ids(update.get("messages", []), moment)
             now["messages"] = append_messages(moment.before["messages"], [written])
         now["outcome"] = _known(stored.get("outcome"), now.get("outcome"))
+        if self._machine.path and stored.get("outcome") and now["outcome"]:
+            # A fork has the delegates of the thread that it comes from as they are.
+            now["outcome"] = {**now["outcome"], "thread_id": stored["outcome"]["thread_id"]}
         for name in sorted(AgentState.__annotations__.keys() - _NOT_COMPARED - {"event"}):
             was, is_now = _in_todays_names(name, stored.get(name)), now.get(name)
             if not _is_same(was, _in_todays_names(name, is_now)):

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from signoff import Session, build_graph, delegate, sqlite_storage
+from signoff.models import ScriptedModel, call
 from tests.support.benches.cli import Bench, one_sentence, steps
 
 pytestmark = pytest.mark.slow
@@ -86,3 +88,34 @@ def test_a_thread_that_is_not_there_is_named(bench: Bench) -> None:
     one_sentence(bench("diff", "t1", "t2"), "There is no thread 't1'")
     bench.run()
     one_sentence(bench("diff", "t1", "t2"), "There is no thread 't2'")
+
+
+def test_what_delegates_did_and_took_stands_below_the_turn_that_called_them(bench: Bench) -> None:
+    done, deeper = call("finish_task", summary="Done."), call("deep", task="go")
+    outcomes = {}
+    with sqlite_storage(bench.database) as storage:
+        for thread_id, question in (("t1", "Which?"), ("t2", "Who?")):
+            deep = build_graph(ScriptedModel([call("ask_user", question=question), done]))
+            below = [delegate("deep", deep, description="Works.")]
+            child = build_graph(ScriptedModel([deeper, done]), below)
+            tools = [delegate("child", child, description="Works.")]
+            graph = build_graph(ScriptedModel([call("child", task="go"), done]), tools, storage=storage)
+            session = Session(graph, thread_id)
+            session.run("go")
+            outcomes[thread_id] = session.resume("that").outcome  # type: ignore[union-attr]  # it has ended
+    found = bench.json("diff", "t1", "t2")
+    assert found["differ_at"] == 1
+    left, tree = found["left"], outcomes["t1"].tree
+    assert tree is not None
+    assert left["below"][0] == [
+        "child: deep(task='go')",
+        "child / deep: ask_user(question='Which?')",
+        "child / deep: finish_task(summary='Done.')",
+        "child: finish_task(summary='Done.')",
+    ]
+    assert left["tokens"] < left["tree"]["tokens"] == tree.total_tokens
+    assert (left["tree"]["delegates"], left["tree"]["turns"]) == (2, tree.turns)
+    assert left["tree"]["calls"] == tree.tool_calls
+    heads = [line[:9].strip() for line in bench("diff", "t1", "t2").stdout.splitlines()]
+    assert [*filter(None, heads)][8:] == ["tree", "turn 1 ≠", "≠", "turn 2"]
+    assert bench.json("diff", "t1", "t1")["differ_at"] is None

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from signoff import Session
 from signoff.storage.sqlite import sqlite_storage, thread_lock
 from tests.released import FILES, name_of, unpack
 from tests.storage.test_replay import explained
@@ -130,6 +131,35 @@ def test_a_thread_of_another_program_is_decided_by_the_graph_that_is_named(
         return type("Found", (), one)()
 
     assert [one for one in document["differences"] if not explained(packed, found(one))] == []
+
+
+TEAM = """\
+from signoff import build_graph, delegate
+from signoff.models import ScriptedModel, call
+
+done = call("finish_task", summary="Done.")
+think = call("think", thought="Hm.")
+
+def team(turns, storage=None):
+    child = build_graph(ScriptedModel([think, think, done]), limits={{"turns": turns}})
+    model = ScriptedModel([call("child", task="go"), done])
+    return build_graph(model, [delegate("child", child, description="Works.")], storage=storage)
+
+graph = team({turns})
+"""
+
+
+@pytest.mark.parametrize("to", [[], ["--version", str(ROOT)]], ids=["here", "by another version"])
+def test_a_difference_below_is_shown_with_the_way_to_it(bench: Bench, tmp_path: Path, to: list[str]) -> None:
+    made: dict[str, Any] = {}
+    exec(TEAM.format(turns=3), made)
+    with sqlite_storage(bench.database) as storage:
+        Session(made["team"](3, storage), "t").run("go")
+    for turns, code, says in ((3, 0, "The same: "), (2, 1, "decides otherwise at child / turn 1, decide")):
+        file = tmp_path / f"team_{turns}.py"
+        file.write_text(TEAM.format(turns=turns))
+        found = bench("replay", "t", "--graph", f"{file}:graph", *to)
+        assert (found.exit_code, says in found.stdout) == (code, True), found.output
 
 
 Edit = Callable[[Path], None]

@@ -145,6 +145,35 @@ def test_what_was_ended_by_a_stop_goes_on_where_it_stood(shop: Shop, storage: Sq
     assert shop.done == ["x", "y"]
 
 
+@pytest.mark.parametrize("deep", [1, 2])
+@pytest.mark.parametrize("end", ["a stop", "an error", "a stop, twice"])
+def test_the_model_is_not_shown_how_its_task_had_ended(
+    end: str, deep: int, shop: Shop, storage: SqliteStorage
+) -> None:
+    """The message that says so follows a result that is taken back."""
+    model = ScriptedModel([call("helper", task="Go."), *([DOWN] if end == "an error" else []), DONE])
+    graph = graph_of([DOWN, DONE] if end == "an error" else [call("ask_user", question="Which?"), DONE], [])
+    for _ in range(deep - 1):
+        made = delegate("helper", graph, description="Helps.")
+        graph = graph_of(
+            [call("helper", task="Do it."), *([DOWN] if end == "an error" else []), DONE], [made]
+        )
+    lead = build_graph(
+        model, [delegate("helper", graph, description="Helps.")], storage=storage, model_retries=None
+    )
+    session = Session(lead, "t")
+    session.run("go")
+    for _ in range({"a stop": 1, "an error": 0, "a stop, twice": 2}[end]):
+        session.stop()
+        session.retry()
+    found = session.retry() if end == "an error" else session.resume("this")
+    assert isinstance(found, Finished)
+    assert found.outcome.status == "success"
+    said = [message.text for message in model.seen[-1].messages if isinstance(message, AIMessage)]
+    assert said == [""]
+    assert replay(lead, "t").differences == ()
+
+
 def test_what_the_model_has_read_is_not_taken_back(shop: Shop, storage: SqliteStorage) -> None:
     lead = [
         call("helper", task="Go."),

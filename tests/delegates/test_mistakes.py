@@ -131,18 +131,22 @@ CHANGED: dict[str, tuple[Callable[[], list[Any]], str]] = {
 }
 
 
-def at_work(storage: SqliteStorage, shop: Shop) -> str:
-    """A thread whose delegate has paid, and asks; the id of its question."""
+def at_work(storage: SqliteStorage, shop: Shop, **more: Any) -> str:
+    """A thread whose delegate has paid, and asks; the id of its question. more: what the model has given it
+    beside the task."""
     below = build_graph(ScriptedModel([call("pay", to="x"), ASK]), [shop.pay])
-    found = parent(storage, [call("a", task="Go.")], a=below).invoke(GO, THREAD)["__interrupt__"]
+    found = parent(storage, [call("a", task="Go.", **more)], a=below).invoke(GO, THREAD)["__interrupt__"]
     return str(found[0].id)
 
 
+@pytest.mark.parametrize("more", [{}, {"priority": "high"}], ids=["", "given more than it knows"])
 @pytest.mark.parametrize("name", CHANGED)
-def test_a_graph_of_a_delegate_that_has_changed_in_between(name: str, storage: SqliteStorage) -> None:
+def test_a_graph_of_a_delegate_that_has_changed_in_between(
+    name: str, more: dict[str, str], storage: SqliteStorage
+) -> None:
     tools, said = CHANGED[name]
     shop = Shop()
-    waits = at_work(storage, shop)
+    waits = at_work(storage, shop, **more)
     changed = build_graph(ScriptedModel([DONE]), tools(), storage=storage)
     with pytest.raises(ThreadError, match=said):
         changed.invoke(Command(resume={waits: "this"}), THREAD)
@@ -182,10 +186,13 @@ def test_one_of_two_that_has_changed_in_between(
     assert shop.paid == ["x", "x"]
 
 
+@pytest.mark.parametrize("more", [{}, {"priority": "high"}], ids=["", "given more than it knows"])
 @pytest.mark.parametrize("how", ["a new message", "a stop"])
 @pytest.mark.parametrize("name", CHANGED)
-def test_it_can_be_left_and_is_not_told_as_never_begun(name: str, how: str, storage: SqliteStorage) -> None:
-    at_work(storage, Shop())
+def test_it_can_be_left_and_is_not_told_as_never_begun(
+    name: str, how: str, more: dict[str, str], storage: SqliteStorage
+) -> None:
+    at_work(storage, Shop(), **more)
     changed = build_graph(ScriptedModel([DONE]), CHANGED[name][0](), storage=storage)
     session = Session(changed, "t", on_pending="supersede")
     if how == "a stop":

@@ -1,6 +1,7 @@
 """What delegates have done is undone with the task that called them, in the reverse of the order in which all
 of it was done."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -11,8 +12,21 @@ import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import interrupt
 
-from signoff import Approval, Session, build_graph, delegate, extend, outcome_of, sqlite_storage, undo
+from signoff import (
+    Approval,
+    Finished,
+    Question,
+    Session,
+    build_graph,
+    delegate,
+    extend,
+    outcome_of,
+    sqlite_storage,
+    undo,
+)
+from signoff.graph.machine import Event
 from signoff.models import ScriptedModel, call, reply
 from signoff.storage.sqlite import SqliteStorage
 
@@ -146,3 +160,93 @@ def test_what_a_delegate_has_done_that_the_graph_has_lost_stands(storage: Sqlite
     assert outcome.undo is not None
     assert [(one.call, one.why) for one in outcome.undo.standing] == [("child(task='go')", "another_graph")]
     assert world.taken == ["b"]
+
+
+FORKS: dict[str, tuple[int | str | None, list[str]]] = {
+    "as it ended": (None, []),
+    "while its last effect was open": ("open", ["new"]),
+    "before its delegate and what came after it": (1, ["new"]),
+    "before what came after it": (2, ["new"]),
+}
+
+
+@pytest.mark.parametrize("name", FORKS)
+def test_a_fork_undoes_nothing_of_what_the_tree_had_done_before(name: str, storage: SqliteStorage) -> None:
+    at, own = FORKS[name]
+    world = World()
+    deep = below("deep", world, [act("deep"), DONE])
+    child = below("child", world, [act("child"), call("deep", task="go"), DONE], deep)
+    script = [act("first"), call("child", task="go"), act("last"), DONE]
+    graph = build_graph(ScriptedModel(script), [world.act(), child], storage=storage)
+    session = Session(graph, "t")
+    session.run("go")
+    assert world.done == ["first", "child", "deep", "last"]
+    if at == "open":
+        path = [step for turn in session.history() for step in turn.steps]
+        at = [step.checkpoint_id for step in path if step.event == Event.WORK][-1]
+    session.fork(at, "fork")
+    again = build_graph(ScriptedModel([act("new"), DONE]), [world.act(), child], storage=storage)
+    fork = Session(again, "fork")
+    if own:
+        fork.run()
+    decision = fork.undo()
+    assert isinstance(decision, Finished)
+    undone = decision.outcome.undo
+    assert undone is not None
+    assert world.taken == own
+    assert {one.why for one in undone.standing} == {"elsewhere"}
+    # The thread that it came from undoes what is its own.
+    world.taken.clear()
+    Session(graph, "t").undo()
+    assert world.taken == ["last", "deep", "child", "first"]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_an_undo_below_may_wait_for_a_person_itself(mode: str, storage: SqliteStorage) -> None:
+    world, asked = World(), list[tuple[str, str]]()
+
+    def take_back(args: dict[str, Any], result: str) -> str:
+        asked.append((args["what"], interrupt({"question": f"Take back {args['what']}?"})))
+        return "ok"
+
+    tool = world.act()
+    tool.metadata = {"undo": take_back}
+    deep = delegate("deep", build_graph(ScriptedModel([act("b"), DONE]), [tool]), description="Works.")
+    script = [act("a"), call("deep", task="go"), act("c"), DONE]
+    child = delegate("child", build_graph(ScriptedModel(script), [tool, deep]), description="Works.")
+    graph = build_graph(ScriptedModel([call("child", task="go"), DONE]), [child], storage=storage)
+    session = Session(graph, "t")
+    session.run("go")
+    decision: Any = session.undo()
+    questions = list[str]()
+    while isinstance(decision, Question) and len(questions) < 5:
+        questions.append(decision.text)
+        answer = f"yes {len(questions)}"
+        decision = session.resume(answer) if mode == "sync" else asyncio.run(session.aresume(answer))
+    assert questions == ["Take back c?", "Take back b?", "Take back a?"]
+    assert asked == [("c", "yes 1"), ("b", "yes 2"), ("a", "yes 3")]
+    assert isinstance(decision, Finished)
+    assert decision.outcome.undo is not None
+    assert decision.outcome.undo.standing == []
+
+
+def test_no_delegate_goes_on_that_does_not_know_what_was_undone(storage: SqliteStorage) -> None:
+    """However often the task fails again before its model has said anything."""
+    world, down = World(), RuntimeError("down")
+    child_graph = build_graph(
+        ScriptedModel([act("a"), down, act("b"), DONE]), [world.act()], model_retries=None
+    )
+    child = delegate("child", child_graph, description="Works.")
+    script: list[Any] = [
+        call("child", task="go"),
+        *[down] * 3,
+        call("finish_task", summary="x", outcome="partial"),
+    ]
+    graph = build_graph(ScriptedModel(script), [child], storage=storage, model_retries=None)
+    session = Session(graph, "t")
+    session.run("go")
+    session.undo()
+    for _ in range(3):
+        decision = session.retry()
+    assert isinstance(decision, Finished)
+    assert (world.done, world.taken) == (["a"], ["a"])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.tools import StructuredTool
 
 import signoff.session.as_test
 from signoff import SetupError, ThreadBusy, ThreadError, build_graph, sqlite_storage
@@ -327,3 +328,14 @@ def test_bad_input_is_told_in_a_sentence(tmp_path: Path) -> None:
             as_test(build_graph(ScriptedModel([])), "t")
         with thread_lock(tmp_path / "t.sqlite", "t"), pytest.raises(ThreadBusy):
             as_test(graph, "t")
+
+
+@pytest.mark.parametrize("name", ["from", "class", "None", "id", "args", "x-y"])
+def test_an_argument_may_have_any_name(name: str, tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+    send = StructuredTool(name="send", description="Send.", func=lambda **given: "sent", args_schema=schema)
+    with sqlite_storage(tmp_path / "t.sqlite") as opened:
+        script = [call("send", args={name: "Ada"}), call("finish_task", summary="Sent.")]
+        graph = build_graph(ScriptedModel(script), [send], storage=opened)
+        graph.invoke({"messages": ["go"]}, {"configurable": {"thread_id": "t"}})
+        assert f"{{'{name}': 'Ada'}}" in as_test(graph, "t")

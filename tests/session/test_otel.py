@@ -1,5 +1,6 @@
 """OpenTelemetry: names and attributes of spans, as an in-memory exporter gets them."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -208,6 +209,30 @@ def test_a_delegate_stands_within_the_run_that_called_it(tmp_path: Path) -> None
         ("chat scripted", boss),
     ]
     assert len({span.context.trace_id for span in spans.all if span.context}) == 1
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_delegates_of_graphs_without_names_are_told_apart(way: str, tmp_path: Path) -> None:
+    spans = Spans()
+    deep = delegate("deep", build_graph(ScriptedModel(lambda _: ASK)), description="Asks.")
+    made = {name: build_graph(ScriptedModel([call("deep", task="go"), FINISH]), [deep]) for name in "ab"}
+    team = [delegate(name, graph, description="Works.") for name, graph in made.items()]
+    with sqlite_storage(tmp_path / "t.sqlite") as storage:
+        script: list[Any] = [reply(call("a", task="go"), call("b", task="go")), FINISH]
+        graph = build_graph(ScriptedModel(script), team, storage=storage, name="boss")
+        tracing = Tracing(storage=storage, provider=spans.provider)
+        session = Session(graph, "t", config={"callbacks": [tracing]})
+        session.run("go") if way == "sync" else asyncio.run(session.arun("go"))
+    boss, a, b, below = (f"invoke_agent {name}" for name in ("boss", "a", "b", "deep"))
+    agents = sorted(pair for pair in spans.tree if pair[0].startswith("invoke_agent"))
+    assert agents == [(a, boss), (b, boss), (boss, ""), (below, a), (below, b)]
+    waits = {
+        (span.name, event.attributes.get("signoff.wait.path", ""))
+        for span in spans.all
+        for event in span.events
+        if event.name == "signoff.wait" and event.attributes
+    }
+    assert waits == {(boss, "a / deep"), (boss, "b / deep"), (a, "deep"), (b, "deep"), (below, "")}
 
 
 class Unreadable(BaseStore):

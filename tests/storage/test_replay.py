@@ -15,6 +15,8 @@ from signoff import Limits, SetupError, build_graph, sqlite_storage
 from signoff.graph.machine import _TABLE, Event, State
 from signoff.graph.rules import RULES
 from signoff.models import ScriptedModel, call
+from signoff.session.below import is_machine
+from signoff.session.copying import namespaces_below
 from signoff.session.path import steps
 from signoff.session.replay import DECIDED, Replay, ReplayDifference, replay
 from signoff.storage.postgres import postgres_storage
@@ -59,8 +61,10 @@ def check(packed: Path, name: str, storage: Any) -> None:
     """The thread is decided again as it was; no step is left out, and none is only taken that could be."""
     found = replay(graph_for(name, ScriptedModel([]), storage, []), name)
     assert [str(one) for one in found.differences if not explained(packed, one)] == [], name
-    whole = [step for step in steps(storage.checkpointer, name) if step.name]
-    assert sorted([*found.again, *found.taken], key=whole.index) == whole, name
+    saver = storage.checkpointer
+    below = [ns for ns in namespaces_below(saver, name) if is_machine(saver, name, ns)]
+    whole = [step for ns in ("", *below) for step in steps(saver, name, within=ns) if step.name]
+    assert sorted([*found.again, *found.taken], key=repr) == sorted(whole, key=repr), name
     assert {step.state for step in found.taken} & DECIDED <= NOT_KEPT.get(name, set()), name
 
 

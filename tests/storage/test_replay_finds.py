@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
-from langchain_core.tools import tool
+from langchain_core.tools import BaseTool, tool
 
 from signoff import Answer, Limits, Prices, Session, build_graph, delegate, sqlite_storage
 from signoff.graph.build import Graph
@@ -145,8 +145,14 @@ STEPS: Sequence[Any] = (
     RuntimeError("the server is down"),
 )
 BELOW: Sequence[Any] = (FINISH, NOTE, PAY, ASK, [PAY, ASK], "Hm.", RuntimeError("the server is down"))
-CHILD = call("child", task="Do a part.")
+CHILD, DEEP = call("child", task="Do a part."), call("deep", task="Do a part of it.")
 WORDS: Sequence[Any] = ("yes", "no", "approve", "reject", "reject: not today", "7")
+
+
+def drawn_delegate(draw: random.Random, name: str, says: Sequence[Any], *tools: Any) -> BaseTool:
+    model, limits = ScriptedModel(lambda _: draw.choice(says)), {"turns": draw.randint(1, 4)}
+    graph = build_graph(model, [note, pay, *tools], limits=limits, model_retries=None)
+    return delegate(name, graph, description="Works.")
 
 
 def drawn_thread(draw: random.Random, storage: Any, name: str) -> Graph:
@@ -160,12 +166,9 @@ def drawn_thread(draw: random.Random, storage: Any, name: str) -> Graph:
     )
     steps, tools = STEPS, [note, pay]
     if draw.random() < 0.3:
-        model = ScriptedModel(lambda _: draw.choice(BELOW))
-        below = build_graph(model, [note, pay], limits={"turns": draw.randint(1, 4)}, model_retries=None)
-        steps, tools = (
-            [*STEPS, *[CHILD] * 6, [CHILD, NOTE, CHILD]],
-            [*tools, delegate("child", below, description="Works.")],
-        )
+        deep = drawn_delegate(draw, "deep", BELOW)
+        child = drawn_delegate(draw, "child", (*BELOW, DEEP, [DEEP, PAY, DEEP]), deep)
+        steps, tools = [*STEPS, *[CHILD] * 6, [CHILD, NOTE, CHILD]], [*tools, child]
     graph = build_graph(
         ScriptedModel(lambda _: draw.choice(steps)),
         tools,
@@ -240,3 +243,33 @@ def test_drawn_threads_replay_without_a_difference(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 def test_many_drawn_threads_replay_without_a_difference(tmp_path: Path) -> None:
     check_drawn(range(20, 20 + THREADS), tmp_path)
+
+
+def a_team(turns: int, storage: Any, script: Sequence[Any], deep: bool = True) -> Graph:
+    """A graph with a delegate, which has one, too. turns: those that the lowest may take."""
+    lowest = build_graph(ScriptedModel([PAY, PAY, FINISH]), [pay], limits={"turns": turns})
+    below = [delegate("deep", lowest, description="Works.")] if deep else [note]
+    middle = build_graph(ScriptedModel([DEEP, FINISH]), below, limits={"depth": 3})
+    return build_graph(
+        ScriptedModel(script), [delegate("child", middle, description="Works.")], storage=storage
+    )
+
+
+@pytest.mark.parametrize("forked", [False, True])
+def test_the_machines_of_delegates_are_decided_again_too(forked: bool, tmp_path: Path) -> None:
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        session, name = Session(a_team(3, storage, [CHILD, FINISH]), "t"), "t"
+        session.run("go")
+        if forked:
+            name = session.fork(None, "fork").thread_id
+        found = replay(a_team(3, storage, []), name)
+        assert found.differences == ()
+        (first, *_) = replay(a_team(2, storage, []), name).differences
+        assert str(first) == (
+            "child / deep / turn 1, decide: rule was 'think → think: nothing else applies', "
+            "and now is 'near_limit → remind: 1 of 2 turns are used'"
+        )
+        # What no graph is known of is taken as it is, and said to be.
+        lost = replay(a_team(3, storage, [], deep=False), name)
+        assert len(lost.again) < len(found.again)
+        assert len(lost.again) + len(lost.taken) == len(found.again) + len(found.taken)
