@@ -166,7 +166,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         # What enters by `extend` or `retry` has said so.
         entered = state.get("event") if state.get("event") in ENTRIES else str(Event.INPUT)
         walk.at = State.COMPRESS
-        update = {"event": entered, "begun": True, **walk.channels(position["tools"] if position else {})}
+        update = {"event": entered, **walk.channels(position["tools"] if position else {})}
         return update if known else {"messages": [_ALL, *state["messages"]], **update}
 
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:

@@ -226,9 +226,12 @@ class Walk:
         LangGraph saves nothing of a hook that pauses, and runs it again. What leads to a question follows
         from the history, so nearly always there is nothing to save; a review may have run checks.
         """
+        if "event" not in self.written:
+            # It was saved before, or there would be no end of it where somebody speaks before each hook.
+            return False
         if self.at is State.ASK_USER:
             return bool(self.added or self.changed())
-        return self.at is State.CONFIRM and "event" in self.written
+        return self.at is State.CONFIRM
 
     def fail(self, reason: str, error: str) -> Part[None]:
         """Ends the task with an error, wherever it stands."""
@@ -285,7 +288,8 @@ class Walk:
             after=self.after,
             enters=self.enters,
         )
-        written = {**self.written, "guards": position}
+        # A person writes before a run begins, so what comes after this hook in it is not theirs.
+        written = {**self.written, "guards": position, "begun": True}
         # Each channel that is written costs LangGraph a step of its own to save.
         return {key: value for key, value in written.items() if self.given.get(key, _NOTHING) != value}
 
