@@ -37,6 +37,7 @@ from signoff.graph.messages import KEY, marks, slim
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import Ending
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
+from signoff.guards.made_up import without_made_up
 from signoff.guards.steps import (
     WAITS,
     GuardedRun,
@@ -157,17 +158,17 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         if state.get("guards") is None:
             # Nothing is in them before the first input, unless somebody else has put it there.
             check_channels(filled(state))
-        state, known = with_ids(state)
-        walk = self._walk(state, is_input=True)
+        read = with_ids(without_made_up(state))
+        walk = self._walk(read, is_input=True)
         # Other middleware may take messages out before the next hook of this one.
         walk.note()
         walk.run.give_back()
         position: GuardPosition | None = state.get("guards")
+        walk.at = State.COMPRESS
         # What enters by `extend` or `retry` has said so.
         entered = state.get("event") if state.get("event") in ENTRIES else str(Event.INPUT)
-        walk.at = State.COMPRESS
         update = {"event": entered, **walk.channels(position["tools"] if position else {})}
-        return update if known else {"messages": [_ALL, *state["messages"]], **update}
+        return update if read is state else {"messages": [_ALL, *read["messages"]], **update}
 
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         return self.before_agent(state, runtime)

@@ -6,7 +6,7 @@ write to a thread that stands still, by `update_state` or with a command; the ch
 messages came that way.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -71,7 +71,7 @@ def by_person(
     return found
 
 
-def _held(saver: Any, saved: Any) -> Part[Set[str]]:
+def _held(saver: Any, saved: Any) -> Part[set[str]]:
     """The ids of the messages that the thread held at this checkpoint."""
     values: Mapping[str, Any] = saved.checkpoint["channel_values"]
     if _MESSAGES in values:
@@ -85,7 +85,7 @@ def _held(saver: Any, saved: Any) -> Part[Set[str]]:
     return _ids(history[_MESSAGES].get("seed")).union(*map(_ids, written))
 
 
-def _ids(found: Any) -> Set[str]:
+def _ids(found: Any) -> set[str]:
     """The ids of messages: of a list, of one alone, or of a copy of a channel."""
     messages = getattr(found, "value", found)
     if isinstance(messages, BaseMessage):

@@ -107,13 +107,13 @@ def begin(deps: Dependencies, config: RunnableConfig, state: Mapping[str, Any]) 
     return GuardedRun(deps, config, first=first)
 
 
-def with_ids(state: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-    """The state with an id for each message, and whether it had them: deepagents keeps what an input gives as
-    plain values without one."""
+def with_ids(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The state with an id for each message: deepagents keeps what an input gives as plain values without
+    one."""
     messages = state.get("messages") or ()
     if all(message.id is not None for message in messages):
-        return state, True
-    return {**state, "messages": append_messages([], [list(messages)])}, False
+        return state
+    return {**state, "messages": append_messages([], [list(messages)])}
 
 
 @dataclass
