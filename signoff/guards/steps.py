@@ -52,6 +52,9 @@ WORKS: Mapping[State, Work] = {
 WAITS = frozenset({State.ASK_USER, State.CONFIRM})
 """The states that pause the run."""
 
+TOO_LONG = "__signoff_too_long"
+"""The key in a run's configuration of a model's error which nobody took up. LangGraph saves no such key."""
+
 _FIRST = ENTRIES[Event.INPUT]
 _NOTHING = object()
 
