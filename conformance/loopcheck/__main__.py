@@ -23,6 +23,7 @@ from loopcheck.case import load_cases
 from loopcheck.conduct import CASES, Part, list_parts, tell
 from loopcheck.driver import run_case
 from loopcheck.explain import explain
+from loopcheck.outside import line
 from loopcheck.parts import Processes
 from loopcheck.picture import draw
 from loopcheck.process import NoAnswer, find_address
@@ -338,6 +339,14 @@ def _show(given: argparse.Namespace) -> int:
             results = results.beside(_read(file))
         except Apart as error:
             raise _Wrong(f"{file} cannot stand in one table with what is before it: {error}.") from None
+    if results.suite != VERSION:
+        raise _Wrong(
+            f"These are results of the suite's version {results.suite}, and this is {VERSION}: their cases "
+            "are not the same. Show them with that version."
+        )
+    versions = {case.name: case.version for case in load_cases()}
+    for column in results.columns:
+        column.cases = {name: one for name, one in column.cases.items() if versions.get(name) == one[2]}
     if picture and not results.sources:
         raise _Wrong("No task was run here, so there is nothing to draw.")
     print(f"{write_table(results, load_cases())}\n\n{write_case_table(results, load_cases())}")
@@ -350,7 +359,8 @@ def _read(file: Path) -> Results:
     try:
         return Results.read(file)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise _Wrong(f"{file} holds no results; name a file saved by `loopcheck run --json`.") from error
+        why = f" ({line(error, 100)})" if type(error) is ValueError else ""
+        raise _Wrong(f"{file} holds no results{why}; name a file saved by `loopcheck run --json`.") from error
 
 
 def _list(_: argparse.Namespace) -> int:

@@ -45,6 +45,11 @@ class TaskRun:
     why: str = ""
 
     @property
+    def key(self) -> tuple[str, int, str, str]:
+        """What was played: the same for all subjects."""
+        return self.source, self.seed, self.fault, self.task
+
+    @property
     def right(self) -> bool:
         return self.ended and self.solved and not self.twice and not self.lost
 

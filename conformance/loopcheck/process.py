@@ -63,24 +63,37 @@ class Hello:
         """Raises Unfit for what is not of this protocol."""
         if not isinstance(said, Mapping) or "protocol" not in said:
             raise Unfit("GET / did not answer with a JSON object that names its `protocol`.")
-        if said["protocol"] != PROTOCOL:
+        # To Python, true is 1.
+        if isinstance(said["protocol"], bool) or said["protocol"] != PROTOCOL:
             raise Unfit(f"It speaks protocol {said['protocol']!r}; this suite speaks {PROTOCOL}.")
         try:
             versions, lacks = _texts(said["versions"]), _texts(said["lacks"])
             if unknown := next((name for name in lacks if name not in FEATURES), ""):
                 raise ValueError(f"`lacks` names the feature {unknown!r}, which CASES.md does not know")
+            if not any(versions.values()):
+                raise ValueError("`versions` names no version of a package")
+            if silent := next((name for name, why in lacks.items() if not why), ""):
+                raise ValueError(f"`lacks` does not say why it names `{silent}`")
             manner = _manner(said)
-            for name, feature, template in (
-                ("ask", "ask", manner.ask),
-                ("delegation", "children", manner.delegate),
-            ):
-                if template is None and feature not in lacks:
-                    raise ValueError(f"`{name}` is null, and `lacks` does not name `{feature}`")
+            if claimed := next((one for one in _unmet(manner) if one[1] not in lacks), None):
+                raise ValueError(f"{claimed[0]}, and `lacks` does not name `{claimed[1]}`")
             return cls(line(said["framework"]), versions, manner, lacks)
         except KeyError as missing:
             raise Unfit(f"What it says of itself has no {missing}.") from missing
         except ValueError as error:
             raise Unfit(f"What it says of itself cannot be used: {error}.") from error
+
+
+def _unmet(manner: Manner) -> Iterator[tuple[str, str]]:
+    """What a feature needs and the manner has not: in words, and the feature."""
+    if manner.ask is None:
+        yield "`ask` is null", "ask"
+    if manner.delegate is None:
+        yield "`delegation` is null", "children"
+    if "name" not in manner.ending("call"):
+        yield "`finish` has no call", "finish_call"
+    if not {"value", "json"} & {*_values(manner.ending("structured"))}:
+        yield "`finish` has no structured answer", "structured"
 
 
 def _manner(said: Mapping[str, Any]) -> Manner:

@@ -2,16 +2,18 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from loopcheck import VERSION
 from loopcheck.conduct import CASES, Part, read_lines
 from loopcheck.faults import FAULTS
 from loopcheck.outside import line, load
 from loopcheck.play import TaskRun
+from loopcheck.sources.registry import SOURCES
 
 Z = 1.959964
 """Of the normal distribution, for 95 %."""
@@ -138,9 +140,21 @@ class Results:
     def read(cls, file: Path) -> "Results":
         """Raises OSError, ValueError, LookupError, TypeError or AttributeError for what was not saved so."""
         found = load(file.read_bytes())
-        columns = [_column(one) for one in found["subjects"]]
-        seeds = [int(seed) for seed in found["seeds"]]
-        return cls(line(found["day"]), seeds, bool(found["full"]), columns, line(found["suite"]))
+        seeds = [_of(int, seed) for seed in found["seeds"]]
+        columns = [_column(one, seeds) for one in found["subjects"]]
+        if len({column.name for column in columns}) < len(columns):
+            raise ValueError("a subject is in it twice")
+        return cls(line(found["day"]), seeds, _of(bool, found["full"]), columns, line(found["suite"]))
+
+    def list_gaps(self, cases: Mapping[str, int]) -> Mapping[str, str]:
+        """What subjects leave out that is in the table, by title: shares of less than what others played are
+        no shares of the same. cases: the versions of the unit cases, by name."""
+        asked = {run.key for column in self.columns for run in column.runs}
+        return {
+            column.title: ", ".join(gaps)
+            for column in self.columns
+            if not column.absent and (gaps := [*_missing_cases(column, cases), *_missing_runs(column, asked)])
+        }
 
     def beside(self, other: "Results") -> "Results":
         """Both in one table. Raises Apart for results that are not to be compared."""
@@ -161,7 +175,25 @@ class Results:
         return Results(max(self.day, other.day), of.seeds, of.full, every, self.suite)
 
 
-def _column(said: Mapping[str, Any]) -> Column:
+_NAMED = 5
+"""Unit cases that are named of those that are left out."""
+
+
+def _missing_cases(column: Column, cases: Mapping[str, int]) -> list[str]:
+    there = {name for name, (_, _, version) in column.cases.items() if cases.get(name) == version}
+    missing = sorted(cases.keys() - there) if column.cases else []
+    named = ", ".join([*missing[:_NAMED], *(["…"] if missing[_NAMED:] else [])])
+    return [f"{len(missing)} of the unit cases ({named})"] if missing else []
+
+
+def _missing_runs(column: Column, asked: Set[tuple[str, int, str, str]]) -> list[str]:
+    own = {run.key for run in column.runs}
+    sources = {source for source, *_ in own}
+    missing = Counter(source for source, *_ in asked - own if source in sources)
+    return [f"{count} run{'s' * (count > 1)} of {source}" for source, count in sorted(missing.items())]
+
+
+def _column(said: Mapping[str, Any], seeds: Sequence[int]) -> Column:
     """What others have sent: nothing in it is believed to be of the right kind."""
     cases = {
         line(name): (_mark(cell["mark"]), str(cell["why"]), int(cell["version"]))
@@ -169,7 +201,10 @@ def _column(said: Mapping[str, Any]) -> Column:
     }
     versions = {line(name): line(text) for name, text in said["versions"].items()}
     name = line(said["name"])
-    runs = [_long(name, run) for run in said["runs"]]
+    runs = [_long(name, run, seeds) for run in said["runs"]]
+    # A seed plays each task once, under one fault.
+    if len({(run.source, run.seed, run.task) for run in runs}) < len(runs):
+        raise ValueError("a run is in it twice")
     return Column(name, line(said["title"]), versions, cases, runs, str(said["absent"]))
 
 
@@ -202,13 +237,36 @@ def _short(run: TaskRun) -> list[Any]:
     return [*few, {key: value for key, value in told.items() if key not in (*_FEW, "subject")}]
 
 
-def _long(subject: str, run: Sequence[Any]) -> TaskRun:
+def _long(subject: str, run: Sequence[Any], seeds: Sequence[int]) -> TaskRun:
     given = dict(zip(_FEW, run, strict=False))
     more = run[len(_FEW)] if len(run) > len(_FEW) else {"ended": True, "solved": True}
     found = TaskRun(subject=subject, **given, **more)
-    if found.fault not in FAULTS:
-        raise ValueError(f"there is no fault {found.fault!r}")
+    for name, value in found.document().items():
+        _of(_KINDS[name], value)
+    for effect in (*found.twice, *found.lost):
+        _of(str, effect)
+    for value, there in ((found.fault, FAULTS), (found.source, SOURCES), (found.seed, seeds)):
+        if value not in there:
+            raise ValueError(f"there is no {value!r} here")
     return found
+
+
+_Value = TypeVar("_Value")
+
+
+def _of(kind: type[_Value], value: Any) -> _Value:
+    # To Python, True is a number.
+    if type(value) is not kind:
+        raise ValueError(f"{value!r} is not of the kind {kind.__name__}")
+    return value
+
+
+_KINDS: Mapping[str, type] = {one.name: type(one.default) for one in fields(TaskRun)} | {
+    **dict.fromkeys(("subject", "source", "task", "fault"), str),
+    **dict.fromkeys(("twice", "lost"), list),
+    "seed": int,
+}
+"""Of the fields of a run."""
 
 
 def gather(parts: Sequence[Part], folder: Path, absent: Mapping[str, str], day: str) -> Results:

@@ -64,7 +64,9 @@ def write_table(results: Results, cases: Sequence[Case]) -> str:
     if any(column.cases for column in there):
         every = [case.name for case in cases]
         lines.append(_row("**All unit cases**", [f"**{one.share_of_cases(every).text}**" for one in there]))
-    return "\n".join([*lines, *(["", *absent] if absent else [])])
+    gaps = results.list_gaps({case.name: case.version for case in cases})
+    left_out = [f"{cell(title)} leaves out {cell(gap)}." for title, gap in gaps.items()]
+    return "\n".join([*lines, *(["", *absent, *left_out] if absent or left_out else [])])
 
 
 def write_case_table(results: Results, cases: Sequence[Case]) -> str:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, aclosing, nullcontext
 from functools import partial
 from typing import Any
 
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -20,7 +21,8 @@ from signoff.graph.compiled.graph import in_thread, runner, storage_errors, thre
 from signoff.graph.compiled.inputs import Entry, beside_saved, check_is_no_other, check_says_something
 from signoff.graph.errors import SetupError, quote_id
 from signoff.graph.machine import ENTRIES
-from signoff.nodes.requests import Operation, acarry_out, carry_out
+from signoff.guards.steps import TOO_LONG
+from signoff.nodes.requests import Operation, Part, acarry_out, carry_out
 
 _NO_STEP_LIMIT = 2**31 - 1
 
@@ -34,25 +36,66 @@ class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         with self._hold(config), storage_errors():
-            given = carry_out(self._entered(input, config), None)
-            yield from super().stream(given, config, **self._saved(kwargs))
+            given, options = carry_out(self._entered(input, config), None), self._saved(kwargs)
+            try:
+                yield from super().stream(given, config, **options)
+            except ContextOverflowError as error:
+                ending = self._ending(config, error)
+                for entry in (None, Command(goto=self._first)):
+                    yield from super().stream(entry, ending, **options)
+                    if carry_out(self._has_ended(ending), None):
+                        return
+                raise
 
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
         with storage_errors():
             async with in_thread(self._hold(config)):
-                given = await acarry_out(self._entered(input, config), None)
-                stream: Any = super().astream(given, config, **self._saved(kwargs))
-                async with aclosing(stream):
-                    async for item in stream:
-                        yield item
+                given, options = await acarry_out(self._entered(input, config), None), self._saved(kwargs)
+                stream: Any = super().astream(given, config, **options)
+                try:
+                    async with aclosing(stream):
+                        async for item in stream:
+                            yield item
+                except ContextOverflowError as error:
+                    ending = self._ending(config, error)
+                    for entry in (None, Command(goto=self._first)):
+                        stream = super().astream(entry, ending, **options)
+                        async with aclosing(stream):
+                            async for item in stream:
+                                yield item
+                        if await acarry_out(self._has_ended(ending), None):
+                            return
+                    raise
 
     def _hold(self, config: RunnableConfig | None) -> AbstractContextManager[None]:
         thread_id = thread_to_hold(self.checkpointer, self.config, config)
         if thread_id is None or not isinstance(self.checkpointer, BaseCheckpointSaver):
             return nullcontext()
         return runner(self.checkpointer, thread_id)
+
+    def _ending(self, config: RunnableConfig | None, error: ContextOverflowError) -> RunnableConfig:
+        """The configuration with which the same model call ends its task: no middleware has made the prompt
+        fit. Raises the error where nothing is saved from which a run could go on."""
+        if not isinstance(self.checkpointer, BaseCheckpointSaver):
+            raise error
+        given = config or {}
+        # It goes on from the newest checkpoint, wherever the run began.
+        merged = merge_configs(self.config, config).get("configurable", {})
+        named = {**merged, "checkpoint_id": None, TOO_LONG: error}
+        return {**given, "configurable": named}
+
+    def _has_ended(self, config: RunnableConfig) -> Part[bool]:
+        """Whether the task has. A failed model call counts as done to LangGraph where something was written
+        in it, as deepagents writes a file of what it summarises; then nothing calls the model again."""
+        saver: Any = self.checkpointer
+        saved = yield Operation(partial(saver.get_tuple, config), partial(saver.aget_tuple, config))
+        return not saved.checkpoint["channel_values"]["guards"]["at"]
+
+    @property
+    def _first(self) -> str:
+        return next(end for start, end in self.builder.edges if start == START)
 
     def _saved(self, options: dict[str, Any]) -> dict[str, Any]:
         found: Durability | None = options.get("durability")
@@ -77,8 +120,7 @@ class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
                     return None
         if not enters:
             return given
-        first = next(end for start, end in self.builder.edges if start == START)
-        return Command(goto=first, update=given.update)
+        return Command(goto=self._first, update=given.update)
 
 
 def guarded(agent: Any) -> GuardedGraph:

@@ -20,7 +20,7 @@ from uuid import uuid4
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolCall, ToolMessage
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -30,14 +30,23 @@ from signoff.graph.compiled.settings import checked_limits, checked_texts, flag,
 from signoff.graph.errors import JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT, gets_past, outputs_folder
 from signoff.graph.history.replies import Call, in_order, normal, with_calls
-from signoff.graph.kinds import kind_of
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ENTRIES, Event, State
 from signoff.graph.messages import KEY, marks, slim
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import Ending
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
+from signoff.guards.known_tools import (
+    PROVIDED,
+    called_kinds,
+    kinds_in,
+    make_unseen,
+    name_of,
+    tool_of_kind,
+)
+from signoff.guards.made_up import without_made_up
 from signoff.guards.steps import (
+    TOO_LONG,
     WAITS,
     GuardedRun,
     GuardPosition,
@@ -59,7 +68,7 @@ from signoff.nodes.tool_calls.inject import Injector
 from signoff.nodes.tool_calls.run import ResultWriter, once
 from signoff.tools.checks import Check, make_checks
 from signoff.tools.control import ControlTool, ResponseFormat, finishing, standard_controls
-from signoff.tools.toolbox import Toolbox, is_provided, make_toolbox, provider_name
+from signoff.tools.toolbox import is_provided, make_toolbox, provider_name
 
 try:
     from langchain.agents.middleware import (
@@ -77,7 +86,6 @@ except ImportError:
     raise
 
 _ALL = RemoveMessage(id=REMOVE_ALL_MESSAGES)
-_PROVIDED = "provided"
 _NO_MODELS = BoundModels((), None)
 
 Request = ModelRequest[Any]
@@ -157,17 +165,17 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         if state.get("guards") is None:
             # Nothing is in them before the first input, unless somebody else has put it there.
             check_channels(filled(state))
-        state, known = with_ids(state)
-        walk = self._walk(state, is_input=True)
+        read = with_ids(without_made_up(state))
+        walk = self._walk(read, is_input=True)
         # Other middleware may take messages out before the next hook of this one.
         walk.note()
         walk.run.give_back()
         position: GuardPosition | None = state.get("guards")
+        walk.at = State.COMPRESS
         # What enters by `extend` or `retry` has said so.
         entered = state.get("event") if state.get("event") in ENTRIES else str(Event.INPUT)
-        walk.at = State.COMPRESS
-        update = {"event": entered, "begun": True, **walk.channels(position["tools"] if position else {})}
-        return update if known else {"messages": [_ALL, *state["messages"]], **update}
+        update = {"event": entered, **walk.channels(position["tools"] if position else {})}
+        return update if read is state else {"messages": [_ALL, *read["messages"]], **update}
 
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         return self.before_agent(state, runtime)
@@ -232,7 +240,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             yield from self._ask(walk, request, handler)
         walk.note()
         walk.run.give_back()
-        update = walk.channels(_kinds(walk.run.deps.toolbox))
+        update = walk.channels(kinds_in(walk.run.deps.toolbox))
         return ExtendedModelResponse(ModelResponse(result=walk.messages), Command(update=update))
 
     def _ask(self, walk: Walk, request: Request, handler: Callable[[Request], Any]) -> Part[None]:
@@ -246,12 +254,12 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         )
         begins = time.time()
         try:
+            if (too_long := walk.run.config.get("configurable", {}).get(TOO_LONG)) is not None:
+                raise too_long
             response = yield from _chosen(asked, offered, handler)
-        except ContextOverflowError:
-            # Middleware around this one shortens the history, and asks again.
-            raise
         except Exception as error:
-            if gets_past(error):
+            # Middleware around this one may shorten a history that is too long, and ask again.
+            if gets_past(error) or (isinstance(error, ContextOverflowError) and error is not too_long):
                 raise
             said = advise(error, secrets_of(request.model))
             ending = Ending(task=walk.task.id, status="error", reason="model_error", error=said)
@@ -360,7 +368,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             )
         own = {control.tool.name: control.tool for control in self._controls}
         for tool in request.tools:
-            name = _name_of(tool)
+            name = name_of(tool)
             if name in own and tool is not own[name]:
                 raise SetupError(
                     f"The tool {name!r} has the name of a control tool of Guards; rename it, or leave the "
@@ -382,18 +390,19 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             kinds.setdefault(name, "")
         for tool in tools:
             if is_provided(tool) and (name := provider_name(tool)) not in controls:
-                kinds.setdefault(name, _PROVIDED)
+                kinds.setdefault(name, PROVIDED)
         if not kinds:
             # Nobody has been told of any tool: LangChain's own node judges what an import calls.
-            kinds = _called(state.get("messages") or (), controls)
+            kinds = called_kinds(state.get("messages") or (), controls)
         found = tuple(
-            here.get(name) or _of_kind(self._known.get(name), kind) or kind for name, kind in kinds.items()
+            here.get(name) or tool_of_kind(self._known.get(name), kind) or kind
+            for name, kind in kinds.items()
         )
         names = tuple(kinds)
         made = self._made.get(names)
         if made is None or made[0] != found:
             pairs = zip(names, found, strict=True)
-            given = [_unseen(name, tool) if isinstance(tool, str) else tool for name, tool in pairs]
+            given = [make_unseen(name, tool) if isinstance(tool, str) else tool for name, tool in pairs]
             box = replace(make_toolbox(given, self._controls), dialogue=self._dialogue)
             made = self._made[names] = found, replace(self._deps, toolbox=box)
         return made[1]
@@ -417,45 +426,8 @@ _BACK = (
 )
 
 
-def _name_of(tool: Any) -> str | None:
-    """The name of a tool: of LangChain's, or in the form of a provider."""
-    if isinstance(tool, Mapping):
-        function = tool.get("function")
-        name = (function if isinstance(function, Mapping) else tool).get("name")
-    else:
-        name = getattr(tool, "name", None)
-    return name if isinstance(name, str) else None
-
-
 def _no_models(name: str) -> BoundModels:
     raise SetupError(f"This run names the model {name[:80]!r}, but the agent's own model is asked.")
-
-
-def _kinds(box: Toolbox) -> dict[str, str]:
-    kinds = {name: str(kind) for name, kind in box.kinds.items() if name in box.tools}
-    return kinds | dict.fromkeys(box.provided, _PROVIDED)
-
-
-def _of_kind(tool: BaseTool | None, kind: str) -> BaseTool | None:
-    """The tool, where it is of the kind that the thread has been told of: another agent with the same guards
-    may have another one of its name."""
-    return tool if tool is not None and (not kind or str(kind_of(tool)) == kind) else None
-
-
-def _unseen(name: str, kind: str) -> BaseTool | dict[str, Any]:
-    """A tool that this process has not been told of yet: it is known by its name, and its kind."""
-    if kind == _PROVIDED:
-        return {"type": _PROVIDED, "name": name}
-    schema: dict[str, Any] = {"type": "object", "properties": {}}
-    metadata = {"kind": kind} if kind else {}
-    return StructuredTool(name=name, description=name, args_schema=schema, metadata=metadata)
-
-
-def _called(messages: Sequence[BaseMessage], controls: Mapping[str, Any]) -> dict[str, str]:
-    """The names of what the last reply calls."""
-    last = next((one for one in reversed(messages) if isinstance(one, AIMessage)), None)
-    calls = last.tool_calls if last is not None else ()
-    return {call["name"]: "" for call in calls if call["name"] and call["name"] not in controls}
 
 
 def _chosen(request: Request, offered: ToolChoice, handler: Callable[[Request], Any]) -> Part[Response]:

@@ -6,7 +6,7 @@ write to a thread that stands still, by `update_state` or with a command; the ch
 messages came that way.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from signoff.graph.messages import KEY, is_genuine
 from signoff.nodes.requests import Operation, Part
 
 _NS_SEPARATOR = "|"
+_MESSAGES = "messages"
 
 
 def in_users_role(messages: Iterable[BaseMessage]) -> list[HumanMessage]:
@@ -60,7 +61,7 @@ def by_person(
             # It is being saved in the background; `update_state` had saved before.
             persons, place = over, newest
             continue
-        held = _ids(saved.checkpoint["channel_values"].get("messages"))
+        held = yield from _held(saver, saved)
         source = saved.metadata.get("source")
         # LangGraph applies an input in the step after the one that has saved it.
         if persons or (over and source == "input"):
@@ -70,5 +71,23 @@ def by_person(
     return found
 
 
-def _ids(messages: Any) -> Set[str]:
+def _held(saver: Any, saved: Any) -> Part[set[str]]:
+    """The ids of the messages that the thread held at this checkpoint."""
+    values: Mapping[str, Any] = saved.checkpoint["channel_values"]
+    if _MESSAGES in values:
+        return _ids(values[_MESSAGES])
+    # deepagents keeps them as what was written, with a copy now and then; what was taken out of them counts.
+    given: dict[str, Any] = {"config": saved.config, "channels": [_MESSAGES]}
+    history = yield Operation(
+        partial(saver.get_delta_channel_history, **given), partial(saver.aget_delta_channel_history, **given)
+    )
+    written = [value for _, _, value in history[_MESSAGES]["writes"]]
+    return _ids(history[_MESSAGES].get("seed")).union(*map(_ids, written))
+
+
+def _ids(found: Any) -> set[str]:
+    """The ids of messages: of a list, of one alone, or of a copy of a channel."""
+    messages = getattr(found, "value", found)
+    if isinstance(messages, BaseMessage):
+        messages = [messages]
     return {one.id or "" for one in messages or () if isinstance(one, BaseMessage)}

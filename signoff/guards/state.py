@@ -57,7 +57,7 @@ class GuardedState(AgentState[Any]):
     spent: NotRequired[Annotated[Spent, OwnValue, PrivateStateAttr]]
     machine: NotRequired[Annotated[int, OwnValue, PrivateStateAttr]]
     guards: NotRequired[Annotated[GuardPosition, OwnValue, PrivateStateAttr]]
-    # Whether this run began with an input; of no later run, so it is not saved.
+    # Whether a hook has run in this run; of no later run, so it is not saved.
     begun: NotRequired[Annotated[bool, UntrackedValue, PrivateStateAttr]]
     past: NotRequired[Annotated[list[AnyMessage], _LEDGER, PrivateStateAttr]]
 

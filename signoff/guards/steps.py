@@ -52,6 +52,9 @@ WORKS: Mapping[State, Work] = {
 WAITS = frozenset({State.ASK_USER, State.CONFIRM})
 """The states that pause the run."""
 
+TOO_LONG = "__signoff_too_long"
+"""The key in a run's configuration of a model's error which nobody took up. LangGraph saves no such key."""
+
 _FIRST = ENTRIES[Event.INPUT]
 _NOTHING = object()
 
@@ -107,13 +110,13 @@ def begin(deps: Dependencies, config: RunnableConfig, state: Mapping[str, Any]) 
     return GuardedRun(deps, config, first=first)
 
 
-def with_ids(state: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-    """The state with an id for each message, and whether it had them: deepagents keeps what an input gives as
-    plain values without one."""
+def with_ids(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The state with an id for each message: deepagents keeps what an input gives as plain values without
+    one."""
     messages = state.get("messages") or ()
     if all(message.id is not None for message in messages):
-        return state, True
-    return {**state, "messages": append_messages([], [list(messages)])}, False
+        return state
+    return {**state, "messages": append_messages([], [list(messages)])}
 
 
 @dataclass
@@ -226,9 +229,12 @@ class Walk:
         LangGraph saves nothing of a hook that pauses, and runs it again. What leads to a question follows
         from the history, so nearly always there is nothing to save; a review may have run checks.
         """
+        if "event" not in self.written:
+            # It was saved before, or there would be no end of it where somebody speaks before each hook.
+            return False
         if self.at is State.ASK_USER:
             return bool(self.added or self.changed())
-        return self.at is State.CONFIRM and "event" in self.written
+        return self.at is State.CONFIRM
 
     def fail(self, reason: str, error: str) -> Part[None]:
         """Ends the task with an error, wherever it stands."""
@@ -285,7 +291,8 @@ class Walk:
             after=self.after,
             enters=self.enters,
         )
-        written = {**self.written, "guards": position}
+        # A person writes before a run begins, so what comes after this hook in it is not theirs.
+        written = {**self.written, "guards": position, "begun": True}
         # Each channel that is written costs LangGraph a step of its own to save.
         return {key: value for key, value in written.items() if self.given.get(key, _NOTHING) != value}
 

@@ -109,6 +109,17 @@ UNUSABLE = "What it says of itself cannot be used: "
             "lacks what there is not",
             f"{UNUSABLE}`lacks` names the feature 'crashes', which CASES.md does not know.",
         ),
+        ("speaks a protocol that is no number", "It speaks protocol True; this suite speaks 1."),
+        ("has no version", f"{UNUSABLE}`versions` names no version of a package."),
+        ("lacks without a reason", f"{UNUSABLE}`lacks` does not say why it names `crash`."),
+        (
+            "claims a finishing call and has none",
+            f"{UNUSABLE}`finish` has no call, and `lacks` does not name `finish_call`.",
+        ),
+        (
+            "claims a structured answer and has none",
+            f"{UNUSABLE}`finish` has no structured answer, and `lacks` does not name `structured`.",
+        ),
         (
             "claims questions and has none",
             f"{UNUSABLE}`ask` is null, and `lacks` does not name `ask`.",

@@ -57,6 +57,7 @@ SUITE = Path(__file__).parents[2] / "conformance"
         ("run --only nobody", "There is no subject 'nobody'; there are: signoff, "),
         ("run --what luck", "argument --what: invalid choice: 'luck'"),
         ("run --jobs 0", "argument --jobs: a number above 0"),
+        ("show older.json", "These are results of the suite's version 0.9, and this is"),
         ("explain nothing", "There is no case 'nothing'; there are: "),
         ("install --only nobody", "There is no subject 'nobody'"),
         ("", "the following arguments are required: COMMAND"),
@@ -69,6 +70,7 @@ def test_what_cannot_be_done_is_refused(tmp_path: Path, words: str, told: str) -
     for name, right, wrong in (("marks", '"ok"', '"great"'), ("faults", f'"{NOTHING}"', '"luck"')):
         (tmp_path / f"{name}.json").write_text((tmp_path / "good.json").read_text().replace(right, wrong))
     replace(RESULTS, columns=[replace(one, runs=[]) for one in RESULTS.columns]).save(tmp_path / "cases.json")
+    replace(RESULTS, suite="0.9").save(tmp_path / "older.json")
     paths = [tmp_path / word if ".json" in word or ".svg" in word else word for word in words.split()]
     done = run_python("-m", "loopcheck", *paths, cwd=SUITE)
     assert (done.returncode, done.stdout) == (2, "")

@@ -73,7 +73,7 @@ def test_a_reply_goes_over_the_wire_in_the_framework_s_manner(
 
 
 def test_the_arguments_of_a_finish_may_be_the_structured_answer() -> None:
-    lacks = dict.fromkeys(("ask", "children"), "it has none")
+    lacks = dict.fromkeys(("ask", "children", "finish_call"), "it has none")
     said = {"protocol": 1, "framework": "x\n", "versions": {"x": 1}, "lacks": lacks, "finish": {}}
     finish = {"any": {"text": "$text"}, "structured": {"name": "City", "args": "$value"}}
     hello = Hello.read({**said, "finish": finish})

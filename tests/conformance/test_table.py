@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ from loopcheck.table import MARKS, PROMISES, write_case_table, write_table
 
 
 def run(fault: str = NOTHING, **told: Any) -> TaskRun:
-    return TaskRun("one", "tau2", "airline 1", 1, fault, **{"ended": True, "solved": True, **told})
+    task = f"airline {FAULTS.index(fault) + 1}"
+    return TaskRun("one", "tau2", task, 1, fault, **{"ended": True, "solved": True, **told})
 
 
 RIGHT, TWICE = run(), run(KILLS[1], twice=["book_flight"], why="an effect took place too often")
@@ -123,7 +125,56 @@ def test_the_table_has_a_row_a_promise_and_a_column_a_subject() -> None:
         assert row in lines
     assert not any("Crashes" in line for line in lines)
     # What ran in part stands in a column, and the rest is told.
-    assert lines[-2:] == ["Two: not installed.", "Three: it died."]
+    assert lines[-3:-1] == ["Two: not installed.", "Three: it died."]
+    # What was chosen from the cases is no share of all of them.
+    left = sorted({case.name for case in load_cases()} - {"promise"})
+    assert lines[-1] == f"One leaves out {len(left)} of the unit cases ({', '.join(left[:5])}, …)."
+
+
+def test_what_a_subject_leaves_out_of_what_others_played_is_told() -> None:
+    every = {case.name: ("ok", "success", case.version) for case in load_cases()}
+    elsewhere = replace(RIGHT, source="bfcl")
+    whole = Column("one", "One", {}, every, [RIGHT, TWICE, NOT_CLAIMED, elsewhere])
+    some = {name: cell for name, cell in every.items() if name != "loop"}
+    partly = Column("two", "Two", {}, some, [RIGHT, replace(NOT_CLAIMED, claimed=True)])
+    found = Results("2026-11-22", [1], False, [whole, partly])
+    versions = {case.name: case.version for case in load_cases()}
+    told = "1 of the unit cases (loop), 1 run of tau2"
+    assert found.list_gaps(versions) == {"Two": told}
+    assert write_table(found, load_cases()).endswith(f"\n\nTwo leaves out {told}.")
+    newer = {**versions, "promise": versions["promise"] + 1}
+    assert found.list_gaps(newer)["One"] == "1 of the unit cases (promise)"
+
+
+SENT = json.loads(json.dumps(RESULTS.document()))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "why"),
+    [
+        (("subjects", 0, "runs", 0, 0), ["tau2"], "is not of the kind str"),
+        (("subjects", 0, "runs", 0, 0), "mine", "there is no 'mine' here"),
+        (("subjects", 0, "runs", 0, 1), "one", "is not of the kind int"),
+        (("subjects", 0, "runs", 0, 1), 7, "there is no 7 here"),
+        (("subjects", 0, "runs", 0, 3), "airline 3", "a run is in it twice"),
+        (("subjects", 0, "runs", 1, 4, "claimed"), "no", "is not of the kind bool"),
+        (("subjects", 0, "runs", 1, 4, "twice"), 5, "is not of the kind list"),
+        (("subjects", 0, "runs", 1, 4, "lost"), [5], "is not of the kind str"),
+        (("subjects", 1, "name"), "one", "a subject is in it twice"),
+        (("seeds", 0), float("inf"), "is not of the kind int"),
+        (("full",), "false", "is not of the kind bool"),
+    ],
+)
+def test_what_others_send_is_checked(place: tuple[Any, ...], value: Any, why: str, tmp_path: Path) -> None:
+    sent = deepcopy(SENT)
+    *above, last = place
+    inner = sent
+    for step in above:
+        inner = inner[step]
+    inner[last] = value
+    (tmp_path / "sent.json").write_text(json.dumps(sent))
+    with pytest.raises(ValueError, match=re.escape(why)):
+        Results.read(tmp_path / "sent.json")
 
 
 def test_the_cases_have_a_row_each_by_theme() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deepagents import create_deep_agent
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
 from langchain_core.tools import StructuredTool, tool
@@ -106,6 +107,12 @@ def agent(script: Any, *around: Any, tools: Any = (look, pay, post), **saved: An
     )
 
 
+def deep(script: Any, *around: Any, tools: Any = (look, pay, post), **saved: Any) -> Any:
+    """deepagents answers the open calls of a history before any other middleware sees them."""
+    middle = list(around) or [Guards(), person()]
+    return create_deep_agent(ScriptedModel(script), list(tools), middleware=middle, **saved)
+
+
 def machine(script: Any, *around: Any, tools: Any = (look, pay, post), **more: Any) -> Any:
     return build_graph(ScriptedModel(script), list(tools), middleware=list(around), **more)
 
@@ -137,6 +144,7 @@ BUILT: dict[str, tuple[Callable[..., Any], str]] = {
     "a call": (lambda script, **more: agent(script, Guards(), person(), **more), SUPERSEDED),
     "a call, guards last": (lambda script, **more: agent(script, person(), Guards(), **more), SUPERSEDED),
     "a reply": (lambda script, **more: agent(script, Guards(), person("batched"), **more), SUPERSEDED),
+    "deepagents": (lambda script, **more: deep(script, **more), SUPERSEDED),
     "own middleware": (lambda script, **more: agent(script, Guards(), AsksBefore(), **more), SUPERSEDED),
     "own middleware of the machine": (
         lambda script, **more: machine(script, AsksBefore(), **more),
@@ -167,6 +175,44 @@ def test_a_message_in_place_of_the_decision_finds_nothing_started(
     if stored:
         assert journal(saved["store"]) == {}
         assert not any(outcome.changes for outcome in recorded(saved["store"], "one"))
+
+
+@tool
+def asks(name: str) -> str:
+    """Ask in the midst of it."""
+    return str(interrupt(f"what of {name}?"))
+
+
+def last_results(found: Any) -> dict[str, str]:
+    """The first words of the last result of each tool."""
+    return {m.name: " ".join(m.text.split()[:2]) for m in found["messages"] if m.type == "tool"}
+
+
+ASKED = call("ask_user", question="Which one?")
+CONFIRMED = call("finish_task", summary="Some.", requires_user_confirmation=True)
+
+
+@WAYS
+@pytest.mark.parametrize("create", [agent, deep])
+@pytest.mark.parametrize(
+    ("begun", "told", "turns"),
+    [
+        (ASKED, {"ask_user": "Something else."}, 2),
+        (CONFIRMED, {}, 2),
+        (call("asks", name="it"), {"asks": "Outcome unknown:"}, 1),
+    ],
+    ids=["a question", "a confirmation", "a tool that asks"],
+)
+def test_a_message_finds_what_became_of_each_call_of_a_reply_that_waits(
+    begun: Any, told: dict[str, str], turns: int, create: Any, way: str
+) -> None:
+    model = [[call("post", name="a"), begun], DONE]
+    waiting = create(model, Guards(), tools=[post, asks], **memory())
+    assert run(waiting, GO, way)["__interrupt__"]
+    found = run(waiting, OTHER, way)
+    assert last_results(found) == {"post": "posted a", **told, "finish_task": "Accepted. The"}
+    assert (PAID, outcome_of(found).turns) == (["a"], turns)
+    assert not any("did not complete" in message.text for message in found["messages"])
 
 
 def in_another_process(does: Callable[[], object]) -> None:

@@ -1,6 +1,8 @@
 """`Guards` beside other middleware, before it and after it, in `create_agent` and in deepagents."""
 
+import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from langchain.agents.middleware import (
     after_model,
     hook_config,
 )
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool
@@ -24,8 +27,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
-from signoff import current_outcome, outcome_of
-from signoff.guards import Guards
+from signoff import current_outcome, outcome_of, retry, sqlite_storage
+from signoff.guards import Guards, guarded
 from signoff.models.scripted import ScriptedModel, call
 from tests.support.guarded import tools
 
@@ -197,6 +200,58 @@ def test_a_fallback_is_asked_where_guards_stand_around_it(first: bool, status: s
     assert outcome_of(found).status == status
 
 
+class ShortensAndAsksAgain(AgentMiddleware[Any, Any, Any]):
+    """What deepagents' summaries do where a prompt is too long for the model."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        try:
+            return handler(request)
+        except ContextOverflowError:
+            return handler(request.override(messages=request.messages[-1:]))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        try:
+            return await handler(request)
+        except ContextOverflowError:
+            return await handler(request.override(messages=request.messages[-1:]))
+
+
+def run(agent: Any, given: Any, way: str) -> Any:
+    return agent.invoke(given, CONFIG) if way == "sync" else asyncio.run(agent.ainvoke(given, CONFIG))
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_prompt_that_is_too_long_is_shortened_by_who_stands_around(way: str) -> None:
+    script = [call("look", name="a"), ContextOverflowError("too long"), DONE]
+    found = run(agent(ShortensAndAsksAgain(), *script, first=False), GO, way)
+    assert (outcome_of(found).succeeded, outcome_of(found).turns) == (True, 2)
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize("create", [create_agent, create_deep_agent])
+def test_a_prompt_that_nobody_shortens_ends_the_task(create: Any, way: str, tmp_path: Path) -> None:
+    # deepagents writes a file before it gives up, which LangGraph takes for the model's reply.
+    script: list[Any] = [call("look", name="a"), ContextOverflowError("too long"), DONE]
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        saved: Any = {"checkpointer": storage.checkpointer, "store": storage.store}
+        asked = guarded(create(ScriptedModel(script), tools(), middleware=[Guards()], **saved))
+        outcome = outcome_of(run(asked, GO, way))
+        assert (outcome.status, outcome.reason, outcome.turns) == ("error", "model_error", 1)
+        assert "larger than the model's context" in (outcome.error or "")
+        found = run(asked, retry(asked.get_state(CONFIG).values), way)
+    assert (outcome_of(found).succeeded, outcome_of(found).turns) == (True, 2)
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_prompt_that_nobody_shortens_is_raised_where_nothing_could_end_the_task(saved: bool) -> None:
+    model = ScriptedModel([ContextOverflowError("too long"), DONE])
+    plain = create_agent(model, middleware=[Guards()], checkpointer=InMemorySaver() if saved else None)
+    with pytest.raises(ContextOverflowError):
+        (plain if saved else guarded(plain)).invoke(GO, CONFIG)
+    if saved:
+        assert outcome_of(plain.invoke(None, CONFIG)).succeeded
+
+
 class Selects(ScriptedModel):
     """The model that selects tools: always `look` alone."""
 
@@ -292,6 +347,16 @@ def test_a_deep_agent_ends_only_by_a_finish() -> None:
     found = deep(written, "It is written.", DONE).invoke(GO, CONFIG)
     assert outcome_of(found).turns == 3
     assert "/a.txt" in found["files"]
+
+
+@pytest.mark.parametrize(("middleware", "told"), [([Guards()], "The door is red."), ([], "I will look.")])
+def test_the_general_sub_agent_has_the_guards_that_it_is_given(middleware: list[Any], told: str) -> None:
+    found = call("finish_task", summary="The door is red.")
+    child = ScriptedModel(["I will look.", found])
+    general = {"name": "general-purpose", "description": "Helps.", "system_prompt": "Help.", "model": child}
+    asked = call("task", description="Look at the door.", subagent_type="general-purpose")
+    result = deep(asked, DONE, subagents=[{**general, "middleware": middleware}]).invoke(GO, CONFIG)
+    assert next(m.text for m in result["messages"] if m.type == "tool") == told
 
 
 CHILDS_ENDS = pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deepagents import create_deep_agent
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, after_model, before_model
 from langchain.tools import ToolRuntime
@@ -160,6 +161,42 @@ def test_what_a_person_writes_to_a_thread_that_stands_still_begins_a_task(
     assert outcome_of(found).succeeded
     assert held.get_state(CONFIG).values["task"] == "theirs"
     assert all(nudge_kind(message) for message in found["messages"] if message.text == HINT)
+
+
+BOTH = pytest.mark.parametrize("create", [create_agent, create_deep_agent])
+ASKED = call("ask_user", question="Which one?")
+# With an end where there would be none.
+BOUND: Any = {**CONFIG, "recursion_limit": 60}
+
+
+@BOTH
+@ORDERS
+@WAYS
+@pytest.mark.parametrize("speaker", [before, after], ids=["before the model", "after the model"])
+def test_a_question_is_asked_and_a_limit_holds_where_somebody_speaks_in_each_turn(
+    create: Any, speaker: Any, way: Callable[..., Any], first: bool
+) -> None:
+    model = ScriptedModel(lambda seen: call("look", name=f"n{len(seen)}") if len(model.seen) > 1 else ASKED)
+    rules = around(first, speaker, limits={"turns": 3})
+    talking = create(model, tools(), middleware=rules, checkpointer=InMemorySaver(), store=InMemoryStore())
+    asking = way(talking, GO, BOUND)
+    assert [one.value["question"] for one in asking["__interrupt__"]] == ["Which one?"]
+    found = way(talking, Command(resume="The red one."), BOUND)
+    outcome = outcome_of(found)
+    assert (outcome.reason, outcome.turns, outcome.tool_calls) == ("turns", 3, 2)
+    assert next(m.text for m in found["messages"] if m.type == "tool") == "The red one."
+
+
+@BOTH
+@WAYS
+def test_what_a_person_writes_beside_a_question_answers_it(create: Any, way: Callable[..., Any]) -> None:
+    model = ScriptedModel([ASKED, call("look", name="a"), DONE])
+    asking = create(model, tools(), middleware=[Guards()], checkpointer=InMemorySaver())
+    way(asking, GO)
+    asking.update_state(CONFIG, {"messages": [HumanMessage("The red one.")]})
+    found = way(asking, None)
+    assert (outcome_of(found).reason, outcome_of(found).turns) == ("finish_task", 3)
+    assert next(m.text for m in found["messages"] if m.type == "tool") == "The red one."
 
 
 @ORDERS

@@ -38,6 +38,14 @@ FIRST: Mapping[str, Any] = {
     "asks for an unknown value": {**HELLO, "finish": {"any": {"text": "$answer"}}},
     "lacks a list": {**HELLO, "lacks": ["crash"]},
     "lacks what there is not": {**HELLO, "lacks": {"crashes": "it has no storage"}},
+    "speaks a protocol that is no number": {**HELLO, "protocol": True},
+    "has no version": {**HELLO, "versions": {}},
+    "lacks without a reason": {**HELLO, "lacks": {"crash": " "}},
+    "claims a finishing call and has none": {**HELLO, "finish": {"any": {"text": "$text"}}},
+    "claims a structured answer and has none": {
+        **HELLO,
+        "finish": {"any": {"name": "done", "args": {"summary": "$text"}}},
+    },
     "claims questions and has none": {**HELLO, "ask": None},
     "claims sub-agents and has none": {**HELLO, "delegation": None},
 }
