@@ -1,12 +1,12 @@
 """Code that exists only for speed; each part returns what the public way returns.
 
-`lazy`: properties that are worked out once, when they are first asked for. `in_thread`: threads that run sync
-tools and calls of models, kept for the next, since starting one takes as long as a small tool. `plain_tools`
-and `call`: a plain tool without LangChain's callbacks where nobody listens to them, in a tenth of the time.
-`LightRuntime`: LangGraph copies the runtime of a run three times for each super-step, the execution info in
-it twice, by `dataclasses.replace`, which reads the fields of the class and checks the names again each time:
-a twentieth of what a turn costs. `unheard`: so it does with the callbacks and their notes of a run within a
-run.
+`lazy`: properties that are computed once, at the first access. `in_thread`: threads for sync tools and model
+calls, which are reused, since starting a thread takes as long as a small tool. `plain_tools` and `call`: run
+a plain tool without LangChain's callbacks when nothing listens, in a tenth of the time. `LightRuntime`: a
+LangGraph Runtime with a cheaper copy. LangGraph copies the runtime three times per super-step, and its
+execution info twice, with `dataclasses.replace`, which inspects the class and checks the names each time: a
+twentieth of the cost of a turn. `unheard`: saves the same kind of copies of callbacks and metadata for a
+nested run.
 """
 
 import os
@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 class lazy(Generic[_T]):
     """`functools.cached_property` without the lock that it takes before Python 3.12, which costs more than
-    most of these properties do. Two threads may work out the same value twice."""
+    most of these properties. Two threads may compute the same value twice."""
 
     def __init__(self, work: Callable[[Any], _T]) -> None:
         self._work = work
@@ -53,7 +53,7 @@ class lazy(Generic[_T]):
         if instance is None:
             return self
         value = self._work(instance)
-        # From now on the instance's own attribute is found first. Not by `vars`, which makes a dict of each
+        # From now on, the instance attribute is found first. Not set by `vars`, which creates a dict for each
         # instance, nor by the instance's own class, which may be frozen.
         object.__setattr__(instance, self._name, value)
         return value
@@ -62,16 +62,16 @@ class lazy(Generic[_T]):
 _MOST_IDLE = 16
 _Work = Callable[[], object]
 _idle: deque[SimpleQueue[_Work]] = deque()
-# In a child process none of these threads exists.
+# None of these threads exists in a child process.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle.clear)
 
 
 def in_thread(work: _Work) -> None:
-    """Runs `work`, which must not raise, in a daemon thread; one that hangs holds up nothing else.
+    """Runs `work`, which must not raise, in a daemon thread, so that one that hangs blocks nothing else.
 
-    The last thread that came free is taken first: so one serves all calls of a run. When `work` returns
-    False, its thread is not used again.
+    The most recently used free thread is taken first, so that one thread serves all calls of a run. If `work`
+    returns False, its thread is not reused.
     """
     try:
         queue = _idle.pop()
@@ -89,8 +89,8 @@ def _serve(queue: SimpleQueue[_Work]) -> None:
 
 
 def plain_tools(tools: Iterable[BaseTool]) -> frozenset[str]:
-    """The names of those that are a function with a schema and nothing else that LangChain would look after:
-    no handlers of errors, no callbacks or configuration to pass on, no artifact."""
+    """The names of the tools that are a function with a schema and nothing else for LangChain to handle: no
+    error handlers, no callbacks or configuration to pass on, no artifact."""
     if config_param is None or format_output is None or to_args is None:
         return frozenset()
     return frozenset(tool.name for tool in tools if _is_plain(tool))
@@ -114,7 +114,7 @@ def _asks_nothing(function: Callable[..., Any]) -> bool:
 
 
 def listened(config: RunnableConfig) -> bool:
-    """Whether callbacks (tracing, a stream of events) wait for what happens in this run."""
+    """Whether callbacks (tracing, an event stream) listen to this run."""
     callbacks = config.get("callbacks")
     if callbacks is None or isinstance(callbacks, list):
         return bool(callbacks)
@@ -122,15 +122,15 @@ def listened(config: RunnableConfig) -> bool:
 
 
 def call(tool: StructuredTool, request: ToolCall) -> Any:
-    """What `tool.invoke(request)` returns: the result, or the error that is raised. A text is given as it is,
-    and not in a message."""
+    """The result of `tool.invoke(request)`, which may raise. A string is returned as it is, not in a
+    message."""
     assert tool.func is not None, "only a tool with a sync function gets here"
     args, named = _arguments(tool, request)
     return _result(tool, request, tool.func(*args, **named))
 
 
 async def acall(tool: StructuredTool, request: ToolCall) -> Any:
-    """What `await tool.ainvoke(request)` returns, as above."""
+    """The result of `await tool.ainvoke(request)`, as above."""
     assert tool.coroutine is not None, "only a tool with an async function gets here"
     args, named = _arguments(tool, request)
     return _result(tool, request, await tool.coroutine(*args, **named))
@@ -154,13 +154,13 @@ _OF_INFO = tuple(field.name for field in fields(ExecutionInfo))
 
 
 class LightRuntime(Runtime[Any]):
-    """LangGraph's runtime; only how it is copied differs: a copy holds what was changed, and asks the runtime
-    that it was made of for the rest."""
+    """A LangGraph Runtime with a cheaper copy: the copy holds the changed fields, and looks up the rest in
+    the original."""
 
     __slots__ = ("_before",)
 
     def __getattr__(self, name: str) -> Any:
-        # Called for a field that this copy does not hold.
+        # Called for a field that this copy does not have.
         if name in _OF_RUNTIME:
             return getattr(object.__getattribute__(self, "_before"), name)
         raise AttributeError(name)
@@ -183,12 +183,12 @@ class LightRuntime(Runtime[Any]):
         for name, value in overrides.items():
             if getattr(info, name) != value:
                 return self.override(execution_info=_copied(info, overrides))
-        # It never changes, so that it need not be copied either: nearly every node runs at its first try.
+        # It never changes, so it need not be copied either: nearly every node succeeds at its first attempt.
         return self
 
 
 def with_light_runtime(config: RunnableConfig | None, store: BaseStore | None) -> RunnableConfig:
-    """`config` of a run with a runtime of this kind to begin with, unless it has, or inherits, one."""
+    """`config` of a run that starts with a runtime of this kind, unless it has or inherits one."""
     given = config or RunnableConfig()
     configurable, around = given.get("configurable", {}), var_child_runnable_config.get()
     inherited = around.get("configurable", {}) if around else {}
@@ -201,9 +201,8 @@ _OWN_NOTES = "langgraph_"
 
 
 def unheard(config: RunnableConfig) -> RunnableConfig:
-    """`config` of a run within a run that nothing listens to, without the callbacks, and without what
-    LangGraph notes for them of the run around it: it would copy all of it for each step. None of that is
-    saved."""
+    """`config` of a nested run that nothing listens to, without callbacks, and without the metadata that
+    LangGraph keeps for them and would copy at each step. None of that is saved."""
     noted = config.get("metadata", {}).items()
     kept = {name: value for name, value in noted if not name.startswith(_OWN_NOTES)}
     return {**config, "callbacks": None, "metadata": kept}
@@ -211,7 +210,7 @@ def unheard(config: RunnableConfig) -> RunnableConfig:
 
 @contextmanager
 def within_config(config: RunnableConfig) -> Iterator[None]:
-    """What runs here takes this configuration for that of the run around it."""
+    """Inside this context, code sees this configuration as that of the surrounding run."""
     token = var_child_runnable_config.set(config)
     try:
         yield
