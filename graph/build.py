@@ -1,4 +1,4 @@
-"""Builds the LangGraph graph of the machine, and checks what it is given."""
+"""Builds the machine as a LangGraph graph, and validates the arguments."""
 
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -64,8 +64,8 @@ from signoff.tools.toolbox import Toolbox, make_toolbox
 
 Graph = DurableGraph
 
-# LangGraph counts super-steps per invocation and raises when they are used up. The machine has limits of its
-# own, in turns, and ends every run by them; this one must never be reached first.
+# LangGraph counts super-steps per invocation and raises when they run out. The machine has its own limits, in
+# turns, and every run ends by one of those; this one must never be reached first.
 _NO_STEP_LIMIT = 2**31 - 1
 
 
@@ -74,7 +74,7 @@ _COMPACTION_SECONDS = 60.0
 
 
 class Storage(Protocol):
-    """A checkpointer and a store of one database."""
+    """A checkpointer and a store on the same database."""
 
     @property
     def checkpointer(self) -> BaseCheckpointSaver[Any]: ...
@@ -131,120 +131,125 @@ def build_graph(
 ) -> DurableGraph[ResultT]:
     """The agent loop as a compiled LangGraph graph.
 
-    model: a LangChain chat model with tool calling, also one that is wrapped by `bind`, `with_config`,
-        `with_retry`, `with_fallbacks`, `configurable_fields` or `configurable_alternatives`; or its name as
+    model: a LangChain chat model with tool calling, possibly wrapped by `bind`, `with_config`, `with_retry`,
+        `with_fallbacks`, `configurable_fields` or `configurable_alternatives`; or its name as
         "provider:model", for LangChain's `init_chat_model` (extra `signoff[langchain]`).
-    tools: LangChain tools, or functions with docstrings; `metadata={"kind": "read"}` says that a tool changes
-        nothing, so that its calls may run in parallel. A dict (`{"type": "web_search"}`) is a tool that the
-        model's provider runs itself: the model is told of it, its results stand in the replies, and nothing
-        of it runs here.
-    system_prompt: stands before the rules of the loop, which are always told. Text; a SystemMessage, whose
-        content blocks and cache marks are kept (the rules are a block of their own after them, and a mark on
-        the last block moves there, so that it covers both); or a function of (state, context) that returns
-        either, plain or async, which is asked before each call of the model, within its bounds of time.
-    cache: has the provider cache what is the same from call to call. "anthropic": `cache_control` marks on
-        the system prompt and on the last message. "openai": a `prompt_cache_key` for each thread. "auto": as
-        the provider of the model needs it.
-    context_schema: a dataclass, a pydantic model or a TypedDict of what a run is given in its `context`
-        beside Signoff's own fields: tools find it in `ToolRuntime.context`, and functions of checks and
-        approvals get it when they ask for `context`.
-    state_schema: a TypedDict of further channels of the state, as for LangGraph: Annotated with a reducer,
-        where writes are to be joined. It may be made of MessagesState, or of LangChain's AgentState. The
-        input and tools (`Command(update=…)`) write them, callers get them. They hold what can be stored:
-        plain values and messages.
-    middleware: LangChain's `AgentMiddleware`, the first around all others (extra
-        `signoff[langchain]`). Their hooks, wrappers, tools and channels work as in `create_agent`; the
-        control tools pass through none of them, and a tool that may change something runs once. Those that
-        do what the machine does are refused. See docs/how-to/middleware.md.
-    limits: `Limits(turns=30)`, or a mapping of the same names. A `cost` without `prices` goes by those of the
-        model in `genai-prices` (extra `signoff[prices]`).
-    storage: `sqlite_storage(path)`; or give a `checkpointer` and a `store` of your own. Without either, the
-        graph runs but cannot pause: a question ends the task with the reason `needs_person`. With it, every
-        step is saved before the next begins (`durability="sync"`), always so when tools have effects.
-    control_tools: in place of `finish_task`, `ask_user` and `think`, which are `standard_controls()`; there
-        is what more they can ask of the model. Of a question's deadline it is told where there is a
-        checkpointer.
-    approvals: which calls a person must approve, by tool or kind (`{"run_shell": True, "write": ["approve",
-        "reject"]}`), or a function of (tool name, arguments). One `interrupt` asks for all calls. A rule
-        may be LangChain's `InterruptOnConfig`: `allowed_decisions`, `when` (of the tool call; it gets no
-        state and no runtime), `description` (text, or a function of tool call, state and runtime), and
-        `args_schema` (a JSON schema for edited arguments). What fails asks.
-    hand_over: tools or kinds whose calls the graph does not run but yields to its driver, by an `interrupt`.
-    unknown_outcomes: what to do about a call that had started when its process was killed: "tell" the model
-        that its outcome is unknown, or "ask" a person whether to run it again.
-    on_failure: what becomes of the effects of a task that ends without success. "keep": they stay. "undo":
-        they are undone, the newest first, by what their tools declare as `metadata["undo"]`; the approvals
-        hold for that, too. "ask": the same, once a person has agreed. `outcome.undo` lists what was undone
-        and what stands. On request: `Session.undo()`, `signoff undo`. See docs/how-to/undo.md.
-    prompt_tokens: the budget of what the model is shown; above it old turns are summarised. Default: 80 % of
-        the context that the model's profile names, at most 200,000; else 100,000. The provider's own count
-        corrects it.
-    compaction: who writes the summary that stands for old turns. "lines": one line a turn, exact and free.
-        "model": the model, in one more call on the prompt that it has, which a provider's cache serves. It
-        counts in the outcome's usage, is no turn, and nothing that it calls is run. Or another chat model for
-        it, without tools. A text that fails, is refused, truncated or too long, calls a tool, or does not
-        come within `compaction_seconds`, is replaced by lines. Default: "model" when the model's profile
-        names its context and `prompt_tokens` is at least 16,000; else "lines", since a small prompt is
-        summarised every few turns (and a script for `ScriptedModel`, which has no profile, has no step for
-        it).
-    model_seconds: how long the model may be silent, before the first piece of its reply and between two
-        (before all of it, when it does not stream); None for no limit. Then the connection is closed, and the
-        task ends as `model_error`; a call that has not brought a word is tried once more first. The context's
-        `model_seconds` goes before.
-    model_retries: how often, and after which waits, a model call is tried again after an error that may pass
-        (a rate limit, a fault of the server, a connection that drops); None for never. The retries of the
-        model's own package are turned off in the copy that the graph asks. See docs/how-to/models.md.
-    fallbacks: models, or names of models, that are asked in their order when those before them have failed.
-    streaming: "always" streams each reply, so that the inner guard can end it, and stops the provider.
-        "auto" streams when somebody takes the pieces (`stream_mode="messages"`, `astream_events`, a session's
-        tokens, a callback with `on_llm_new_token`), else the reply comes whole: cheaper for this process by
-        the CPU of a stream, and only limits of time can end it. "never": all replies come whole.
-    reply_chars: a reply with more characters (words, thoughts and arguments) is closed, and the task ends as
+    tools: LangChain tools, or functions with docstrings; `metadata={"kind": "read"}` declares that a tool
+        changes nothing, so its calls may run in parallel. A dict (`{"type": "web_search"}`) is a tool that
+        the model's provider runs: it is offered to the model, its results are part of the replies, and
+        nothing runs here.
+    system_prompt: comes before the rules of the loop, which are always sent. A string; a SystemMessage, whose
+        content blocks and cache marks are kept (the rules follow as a separate block, and a mark on the last
+        block moves to it, so that it covers both); or a function of (state, context), sync or async, that
+        returns either. The function is called before each model call and counts against its time limit.
+    cache: makes the provider cache the part of the prompt that stays the same from call to call. "anthropic":
+        `cache_control` marks on the system prompt and on the last message. "openai": a `prompt_cache_key` for
+        each thread. "auto": whichever the model's provider needs.
+    context_schema: a dataclass, a pydantic model or a TypedDict for the fields of a run's `context` beyond
+        Signoff's own. Tools read it from `ToolRuntime.context`; functions for checks and approvals receive it
+        if they have a parameter `context`.
+    state_schema: a TypedDict of additional state channels, as in LangGraph: Annotated with a reducer where
+        writes are to be merged. It may extend MessagesState or LangChain's AgentState. The input and tools
+        (`Command(update=…)`) write these channels, and callers read them. They hold plain values and
+        messages, which can be stored.
+    middleware: LangChain's `AgentMiddleware`, the first one outermost (extra `signoff[langchain]`). Their
+        hooks, wrappers, tools and channels work as in `create_agent`; control tools pass through none of
+        them, and a tool that may change something runs once. Middleware that duplicates the machine's work is
+        rejected. See docs/how-to/middleware.md.
+    limits: `Limits(turns=30)`, or a mapping of the same names. A `cost` without `prices` uses the model's
+        prices in `genai-prices` (extra `signoff[prices]`).
+    storage: `sqlite_storage(path)`; or pass your own `checkpointer` and `store`. Without either, the graph
+        runs but cannot pause: a question ends the task with the reason `needs_person`. With it, every step is
+        saved before the next one begins (`durability="sync"`); this cannot be weakened when tools have
+        effects.
+    control_tools: replace `finish_task`, `ask_user` and `think`, the `standard_controls()`; see there for
+        their options. The model learns of a question's deadline only if there is a checkpointer.
+    approvals: the calls that a person must approve, by tool or kind (`{"run_shell": True, "write":
+        ["approve", "reject"]}`), or a function of (tool name, arguments). One `interrupt` asks for all calls.
+        A rule may be LangChain's `InterruptOnConfig`: `allowed_decisions`, `when` (called with the tool call,
+        without state and runtime), `description` (a string, or a function of tool call, state and runtime),
+        and `args_schema` (a JSON schema for edited arguments). If one of these functions fails, the person is
+        asked.
+    hand_over: tools or kinds whose calls the graph does not run but hands to its driver, by an `interrupt`.
+    unknown_outcomes: how to handle a call that had started when its process was killed: "tell" the model that
+        its outcome is unknown, or "ask" a person whether to run it again.
+    on_failure: what happens to the effects of a task that ends without success. "keep": they stay. "undo":
+        they are undone, newest first, by the `metadata["undo"]` of their tools; approvals apply to these
+        calls, too. "ask": the same, once a person has agreed. `outcome.undo` lists what was undone and what
+        was not. To undo on request: `Session.undo()`, `signoff undo`. See docs/how-to/undo.md.
+    prompt_tokens: the token budget of the prompt; above it, old turns are summarised. Default: 80 % of the
+        context size in the model's profile, at most 200,000; else 100,000. The estimate is corrected by the
+        provider's own count.
+    compaction: who writes the summary that replaces old turns. "lines": one line per turn, exact and free.
+        "model": the model, in one extra call on its current prompt, which the provider's cache serves. The
+        call counts in the outcome's usage but not as a turn, and no tool call in it runs. Or pass another
+        chat model, which is called without tools. If the summary fails, is refused, truncated or too long,
+        calls a tool, or takes longer than `compaction_seconds`, lines are used instead. Default: "model" when
+        the model's profile has a context size and `prompt_tokens` is at least 16,000; else "lines", since a
+        small prompt is summarised every few turns (and a script for `ScriptedModel`, which has no profile,
+        has no step for it).
+    model_seconds: how long the model may be silent, before the first chunk of its reply and between two
+        chunks (before the whole reply, if it does not stream); None for no limit. After that the connection
+        is closed and the task ends as `model_error`; a call that has returned nothing yet is retried once
+        first. The context's `model_seconds` takes precedence.
+    model_retries: how often, and after which delays, a model call is retried after a transient error (a rate
+        limit, a server error, a dropped connection); None for never. The graph uses a copy of the model in
+        which the client's own retries are off. See docs/how-to/models.md.
+    fallbacks: models, or names of models, to try in this order when the ones before them have failed.
+    streaming: "always" streams each reply, so that the inner guard can cut it short and stop the provider.
+        "auto" streams when something consumes the chunks (`stream_mode="messages"`, `astream_events`, a
+        session's tokens, a callback with `on_llm_new_token`); otherwise the reply comes whole, which saves
+        the CPU time of a stream, and only time limits can cut it short. "never": no reply is streamed.
+    reply_chars: a reply with more characters (text, reasoning and arguments) is cut off, and the task ends as
         `model_error`.
-    tool_seconds: how long one call may take before its result is "timed out"; None for no limit: then a call
-        that runs alone runs in the run's own thread. A tool's `metadata["seconds"]` goes before.
+    tool_seconds: how long one call may take before its result is "timed out"; None for no limit, in which
+        case a call that runs alone uses the run's own thread. A tool's `metadata["seconds"]` takes
+        precedence.
     result_chars: a longer result loses its middle; the full text is kept in a file that the result names.
-    talk: what a reply without a call means. "balanced": two reminders, then a call is required
-        (`tool_choice`), then one of a control tool, then the limit `talk_turns`. "strict": a call is required
-        from the start. "natural": the reply is put to the user like a question, so that talking is a
-        dialogue; without a checkpointer like "balanced".
-    more_turns: whether the model may ask for more turns than its limit, by `request_more_turns`, once in a
-        task. "once": it gets them, at most as many again as the limit. "ask": a person is asked, as for an
-        approval, and may change the number. "never": it has no such tool.
+    talk: how to treat a reply without a tool call. "balanced": two reminders, then a call is required
+        (`tool_choice`), then a control call, then the limit `talk_turns`. "strict": a call is required from
+        the start. "natural": the reply goes to the user like a question, which makes a dialogue; without a
+        checkpointer, the same as "balanced".
+    more_turns: whether the model may ask for more turns by `request_more_turns`, once per task. "once":
+        granted, up to the limit again. "ask": a person decides, as for an approval, and may change the
+        number. "never": the model does not get this tool.
 
-    response_format: a pydantic model, a dataclass, a TypedDict or a JSON schema: `finish_task` then needs a
-        `result` of this shape, which the outcome carries. A claim of "blocked" or "impossible" needs none.
-        `outcome_of(graph.invoke(…)).result` is an instance of the type.
-    checks: what must hold before a claim of "done" is accepted: functions, which may ask for `claim`,
-        `messages`, `state` and `context` by name and pass by returning True or None, and commands for the
-        shell, which run in `checks_folder` (default: the process's own) and pass with exit code 0. All run,
-        each for at most `check_seconds`; what they say goes back to the model. They may run again: see
+    response_format: a pydantic model, a dataclass, a TypedDict or a JSON schema: `finish_task` then requires
+        a `result` that matches it, and the outcome carries that result. A claim of "blocked" or "impossible"
+        needs none. `outcome_of(graph.invoke(…)).result` is an instance of the type.
+    checks: must pass before a claim of "done" is accepted. Functions may have parameters named `claim`,
+        `messages`, `state` and `context`, and pass by returning True or None; shell commands run in
+        `checks_folder` (default: the current directory) and pass with exit code 0. All of them run, each for
+        at most `check_seconds`; their output goes back to the model. A check may run more than once: see
         tools/checks.py.
-    evidence: `finish_task` may cite calls, which must have succeeded and be newer than the last change.
-    finish_alone: a finish beside a work call in the same reply is refused: the results are to be seen first.
-    rounds: plan, execute, think. A reply may carry a batch of up to eight calls; after each batch the model
-        is asked to think about the results, or to finish, before the next. Each batch costs a turn more.
-    answer: what the last message says, an `AIMessage` for whoever asked: `result["messages"][-1]`. It is no
-        turn, and the model is not shown it. "summary": the summary of the finish; after a limit or an error,
-        and with a claim that is not "done", first that the work is not finished, and why. "argument":
-        `finish_task` gets an argument for it, `answer`. "none": there is no such message.
-    name: of the graph, in traces and as an agent among others; it stands on the last message, too. Default:
+    evidence: lets `finish_task` cite calls, which must have succeeded after the last change.
+    finish_alone: refuses a finish in the same reply as a work call: the model must see the results first.
+    rounds: plan, execute, think. A reply may hold a batch of up to eight calls; after each batch the model is
+        asked to think about the results, or to finish, before the next one. Each batch costs one extra turn.
+    answer: the content of the final message, an `AIMessage` for the caller: `result["messages"][-1]`. It is
+        not a turn, and the model never sees it. "summary": the summary of the finish; after a limit, an error
+        or a claim other than "done", it starts by saying that the work is not finished, and why. "argument":
+        `finish_task` gets an argument `answer` for it. "none": no such message.
+    name: the name of the graph, in traces and in multi-agent systems; also set on the final message. Default:
         "signoff", and no name on the message.
-    select_tools: a function of (state, context) that picks, before each model call, which of `tools` are
-        offered, by name; None for all. Control tools are always offered. A call of a tool that was not
-        offered is not run. The same choice makes the same bytes, so that a provider's cache holds. When it
-        fails, hangs, or picks what there is not, the task ends as an error, and `retry` goes on.
-    parallel: how many calls of tools that only read run in parallel at most. Default: 8 of sync tools,
-        which take a thread each, and of coroutines as many as there are.
+    select_tools: a function of (state, context) that returns, before each model call, the names of the
+        `tools` to offer; None for all. Control tools are always offered. A call of a tool that was not
+        offered is not run. The same selection produces the same request bytes, so the provider's cache still
+        hits. If the function fails, hangs or names an unknown tool, the task ends as an error, which `retry`
+        can continue.
+    parallel: the maximum number of read calls that run in parallel. Default: 8 for sync tools, which take a
+        thread each, and no limit for coroutines.
     view_tokens, digest, digest_seconds: the former names of `prompt_tokens`, `compaction` and
-        `compaction_seconds`, which still work and warn (DeprecationWarning).
+        `compaction_seconds`, which still work but raise a DeprecationWarning.
 
-    What tools hold open (shells, interpreters, servers of MCP) ends with the graph: by `graph.close()`, with
-    `storage`, when nothing refers to the graph any more, and at the latest with the program.
+    Resources that tools hold open (shells, interpreters, MCP servers) are closed with the graph: by
+    `graph.close()`, with `storage`, when the graph is garbage-collected, and at the latest when the program
+    exits.
 
-    Raises SetupError for whatever cannot work, in one sentence that says what to write: a value of another
-    type (a single tool, a path for a storage, a class in place of an instance), tools with one name, a tool
-    that shadows a control tool, a model without tool calling, a policy that names what does not exist.
+    Raises SetupError for anything that cannot work, with one sentence that says what to write instead: a
+    value of the wrong type (a single tool, a path as storage, a class instead of an instance), two tools with
+    the same name, a tool that shadows a control tool, a model without tool calling, a policy that names an
+    unknown tool.
     Warns (JournalWarning) when tools with effects are used with a checkpointer but no store: a crash could
     then run an effect twice; and (ApprovalWarning) when there are approvals and no checkpointer, so that
     nobody can be asked.
@@ -339,7 +344,7 @@ def build_graph(
         channels=schemas.channels,
         middleware=around,
     )
-    # What the states do is imported for a graph: whoever imports this name may not build one yet.
+    # Imported here because importing `build_graph` alone should not load every node.
     from signoff.graph.compiled.states import declare
 
     graph = declare(deps, schemas=schemas).compile(
@@ -347,10 +352,10 @@ def build_graph(
         store=storage.store if storage else store,
         name=deps.name or "signoff",
     )
-    # LangGraph's `compile` makes its own class; ours differs in its durability and in holding the thread.
+    # LangGraph's `compile` returns its own class; ours adds durability and holds the thread.
     effects = any(box.is_effect(name) for name in box.run_tools)
     if has(*LEAN):
-        from signoff.graph.inside.nodes import lean  # made of what these names stand for
+        from signoff.graph.inside.nodes import lean  # needs the private names checked above
 
         lean(graph)
     graph.__class__ = JournalledGraph if effects else DurableGraph
@@ -360,8 +365,8 @@ def build_graph(
 
 
 def _priced(models: Sequence[Any], name: str) -> Prices:
-    """The prices of the model, under another name if one is given; of several the highest, so that a limit
-    holds whichever is asked."""
+    """The prices of the model, or of the model `name` if given; with several models the highest, so that a
+    limit holds for whichever answers."""
     asked = [found.model for found in unwrapped(models)]
     if name:
         asked[0] = renamed(asked[0], name)
@@ -369,7 +374,7 @@ def _priced(models: Sequence[Any], name: str) -> Prices:
 
 
 def _one_way(cache: Any, models: Sequence[Any]) -> str | None:
-    """The provider whose prompt cache is used; None when it is not given and differs between the models."""
+    """The provider whose prompt cache is used; None if not given and the models' providers differ."""
     ways = {cache_way(cache, found.model) for found in unwrapped(models)}
     return ways.pop() if len(ways) == 1 else None
 
@@ -381,15 +386,15 @@ def _warn_without_journal(
     if checkpointer is not None and store is None and effects:
         warnings.warn(
             f"{', '.join(effects)} may change something, and without a store there is no journal: a call "
-            "that is cut short by a crash may run twice. Pass store=, or storage=sqlite_storage(…).",
+            "interrupted by a crash may run twice. Pass store=, or storage=sqlite_storage(…).",
             JournalWarning,
             stacklevel=3,
         )
 
 
 def _around(given: Any) -> Any:
-    """The middleware as the states work with it; None where there is none. LangChain is not a dependency of
-    this module."""
+    """The middleware in the form that the nodes use; None if there is none. Imported lazily, since LangChain
+    is an optional dependency."""
     found = listed("middleware", given, "[TodoListMiddleware()]")
     if not found:
         return None

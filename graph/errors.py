@@ -1,12 +1,10 @@
 """The exceptions that Signoff raises.
 
-    SignoffError
-    ├── SetupError         something is missing or wrong on the caller's side; nothing has run
-    ├── IllegalEvent       a node reported an event that its row of the table does not list
-    ├── StorageError       the database cannot be used; the thread stays resumable
-    └── ThreadError        the thread cannot do what was asked (unknown, finished, nothing pending)
-        ├── ThreadBusy     another process is running the thread
-        └── ThreadLost     another runner has taken the thread over; this one has stopped
+    SignoffError ├── SetupError the caller's setup is incomplete or wrong; nothing has run ├── IllegalEvent a
+    node reported an event that its row of the table does not list ├── StorageError the database cannot be
+    used; the thread stays resumable └── ThreadError the thread cannot do what was asked (unknown, finished,
+    nothing pending) ├── ThreadBusy another process is running the thread └── ThreadLost another runner has
+    taken the thread over; this one has stopped
 
 A limit or a failing model is never an exception: it is an outcome.
 """
@@ -17,7 +15,7 @@ class SignoffError(Exception):
 
 
 class SetupError(SignoffError):
-    """Something in the caller's setup is missing or wrong; nothing has run."""
+    """The caller's setup is incomplete or wrong; nothing has run."""
 
 
 class IllegalEvent(SignoffError):
@@ -53,5 +51,5 @@ class ThreadLost(ThreadError):
 
 
 def quote_id(thread_id: str) -> str:
-    """A thread id as an error shows it."""
+    """A thread id, quoted for an error message."""
     return repr(thread_id if len(thread_id) <= 80 else f"{thread_id[:80]}…")

@@ -1,16 +1,17 @@
 """Handles values and errors of foreign code: tools, models, validators, servers.
 
-A tool may return anything: here it becomes valid text of bounded length, the full text kept beside.
+A tool may return anything: here it becomes valid text of bounded length, and the full text is kept
+separately.
 
-A tool may raise anything, also what is not an `Exception`: an extension in Rust panics, a task group gives a
-`BaseExceptionGroup`, a library leaves by `SystemExit`. Let through, such an error would come again at each
-resume, and the thread could never go on. But Ctrl-C, and what a handler of a signal raises, are not the
-tool's: they have to get past it. Types do not tell them apart, so this looks at where they were raised.
+A tool may raise anything, including what is not an `Exception`: a Rust extension panics, a task group raises
+a `BaseExceptionGroup`, a library calls `sys.exit`. If such an error got through, it would recur at each
+resume, and the thread could never continue. But Ctrl-C and the exceptions of signal handlers do not belong to
+the tool and must get through. Their types do not tell them apart, so this module looks at where they were
+raised.
 
-Full texts of long results below the cache folder: kept as long as their thread needs them, then cleared.
-
-A thread has a folder of its own. When it ends, a mark in the folder says so, and it goes when the thread goes
-on: only marked folders are cleared. Of a text that is cleared a line is left, for whoever reads it later.
+The full texts of long results are kept below the cache folder as long as their thread needs them, then
+removed. Each thread has its own folder. When the thread ends, a mark is put into the folder, and removed if
+the thread continues: only marked folders are cleared. A removed text is replaced by one line that says so.
 """
 
 import asyncio
@@ -47,20 +48,20 @@ _RAISE = {dis.opmap["RAISE_VARARGS"], dis.opmap["RERAISE"]}
 
 
 def pauses(error: BaseException) -> bool:
-    """Whether this is LangGraph's way to pause, or says that the answer to a pause does not fit, so that it
-    can be given again."""
-    # Commands that run nothing import this module for its texts, and need no LangGraph.
+    """Whether this is LangGraph's exception for a pause, or one that rejects an invalid answer so that it can
+    be given again."""
+    # Commands that run nothing import this module, too, and do not need LangGraph.
     from langgraph.errors import GraphBubbleUp, ParentCommand, is_invalid_resume
 
-    # A graph that code of somebody else's runs may hand over to the graph above it: that is no pause, and no
-    # state of the machine can be its target.
+    # A graph run by foreign code may send a command to its parent graph: that is not a pause, and no state of
+    # the machine can be its target.
     bubbles = isinstance(error, GraphBubbleUp) and not isinstance(error, ParentCommand)
     return bubbles or is_invalid_resume(error)
 
 
 def gets_past(error: BaseException) -> bool:
-    """Whether `error`, raised while code of somebody else's ran, is LangGraph's way to pause, or an interrupt
-    of this process."""
+    """Whether `error`, raised while foreign code ran, is a LangGraph pause or an interrupt of this
+    process."""
     if isinstance(error, Exception):
         return pauses(error)
     # Python runs the handlers of signals in the main thread, and nowhere else.
@@ -69,17 +70,17 @@ def gets_past(error: BaseException) -> bool:
     handlers = set(_handlers())
     if any(frame.f_code in handlers for frame, _ in walk_tb(error.__traceback__)):
         return True
-    # Python's own handler of Ctrl-C has no frame: its error comes between two instructions, or out of a call.
+    # Python's own Ctrl-C handler has no frame: its exception is raised between two instructions or in a call.
     return isinstance(error, KeyboardInterrupt) and not _by_statement(error.__traceback__)
 
 
 class NobodyToAsk(Exception):
-    """Code of somebody else's asks a person by `interrupt`, in a run that cannot wait for the answer."""
+    """Foreign code calls `interrupt` to ask a person, in a run that cannot wait for the answer."""
 
 
 def unanswered(error: BaseException, *, can_ask: bool) -> BaseException:
-    """`error`; or what comes of a pause that nobody could end: NobodyToAsk in a run that cannot wait,
-    TypeError for one whose value cannot be saved."""
+    """`error`; or, for a pause that nobody could end, NobodyToAsk if the run cannot wait, and TypeError if
+    the value cannot be saved."""
     # As in `pauses`.
     from langgraph.errors import GraphInterrupt
 
@@ -94,11 +95,11 @@ def unanswered(error: BaseException, *, can_ask: bool) -> BaseException:
 
 
 def _not_saved(asked: Any) -> TypeError | None:
-    """What is wrong with an interrupt whose value no checkpoint can hold; None where it can."""
+    """The error for an interrupt whose value cannot be saved in a checkpoint; None if it can."""
     try:
         strict_serde().dumps_typed(asked)
     except BaseException as error:
-        # A value of somebody's own making may raise anything while it is read.
+        # A custom value may raise anything while it is read.
         if gets_past(error):
             raise
         kind = type(getattr(asked, "value", None)).__name__
@@ -107,18 +108,18 @@ def _not_saved(asked: Any) -> TypeError | None:
 
 
 def being_ended(error: BaseException) -> bool:
-    """Whether the coroutine that awaits such code is itself cancelled or closed: what it awaits has then
-    raised nothing of its own. To be called where that was awaited."""
+    """Whether the coroutine that awaits foreign code is itself being cancelled or closed, so that the foreign
+    code has raised nothing itself. Must be called from the function with the `await`."""
     trace = error.__traceback__
     if isinstance(error, GeneratorExit):
-        # Thrown in by `close`: it comes from no deeper frame.
+        # Raised by `close`: it has no deeper frame.
         return trace is None or trace.tb_next is None
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def _handlers() -> Iterator[CodeType]:
-    """The code of the functions that handle signals now."""
+    """The code objects of the current signal handlers."""
     for number in signal.valid_signals():
         handler = signal.getsignal(number)
         while isinstance(handler, functools.partial):
@@ -136,16 +137,16 @@ def _by_statement(trace: TracebackType | None) -> bool:
     if trace is None:
         return False
     code = trace.tb_frame.f_code.co_code
-    # Compiled extensions make up frames without instructions.
+    # Compiled extensions create artificial frames without instructions.
     return 0 <= trace.tb_lasti < len(code) and code[trace.tb_lasti] in _RAISE
 
 
 LIMIT = 20_000
-"""Characters of one tool result that a model is shown by default."""
+"""The default maximum of characters that a model sees of one tool result."""
 
 _UNSAFE = re.compile("[\ud800-\udfff\x00]")
 _MOST = 2**63
-# What a text says of itself that has lost its middle already.
+# The note in a text that was already truncated in the middle.
 _INCOMPLETE = re.compile(r"\[\.\.\. [\d,]+ (?:characters|bytes?)(?: of output)? left out")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -153,7 +154,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 def valid_text(text: str) -> str:
     """`text` with every lone surrogate and NUL replaced by U+FFFD.
 
-    Encoders and databases refuse these characters, and a result has to be saved and sent.
+    Encoders and databases reject these characters, and a result must be saved and sent.
     """
     return _UNSAFE.sub("\ufffd", text)
 
@@ -163,7 +164,7 @@ def words(value: Any) -> str:
     try:
         return valid_text(str(value))
     except BaseException as error:
-        # A `__str__` of a tool's own making may raise anything.
+        # A custom `__str__` may raise anything.
         if gets_past(error):
             raise
         return f"<{type(value).__name__}>"
@@ -175,7 +176,7 @@ def count_noun(number: int, noun: str) -> str:
 
 
 def valid_values(value: Any) -> Any:
-    """A JSON-like value with every text in it made valid; the very same value when all are."""
+    """A JSON-like value with every string in it made valid; the same object if all of them are."""
     if isinstance(value, str):
         return valid_text(value) if _UNSAFE.search(value) else value
     if isinstance(value, Mapping):
@@ -186,14 +187,14 @@ def valid_values(value: Any) -> Any:
 
 
 def is_plain(value: Any, depth: int = 20) -> bool:
-    """Whether this is a JSON-like value that can be stored as it is: valid texts, integers of 64 bits, and at
-    most `depth` values inside each other."""
+    """Whether this is a JSON-like value that can be stored as it is: valid strings, 64-bit integers, nested
+    at most `depth` levels deep."""
     kind = type(value)
     if kind is str:
         return _UNSAFE.search(value) is None
     if kind is int:
         return bool(-_MOST <= value < _MOST)
-    # Loops, since this is asked of every reply, and a generator for each level costs more than the rest.
+    # Loops, since this runs on every reply, and a generator for each level costs more than the rest.
     if kind is dict and depth:
         for key, part in value.items():
             if type(key) is not str or not is_plain(key) or not is_plain(part, depth - 1):
@@ -210,9 +211,9 @@ def is_plain(value: Any, depth: int = 20) -> bool:
 def capped(text: str, *, limit: int = LIMIT, keep: Callable[[str], str] | None) -> str:
     """`text` as valid text of at most about `limit` characters.
 
-    Longer text loses its middle. The sentence that stands there says how many characters were
-    left out and where the full text is: `keep` stores it and returns the place. A `keep` that fails
-    (OSError, ToolException) costs the copy, never the result.
+    Longer text is truncated in the middle. A sentence there says how many characters were left out and where
+    the full text is: `keep` stores it and returns its path. If `keep` fails (OSError, ToolException), only
+    the copy is lost, never the result.
     """
     text = valid_text(text)
     if len(text) <= limit:
@@ -241,17 +242,17 @@ def _gap(count: int, where: str) -> str:
 
 
 def file_name_of(name: str, text: str) -> str:
-    """The file name under which `text` is kept: the same text under the same `name` is kept once."""
+    """The file name for `text`; the same text with the same `name` gets the same file."""
     label = _NOT_IN_NAMES.sub("_", name)[:60] or "output"
     digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]
     return f"{label}-{digest}.txt"
 
 
 def keep_in(folder: str | os.PathLike[str], name: str) -> Callable[[str], str]:
-    """A `keep` for `capped` that writes into `folder` (made when missing) and returns the file's path.
+    """A `keep` for `capped` that writes into `folder` (created if missing) and returns the file's path.
 
-    For a folder that nobody else can change. Inside a workspace use `Workspace.keep`, which does not
-    follow links. Raises OSError when the file cannot be written.
+    For a folder that nobody else can write to. Inside a workspace use `Workspace.keep`, which does not follow
+    links. Raises OSError when the file cannot be written.
     """
 
     def keep(text: str) -> str:
@@ -276,7 +277,7 @@ def explain(error: ValidationError) -> str:
 
 
 def join_errors(errors: Iterable[Mapping[str, Any]]) -> str:
-    """The errors that a pydantic error consists of, as one sentence."""
+    """The individual errors of a pydantic error, as one sentence."""
     parts = [f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in errors]
     return "; ".join(parts) + "."
 
@@ -286,13 +287,13 @@ _MOST_CHARACTERS = 200
 
 
 def schema_check(schema: Mapping[str, Any], what: str) -> Callable[[Any], str]:
-    """A function that says in words what of a value does not fit the schema; "" when all does.
+    """A function that returns why a value does not match the schema; "" if it does.
 
-    what: the setting that the schema is, for errors. Raises SetupError for anything that is not a JSON
-    schema, and without the package that reads one.
+    what: the setting that contains the schema, for error messages. Raises SetupError for an invalid JSON
+    schema, and if the package for it is missing.
     """
     try:
-        # An import of its own: it takes long, and most graphs need none.
+        # Imported here, since it is slow and most graphs do not need it.
         from jsonschema import SchemaError  # type: ignore[import-untyped]  # the package has no stubs
         from jsonschema.validators import validator_for  # type: ignore[import-untyped]  # as above
     except ImportError as error:
@@ -318,20 +319,20 @@ def _describe(error: Any) -> str:
 
 
 OLDEST_SECONDS = 30 * 86_400.0
-"""How long the texts of a thread are kept after its end."""
+"""How long a thread's texts are kept after its end."""
 
 MOST_BYTES = 500_000_000
-"""How much all of them together may take up; above it those of the threads that ended first go."""
+"""The maximum total size; above it, the texts of the threads that ended first are removed."""
 
-# A thread that has just ended may go on at once, or be one whose end a killed process has not saved.
+# A thread that has just ended may continue at once, or its process may be killed before the end is saved.
 _GRACE_SECONDS = 3_600.0
 _MARK = ".ended"
 _GONE = "This text is no longer kept: "
 
 
 def outputs_folder() -> Path:
-    """Where full texts are kept of threads whose tools keep them nowhere else."""
-    # For those who build a graph.
+    """Where full texts are kept, unless the tools have another place for them."""
+    # Imported here, since only code that builds a graph needs it.
     from platformdirs import user_cache_dir
 
     return Path(user_cache_dir("signoff")) / "outputs"
@@ -340,14 +341,14 @@ def outputs_folder() -> Path:
 @dataclass(frozen=True)
 class Outputs:
     """The texts of one thread. owner: the database and the thread; empty for a run without a thread, which
-    counts as ended, since nobody can go on with it."""
+    counts as ended, since it cannot be continued."""
 
     folder: Path
     owner: str
 
     @classmethod
     def of(cls, folder: Path, saver: Any, thread_id: str | None) -> "Outputs":
-        """Those of a thread of this checkpointer: known by its database, whoever has it open."""
+        """The texts of a thread of this checkpointer, identified by its database."""
         file = getattr(saver, "file", None)
         database = (
             os.path.abspath(file) if file else getattr(getattr(saver, "database", None), "address", None)
@@ -373,20 +374,20 @@ class Outputs:
         return keep
 
     def ended(self) -> None:
-        """Says that the thread has ended, and clears what is too old or too much."""
+        """Marks the thread as ended, and clears texts that are too old or too many."""
         with suppress(OSError):
             if self.own.is_dir():
                 (self.own / _MARK).touch()
                 clear(self.folder)
 
     def goes_on(self) -> None:
-        """Says that the thread has not ended: what it has is kept."""
+        """Removes that mark, so that the texts of the thread are kept."""
         if self.owner:
             with suppress(OSError):
                 (self.own / _MARK).unlink()
 
     def delete(self) -> None:
-        """Deletes them all, as the thread itself is deleted."""
+        """Deletes all texts, when the thread itself is deleted."""
         if self.owner:
             shutil.rmtree(self.own, ignore_errors=True)
 
@@ -399,8 +400,7 @@ class _Text:
 
 
 def clear(folder: Path, now: float | None = None) -> None:
-    """Clears what the threads that have ended no longer need. Files that belong to no thread are left
-    alone."""
+    """Clears the texts of ended threads that are too old or too many. Other files are left alone."""
     moment = time.time() if now is None else now
     found = sorted(_texts(folder), key=lambda text: (text.ended, text.path))
     left = sum(text.size for text in found)
@@ -412,7 +412,7 @@ def clear(folder: Path, now: float | None = None) -> None:
         why = age if old else "there were too many"
         day = datetime.fromtimestamp(moment, UTC).date()
         with suppress(OSError):
-            # In one step: a reader sees the whole text, or that it is gone.
+            # Atomically: a reader sees either the whole text or the note that it was removed.
             temporary = text.path.with_suffix(".tmp")
             temporary.write_text(f"{_GONE}{why}, and it was removed on {day}. Do again what gave it.\n")
             os.replace(temporary, text.path)
@@ -420,7 +420,7 @@ def clear(folder: Path, now: float | None = None) -> None:
 
 
 def _texts(folder: Path) -> Iterator[_Text]:
-    """The texts that are still whole, of the threads that have ended."""
+    """The texts of ended threads that are not yet removed."""
     for own in folder.iterdir():
         with suppress(OSError):
             ended = (own / _MARK).stat().st_mtime
@@ -432,24 +432,24 @@ def _texts(folder: Path) -> Iterator[_Text]:
 
 @functools.cache
 def strict_serde() -> "SerializerProtocol":
-    """How values are saved: known types only (strict msgpack, no pickle), so that a crafted database cannot
-    run code."""
-    # Most who import this module save nothing.
+    """The serializer: known types only (strict msgpack, no pickle), so that a crafted database cannot run
+    code."""
+    # Imported here, since most importers of this module save nothing.
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     return JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
 
 
-# Half a character cannot be encoded, and databases end a text at NUL.
+# A lone surrogate cannot be encoded, and databases end a text at NUL.
 _UNUSABLE = re.compile("[\ud800-\udfff\0]")
 
 
 def checked_thread_id(given: object) -> str:
-    """`given`, as the id of a thread. Raises SetupError, in the same words at every way in."""
+    """`given`, if it is a valid thread id. Raises SetupError, with the same message everywhere."""
     if isinstance(given, str) and given and _UNUSABLE.search(given) is None:
         return given
     quoted = quote_id(given) if isinstance(given, str) else reprlib.repr(given)
-    raise SetupError(f"A thread id is valid text, not empty and without NUL; not {quoted}.")
+    raise SetupError(f"A thread id must be valid text, not empty and without NUL, not {quoted}.")
 
 
 OUTCOMES = "outcomes"
@@ -459,17 +459,17 @@ RATINGS = "ratings"
 
 @functools.lru_cache(1024)
 def label(thread_id: str | None) -> str:
-    """A thread id as one label of a store's namespace, where no dot is allowed."""
+    """A thread id as one label of a store namespace, which must not contain a dot."""
     return (
         quote(thread_id or "", safe=" !#$&'()*+,/:;=?@[]", errors="surrogatepass").replace(".", "%2E") or "-"
     )
 
 
 def pause_place(thread_id: str | None) -> tuple[tuple[str, ...], str]:
-    """The namespace and the key of the request by which another process asks for a pause."""
+    """The namespace and key of the entry by which another process requests a pause."""
     return ("signoff", "requests", label(thread_id)), "pause"
 
 
 def place(sort: str, thread_id: str | None, task: str) -> tuple[tuple[str, ...], str]:
-    """The namespace and the key of an entry. `sort`: OUTCOMES, FIGURES or RATINGS."""
+    """The namespace and key of an entry. `sort`: OUTCOMES, FIGURES or RATINGS."""
     return ("signoff", sort, label(thread_id)), task or "-"

@@ -1,4 +1,4 @@
-"""Kinds of tools, effects of control tools, and the fingerprint that binds a decision to one call.
+"""Tool kinds, the effects of control tools, and the fingerprint that binds a decision to one call.
 
 The kind of a tool decides how its calls run: what may run in parallel, what a crash means.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from signoff.graph.errors import SetupError
 
 if TYPE_CHECKING:
-    # Commands that run no tool ask for kinds, too, and LangChain takes half a second to import.
+    # Commands that run no tool import this module, too, and importing LangChain takes half a second.
     from langchain_core.tools import BaseTool
 
 
@@ -26,8 +26,8 @@ class Kind(StrEnum):
 
 
 class Effect(StrEnum):
-    """What a control call does: claim that the task has ended, wait for a person, note a thought, or ask for
-    more turns than the limit allows."""
+    """What a control call does: claims that the task is finished, waits for a person, records a thought, or
+    requests more turns than the limit allows."""
 
     FINISH = "finish"
     ASK = "ask"
@@ -36,9 +36,9 @@ class Effect(StrEnum):
 
 
 SENT_BACK = "sent_back"
-"""The kind of a refused finish that a person sent back."""
+"""The kind of refusal for a finish that a person sent back."""
 
-# What langchain-mcp-adapters takes over from a server, and what metadata means here.
+# Keys that langchain-mcp-adapters copies from a server, and keys that Signoff reads.
 _HINTS = frozenset({"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"})
 _OURS = frozenset({"kind", "idempotent", "seconds", "hand_over", "undo"})
 _MOST_GUARDED = (Kind.WRITE, Kind.TERMINAL)
@@ -47,16 +47,16 @@ _MOST_GUARDED = (Kind.WRITE, Kind.TERMINAL)
 def kind_of(tool: "BaseTool") -> Kind:
     """The kind of `tool`: its `metadata["kind"]`, else `write`.
 
-    `write` is the careful guess: its calls run alone and in order. What an MCP server says of its tools is
-    no kind: `mcp_tools(…, trust_hints=True)` makes it one. Raises SetupError for a kind that does not exist,
-    and for a tool whose metadata an MCP server wrote, with more than hints, so that it would guard less.
+    `write` is the safe default: its calls run alone and in order. An MCP server's hints do not set the kind,
+    except with `mcp_tools(…, trust_hints=True)`. Raises SetupError for an unknown kind, and for a tool whose
+    metadata comes from an MCP server and would, beyond hints, weaken the tool's protection.
     """
     metadata = tool.metadata or {}
     if own := sorted(_less_guarded(metadata)):
         raise SetupError(
-            f"The metadata of tool {tool.name!r} holds hints of an MCP server, which can write "
-            f"{', '.join(own)} there, too. Take the tools from signoff.tools.mcp.mcp_tools, or set "
-            "metadata of your own, without the hints."
+            f"The metadata of tool {tool.name!r} has hints of an MCP server, which can set "
+            f"{', '.join(own)} there, too. Get the tools from signoff.tools.mcp.mcp_tools, or set "
+            "your own metadata, without the hints."
         )
     declared = metadata.get("kind")
     if declared is not None:
@@ -71,7 +71,7 @@ def kind_of(tool: "BaseTool") -> Kind:
 
 
 def _less_guarded(metadata: Mapping[str, Any]) -> set[str]:
-    """The keys beside a server's hints that would loosen how its tool is guarded."""
+    """The keys beside a server's hints that would weaken the tool's protection."""
     if _HINTS.isdisjoint(metadata):
         return set()
     return {key for key in _OURS & metadata.keys() if key != "kind" or metadata[key] not in _MOST_GUARDED}

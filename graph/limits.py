@@ -10,13 +10,13 @@ from signoff.graph.foreign import explain
 _MOST = 5
 
 MODEL_SECONDS = 300.0
-"""Models that think before they speak are silent for minutes."""
+"""Reasoning models can be silent for minutes."""
 MODEL_TRIES = 5
-"""How often a model is asked in all, when its provider fails."""
+"""The number of attempts in all when the provider fails."""
 
 
 class CheckedModel(BaseModel):
-    """A model of settings: raises SetupError, naming the field, for a value that does not fit."""
+    """A base class for settings: raises SetupError, naming the field, for an invalid value."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -28,7 +28,7 @@ class CheckedModel(BaseModel):
 
     @classmethod
     def _unknown(cls, error: ValidationError) -> str | None:
-        """The sentence for unknown field names: it lists the known ones."""
+        """The sentence for unknown field names, which lists the known ones."""
         names = [str(part["loc"][-1]) for part in error.errors() if part["type"] == "extra_forbidden"]
         if not names:
             return None
@@ -40,7 +40,7 @@ _PER = 1_000_000
 
 
 class TokenCounts(Protocol):
-    """Tokens: those read, those of them that the provider had in its cache, and those written."""
+    """Token counts: input, the part of the input read from the provider's cache, and output."""
 
     @property
     def input_tokens(self) -> int: ...
@@ -53,10 +53,10 @@ class TokenCounts(Protocol):
 
 
 class Prices(CheckedModel):
-    """Prices per million tokens, in any one currency; the limit `cost` is in the same.
+    """Prices per million tokens, in any currency; the limit `cost` is in the same currency.
 
-    input: of a token that the model reads. output: of one that it writes. cached_input: of one that the
-    provider had in its cache; as `input` when it is not given.
+    input: for input tokens. output: for output tokens. cached_input: for input tokens read from the
+    provider's cache; defaults to `input`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,7 +66,7 @@ class Prices(CheckedModel):
     cached_input: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
     def cost(self, used: TokenCounts) -> float:
-        """What `used` costs."""
+        """The cost of `used`."""
         cached = self.input if self.cached_input is None else self.cached_input
         fresh = used.input_tokens - used.cached_tokens
         total = fresh * self.input + used.cached_tokens * cached + used.output_tokens * self.output
@@ -76,33 +76,32 @@ class Prices(CheckedModel):
 class Limits(CheckedModel):
     """The limits of one task. Reaching one is an outcome with status `limit`, never an exception.
 
-    turns: replies of the model, counted from the message that began the task.
-    tree_turns: replies of this task and of all delegates below it together; exact, however many run beside
-        each other.
-    tool_calls: work calls that run, so none of an unknown tool or with arguments that do not fit. One more is
-        refused, and the task ends; so the model can still finish when the last one has run.
-    calls_per_reply: calls of one reply that are run; the ones above it are answered "not run".
-    tokens: read and written, as the provider counts them (estimated where it does not), judged between turns;
-        and while a reply comes in, by what it has written.
-    seconds: of working time: model calls, tools and calls that are handed over. Waiting for people does not
-        count. A tool's call that runs is not broken off; the calls of the reply that are left are refused.
-    cost: of the tokens by `prices`, in their currency. The calls of a reply that reaches it are refused.
-    prices: per million tokens, for `cost`; without them those of the model in `genai-prices` (the extra
+    turns: replies of the model since the message that began the task.
+    tree_turns: replies of this task and of all delegates below it together; exact, even with delegates in
+        parallel.
+    tool_calls: work calls that run (calls of unknown tools or with invalid arguments do not). The next one is
+        refused, and the task ends; so the model can still finish after the last one.
+    calls_per_reply: calls of one reply that run; any further ones are answered "not run".
+    tokens: input and output, as counted by the provider (else estimated). Checked between turns, and during a
+        reply by its output so far.
+    seconds: working time: model calls, tools and calls handed over to the driver. Waiting for people does not
+        count. A running tool call is not interrupted; the remaining calls of the reply are refused.
+    cost: of the tokens by `prices`, in their currency. The calls of the reply that reaches it are refused.
+    prices: per million tokens, for `cost`; defaults to the model's prices in `genai-prices` (the extra
         `signoff[prices]`), in dollars.
-    talk_turns: replies without any call, in a row; only a work call starts the count again.
-    depth: levels of delegates below this graph; a call of one that would stand deeper is refused, and the
-        task ends. In a delegate the bound of the graph that called it holds, too.
-    children: calls of delegates that are begun; one more is refused, and the task ends.
-    repeats: the same work calls with the same results, in a row, or a cycle of two or three of them; the
-        same thoughts without work between them. Half way there the model is told. A person's word starts
-        the count again.
-    refusals: finishes that the review refuses, in a row, with no work and no word of a person between them,
-        whatever they claim. The same claim refused twice for the same reason ends it (or goes to a person)
-        in any case.
+    talk_turns: consecutive replies without any call; only a work call resets the count.
+    depth: levels of delegates below this graph; a call that would go deeper is refused, and the task ends. In
+        a delegate, the limit of the calling graph applies, too.
+    children: delegate calls that are started; the next one is refused, and the task ends.
+    repeats: the same work calls with the same results in a row, or a cycle of two or three of them; also the
+        same thoughts without work in between. Halfway, the model is warned. A person's message resets the
+        count.
+    refusals: finishes that the review refuses in a row, with no work and no message of a person in between,
+        whatever they claim. Refusing the same claim twice for the same reason always ends the task (or asks a
+        person).
 
-    `seconds`, `tokens` and `cost` close a reply that is coming in; what was complete is kept, and not run.
-    None means no limit. Raises SetupError for a value that does not fit; a graph with a limit of `cost`, and
-    no prices for it, cannot be built.
+    `seconds`, `tokens` and `cost` also cut off a streaming reply; its complete calls are kept, but not run.
+    None means no limit. Raises SetupError for an invalid value; a graph with a `cost` limit needs prices.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

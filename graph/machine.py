@@ -1,15 +1,14 @@
-"""The machine: its states, its events, and where each event leads. All of it is on this page.
+"""The machine: its states, its events, and where each event leads. All of it is in this file.
 
-A node does its work and reports one event; this table alone picks the next state. What comes from outside (a
-message, a stop, …) is an event too: `ENTRIES` says in which state it enters. A run ends in `finish`, which is
-reached by success (`accepted`, `confirmed`), a limit (`exhausted`, `deadlock`) or an error (`failed`,
-`cancelled`); `ended` leads there when a thread that has ended is called again with nothing new. Only from
-there is there a way to `undo`, and back: a task that failed, or a person who asks for it, takes its effects
-back.
+A node does its work and reports one event; the transition table alone picks the next state. Input from
+outside (a message, a stop, …) is an event, too: `ENTRIES` says in which state it enters. A run ends in
+`finish`, which is reached by success (`accepted`, `confirmed`), a limit (`exhausted`, `deadlock`) or an error
+(`failed`, `cancelled`); `ended` leads there when an ended thread is called again with nothing new. Only
+`finish` leads to `undo`, and back: after a failed task, or on request, its effects are undone.
 
-A thread carries the version of the machine that it was run with. LangGraph ends a run silently when the
-thread stands in a node that the graph does not have; so whoever goes on with a saved thread checks first
-where it stands. `ALIASES` maps the names of older versions.
+A thread carries the version of the machine that it was run with. LangGraph silently ends a run when the
+thread is at a node that the graph does not have; so code that continues a saved thread first checks its
+state. `ALIASES` maps the names of older versions.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -41,7 +40,7 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What a state reports, and what comes from outside. `TRANSITIONS` and `ENTRIES` say where it leads."""
+    """What a state reports, or what enters from outside. `TRANSITIONS` and `ENTRIES` say where it leads."""
 
     INPUT = "input"
     GO_ON = "go on"
@@ -88,9 +87,9 @@ class Event(StrEnum):
     UNDONE = "undone"
 
 
-# All but the last begin with what only `compress` does. A stop, too: a thread that was killed before its
-# newest message was taken up would be ended by `decide` with what its earlier task came to. A task is undone
-# on request when it has ended, so that nothing is left for `compress` to do.
+# All but the last need the work of `compress` first. So does a stop: if a thread was killed before its newest
+# message was applied, `decide` would end it with the result of its previous task. An undo on request comes
+# after the end of a task, when `compress` has nothing left to do.
 _ENTRIES: dict[Event, State] = {
     Event.INPUT: State.COMPRESS,
     Event.GO_ON: State.COMPRESS,
@@ -149,12 +148,12 @@ _TABLE: dict[State, dict[Event, State]] = {
 }
 
 ENTRIES: Mapping[Event, State] = MappingProxyType(_ENTRIES)
-"""What comes from outside, and the state in which it enters, whatever the thread stood in. The answer to what
-a thread waits for is not among them: the state that asked takes it, and reports what came of it."""
+"""The events from outside, and the state in which each enters, whatever state the thread was in. The answer
+to an interrupt is not among them: the state that asked receives it, and reports the resulting event."""
 
 FIRST = ENTRIES[Event.INPUT]
 LAST = State.FINISH
-"""The state in which a run ends, when it reports no event."""
+"""The state in which a run ends if it reports no event."""
 
 TRANSITIONS: Mapping[State, Mapping[Event, State]] = MappingProxyType(
     {state: MappingProxyType(row) for state, row in _TABLE.items()}
@@ -195,17 +194,17 @@ def enters(event: Event) -> State:
     """The state in which `event` enters. Raises IllegalEvent for one that does not come from outside."""
     if event not in ENTRIES:
         legal = ", ".join(repr(str(e)) for e in ENTRIES)
-        raise IllegalEvent(f"{str(event)!r} does not come from outside; legal: {legal}.")
+        raise IllegalEvent(f"{str(event)!r} is not an event from outside; legal: {legal}.")
     return ENTRIES[event]
 
 
 def edges() -> dict[State, dict[State, str]]:
-    """The table as drawn: for each state its successors, the labels of one edge joined."""
+    """The table as drawn: for each state its successors, with the labels of each edge joined."""
     return {state: _joined(row) for state, row in TRANSITIONS.items()}
 
 
 def entries() -> dict[State, str]:
-    """The ways in as drawn: the states in which they enter, the labels of one joined."""
+    """The entries as drawn: the states in which events enter, with the labels of each joined."""
     return _joined(ENTRIES)
 
 
@@ -217,58 +216,60 @@ def _joined(row: Mapping[Event, State]) -> dict[State, str]:
 
 
 MACHINE = 1
-"""Raised by one whenever a state is renamed or removed. A thread carries it under `machine`."""
+"""The version of the machine, incremented whenever a state is renamed or removed. A thread carries it under
+`machine`."""
 
 ALIASES: Mapping[str, State] = MappingProxyType({})
-"""Names that states had in older versions: a thread that stands in one goes on in the state of today."""
+"""Former names of states: a thread in one of them continues in the current state."""
 
 EVENT_ALIASES: Mapping[str, Event] = MappingProxyType({})
-"""Names that events had in older versions: what is stored is read as the event of today."""
+"""Former names of events: a stored one is read as the current event."""
 
 RULE_ALIASES: Mapping[str, str] = MappingProxyType({})
-"""Names that rules of `decide` had in older versions, with those of today."""
+"""Former names of the rules of `decide`, with the current ones."""
 
 _BRANCH = "branch:to:"
 
 
 def next_states(channels: Iterable[str]) -> tuple[str, ...]:
-    """The states that run next when these channels are set, by the names that they had when they were."""
+    """The states that run next when these channels are set, under the names they had when saved."""
     return tuple(name.removeprefix(_BRANCH) for name in channels if name.startswith(_BRANCH))
 
 
 NO_TASK = str(UUID(int=0))
-"""Under this task LangGraph keeps what no task wrote: what a command writes, and the target of its `goto`."""
+"""The task id under which LangGraph stores writes of no task: a command's update, and the target of its
+`goto`."""
 
 
 def has_command(saved: CheckpointTuple | None) -> bool:
-    """Whether a command was saved, of which there is no step: its process was killed in between.
+    """Whether a command was saved but no step has applied it, since the process was killed in between.
 
-    It enters with whatever goes on. LangGraph would apply another one in the same step.
+    It is applied by the next run, whatever that is. LangGraph would apply a second command in the same step.
     """
     writes = saved.pending_writes or () if saved else ()
     return any(task == NO_TASK and channel not in WRITES_IDX_MAP for task, channel, _ in writes)
 
 
 def check_states(saved: CheckpointTuple | None, known: Container[str], *, newest: bool = True) -> None:
-    """Raises ThreadError when the thread stands in a state that is not among the `known` ones.
+    """Raises ThreadError when the thread is in a state that is not `known`.
 
-    newest: whether `saved` is where the thread has come to, and not an older checkpoint to go back to.
+    newest: whether `saved` is the latest checkpoint of the thread, not an older one to fork from.
     """
     if saved is None or (name := unknown_state(saved, known, newest=newest)) is None:
         return
     version = saved.checkpoint["channel_values"].get("machine")
     of = f"machine version {version}" if version else "an unknown machine version"
     raise ThreadError(
-        f"The thread stands in the state {name!r} of {of}, which this Signoff (version {MACHINE}) "
+        f"The thread is in the state {name!r} of {of}, which this Signoff (version {MACHINE}) "
         "does not know: finish it with the Signoff version that began it, or send a new message, "
         "which answers what the thread waits for or begins a new task."
     )
 
 
 def unknown_state(saved: CheckpointTuple, known: Container[str], *, newest: bool = True) -> str | None:
-    """The state in which a thread stands and that is not among the `known` ones; None where each is."""
-    # A state that finished just before its process was killed has left its way on among the pending writes.
-    # From an older checkpoint LangGraph runs that state again instead.
+    """The state of a thread that is not `known`; None if all are."""
+    # A state that finished just before its process was killed has left its transition among the pending
+    # writes. From an older checkpoint, LangGraph runs that state again instead.
     writes = saved.pending_writes if newest else None
     ways = next_states(channel for _, channel, _ in writes or ())
     names = (*next_states(saved.checkpoint["channel_values"]), *ways)

@@ -1,11 +1,11 @@
 """The messages of a thread: our marks on them, how writes merge into the history, and how it is stored.
 
-Marks stand under one key, where no provider is ever sent them. A human-role message with a `nudge` mark is
-synthetic: it is there for the model's sake and never counts as the user's word. A tool result with a
-`not_run` mark answers a call that was not run. An `AIMessage` with an `answer` mark is not a reply of the
-model: it tells whoever asked how a task ended.
+Marks are kept under one key that is never sent to a provider. A human-role message with a `nudge` mark is
+synthetic: it is written for the model and never counts as the user's message. A tool result with a `not_run`
+mark answers a call that was not run. An `AIMessage` with an `answer` mark is not a reply of the model: it
+tells the caller how a task ended.
 
-Merging is deterministic: a replay of the writes, in whatever batches, makes the same value.
+Merging is deterministic: replaying the writes, in any batching, gives the same value.
 """
 
 import uuid
@@ -33,26 +33,27 @@ KEY = "signoff"
 
 
 class Marks(TypedDict, total=False):
-    """All notes that Signoff leaves on messages. What is stored keeps its name: docs/reference/storage.md."""
+    """All marks that Signoff puts on messages. They are stored, so their names are fixed:
+    docs/reference/storage.md."""
 
     # On a reply of the model.
-    at: float  # when it was whole, in seconds since 1970
+    at: float  # when it was complete, in seconds since 1970
     seconds: float  # how long its call took; on a tool result: how long the call ran
-    shown: int  # the tokens of its prompt, by estimate
+    shown: int  # the estimated tokens of its prompt
     checked: bool  # its arguments were read by the strict parser
     estimated: bool  # its usage is an estimate
     cut: int  # the number of its calls that were kept
-    ended: str  # why it was ended before it was whole
-    stopped: bool  # somebody asked it to stop
-    model: str  # the name of the model that spoke, where there are several
-    retries: int  # how often its call was tried again
-    held: float  # seconds waited between the tries
-    order: list[int]  # the order of its calls, where the parser lost it
-    offered: list[str]  # the working tools that it was offered, where not all were
-    controls_only: bool  # only a control call was asked for
+    ended: str  # why it was cut off before it was complete
+    stopped: bool  # it was stopped on request
+    model: str  # the name of the model that replied, if there are several
+    retries: int  # how often its call was retried
+    held: float  # seconds waited between the attempts
+    order: list[int]  # the order of its calls, if the parser lost it
+    offered: list[str]  # the working tools that were offered, if not all were
+    controls_only: bool  # only a control call was requested
     # On the message that tells how a task ended.
     answer: str  # the task
-    after: str  # the id of the message before it, which with its own thread holds what it says
+    after: str  # the id of the message before it; a thread with both keeps it out of prompts
     # On a tool result.
     not_run: str  # why the call was not run
     reply: str  # the id of the reply that made the call
@@ -60,24 +61,26 @@ class Marks(TypedDict, total=False):
     edited: bool  # a person changed the arguments
     responded: bool  # a person answered in place of the tool
     answered: bool  # it is a person's answer to a question
-    expired: bool  # it is the answer by default, after the deadline
-    unknown: bool  # nobody knows whether the call took place
+    expired: bool  # it is the default answer, given at the deadline
+    unknown: bool  # it is unknown whether the call took effect
     granted: int  # turns that were granted
     sent_back: bool  # a person did not accept the finish
     confirmed: bool  # a person accepted the finish
     said: str  # the person's words with it
     ran: dict[str, Any]  # the arguments that ran, where a person changed them
-    by: str  # who decided or answered, where whoever handed the answer in said so
+    by: str  # who decided or answered, if the answer named them
     phase: dict[str, Any]  # the part of the task that was accepted as done
-    undone: dict[str, str]  # what of its effects was undone since, a line for each
-    delegate: dict[str, Any]  # how the delegate's own task ended, and what it and all below have come to
+    undone: dict[str, str]  # which of its effects were undone since, one line each
+    delegate: dict[
+        str, Any
+    ]  # how the delegate's own task ended, and the totals of it and all delegates below
     # On a human-role message.
     nudge: str  # why Signoff wrote it
-    finish: str  # the finish that it is about, by `Reply.key`
-    extended: dict[str, Any]  # what the summaries had cost when the task was extended
-    again: dict[str, Any]  # the delegates that go on, with what they had used, and how many turns they get
-    approach: str | None  # what the summary says of the approach
-    status: str | None  # what the summary says of the status
+    finish: str  # the finish that it refers to, by `Reply.key`
+    extended: dict[str, Any]  # the usage of the summaries when the task was extended
+    again: dict[str, Any]  # the delegates that continue, their usage so far and extra turns
+    approach: str | None  # the approach, from the summary
+    status: str | None  # the status, from the summary
     begins: bool  # it began a task beside open calls
     answers: list[str]  # the ids of the calls that it answers
     wait: str  # what these calls waited for
@@ -87,7 +90,7 @@ _M = TypeVar("_M", bound=BaseMessage)
 
 
 def marks(message: BaseMessage) -> Marks:
-    """The notes on `message`; empty when there are none."""
+    """The marks on `message`; empty if there are none."""
     where = message.response_metadata if isinstance(message, AIMessage) else message.additional_kwargs
     # No `cast`, which is a call: this is asked for twenty times a turn.
     found: Marks | None = where.get(KEY)
@@ -95,7 +98,7 @@ def marks(message: BaseMessage) -> Marks:
 
 
 def add_notes(message: ToolMessage, notes: Mapping[str, Any]) -> ToolMessage:
-    """The result with more notes on it; as it is when there are none."""
+    """The result with further marks; unchanged if there are none."""
     if not notes:
         return message
     kept = {**message.additional_kwargs, KEY: {**marks(message), **notes}}
@@ -103,8 +106,9 @@ def add_notes(message: ToolMessage, notes: Mapping[str, Any]) -> ToolMessage:
 
 
 def slim(message: _M) -> _M:
-    """`message` as if all its fields had been given, as they are when it is loaded again. Pydantic's record
-    of them is then one for all messages; in a long history it takes as much memory as the texts."""
+    """`message` as if all its fields had been set explicitly, as they are after loading. All messages then
+    share one of pydantic's sets of field names; in a long history these sets take as much memory as the
+    texts."""
     return with_fields_set(message, _all_fields(type(message)))
 
 
@@ -129,12 +133,12 @@ def is_genuine(message: BaseMessage) -> bool:
 
 
 def answer(text: str, task: str, after: str, **fields: Any) -> AIMessage:
-    """The message that tells how `task` ended. after: the id of the message that it follows."""
+    """The message that reports how `task` ended. after: the id of the message that it follows."""
     return slim(AIMessage(text, response_metadata={KEY: {"answer": task, "after": after}}, **fields))
 
 
 def is_answer(message: BaseMessage) -> bool:
-    """Whether the message tells how a task ended. What a model sends never does: a reply has its time."""
+    """Whether the message reports how a task ended. A model's own message never does: a reply has a time."""
     return isinstance(message, AIMessage) and "answer" in (found := marks(message)) and "at" not in found
 
 
@@ -144,8 +148,8 @@ def is_reply(message: BaseMessage) -> TypeGuard[AIMessage]:
 
 
 def result(call_id: str, name: str, content: str, *, ok: bool = True, **notes: Any) -> ToolMessage:
-    """A tool result of ours; `notes` become its marks (`reply`: the id of the reply that made the call,
-    where the call's own id might not be unique)."""
+    """A tool result of ours; `notes` become its marks (`reply`: the id of the reply that made the call, since
+    the call id alone might not be unique)."""
     message = ToolMessage(
         content=content,
         tool_call_id=call_id,
@@ -161,19 +165,19 @@ def not_run(call_id: str, name: str, content: str, why: str, **notes: Any) -> To
     return result(call_id, name, content, ok=False, not_run=why, **notes)
 
 
-# A full copy of a channel is stored once in this many updates of it, or less often (`HistoryChannel`);
-# between two of them only what was written. Lower makes `get_state_history` faster and the database larger.
+# A full copy of a channel is stored at most once in this many updates (see `HistoryChannel`); in between,
+# only the writes. A lower number makes `get_state_history` faster and the database larger.
 SNAPSHOT_EVERY = 1000
 
 Messages = list[BaseMessage]
 
 
 class History(list[BaseMessage]):
-    """The messages of a thread: a list that is never changed once the reducer has made it.
+    """The messages of a thread: a list that never changes once the reducer has made it.
 
-    ids: the ids in it; handed over to the list that is appended to it, so that a long history is not read
-    again for each message. lineage: the same for a list and for those that grew from it by appending alone;
-    of two with one lineage the shorter is how the longer one begins.
+    ids: the message ids in it; passed on to the list that extends it, so that a long history is not read
+    again for each message. lineage: shared by a list and those that extend it by appending only; of two lists
+    with the same lineage, the shorter is a prefix of the longer.
     """
 
     lineage: object
@@ -186,35 +190,35 @@ class History(list[BaseMessage]):
         return list(self)
 
     def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
-        # A copy is a list like any other.
+        # A copy is an ordinary list.
         return list, (list(self),)
 
     def take_ids(self) -> set[str | None] | None:
-        """The ids, to whoever asks first."""
+        """The ids, for the first caller only."""
         ids: set[str | None] | None = self.__dict__.pop("ids", None)
         return ids
 
     def grown(self, ids: set[str | None], lineage: object | None) -> "History":
-        """This list with what it is known by; without a lineage it begins one of its own."""
+        """This list with its ids and its lineage; without one it starts a new lineage."""
         self.__dict__["ids"] = ids
         self.lineage = lineage or object()
         return self
 
 
 def lineage(messages: Sequence[BaseMessage]) -> object | None:
-    """What two histories share of which one grew from the other; None for a list of another make."""
+    """The lineage of a history; None for any other list."""
     return messages.lineage if isinstance(messages, History) else None
 
 
 def as_messages(write: Any) -> Iterable[BaseMessage]:
-    """The messages of a write: of one, or of a list. Raises what LangChain raises for anything else."""
+    """The messages of a write, which is one message or a list. Raises LangChain's error for anything else."""
     for item in write if isinstance(write, list) else [write]:
         message = item if isinstance(item, BaseMessage) else convert_to_messages([item])[0]
         yield message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
 
 
 def _stamped(message: BaseMessage, position: int, taken: set[str | None]) -> BaseMessage:
-    """`message` with an id made from its place and content: a replay of the writes makes the same one."""
+    """`message` with an id derived from its position and content, so that a replay gives the same id."""
     salt = 0
     while True:
         name = f"{position}:{salt}:{message.type}:{message.content}"
@@ -230,7 +234,7 @@ def _merge(history: Messages, message: BaseMessage, taken: set[str | None]) -> M
         if message.id == REMOVE_ALL_MESSAGES:
             taken.clear()
             return []
-        # What cannot be removed is ignored: the write is saved already, and an error would come back with
+        # Removing an unknown message is ignored: the write is already saved, and an error would recur at
         # every reading of the thread.
         taken.discard(message.id)
         return [kept for kept in history if kept.id != message.id]
@@ -261,7 +265,7 @@ def append_messages(history: Sequence[BaseMessage] | None, writes: Sequence[Any]
             if removes or message.id is None or message.id not in taken:
                 merged, places = _merge(merged, message, taken), None
                 continue
-            # By its place: many are replaced at once where a long history is imported.
+            # By position: importing a long history replaces many messages at once.
             if places is None:
                 places = {one.id: at for at, one in enumerate(merged)}
             merged[places[message.id]] = message
@@ -270,11 +274,11 @@ def append_messages(history: Sequence[BaseMessage] | None, writes: Sequence[Any]
 
 
 def foreseen(history: Sequence[BaseMessage], write: Any) -> tuple[list[Any], Any]:
-    """The history as it will be, and the write with the very messages that will be added. The history can be
-    appended to as before; so a reading of what is foreseen holds for what comes."""
+    """The history after a write, and the write with exactly the message objects that will be added. The
+    current history can still be appended to, so a reading of the future history stays valid."""
     after = append_messages(history, [write])
     if not isinstance(after, History) or lineage(after) is None or lineage(after) is not lineage(history):
-        # Something was replaced: that is read anew in any case.
+        # Something was replaced, so the history is read anew in any case.
         return after, write
     added = after[len(history) :]
     ids = after.take_ids()
@@ -284,14 +288,14 @@ def foreseen(history: Sequence[BaseMessage], write: Any) -> tuple[list[Any], Any
 
 
 def latest(before: Any, writes: Sequence[Any]) -> dict[str, Any]:
-    """The reducer of the summary: the last write counts. Only what is written is stored, not a copy of the
-    summary with every checkpoint."""
+    """The reducer of the summary: the last write wins. Only writes are stored, not a copy of the summary in
+    every checkpoint."""
     return (writes[-1] if writes else before) or {}
 
 
 def follow(known: Sequence[BaseMessage], messages: Sequence[BaseMessage]) -> History:
-    """`messages` as a history that has grown from `known`, where it begins with the very same messages: so
-    nothing of those is read again. Another loop than this machine's gives each step a list of its own."""
+    """`messages` as a history that extends `known`, if it begins with the same message objects, so that these
+    are not read again. Loops other than this machine pass a new list to each step."""
     more = messages[len(known) :]
     ids = known.take_ids() if isinstance(known, History) and all(map(is_, known, messages)) else None
     if ids is None or len(known) > len(messages) or any(one.id is None or one.id in ids for one in more):
@@ -301,17 +305,17 @@ def follow(known: Sequence[BaseMessage], messages: Sequence[BaseMessage]) -> His
 
 
 class HistoryChannel(DeltaChannel[list[Any]]):
-    """LangGraph's DeltaChannel, with a full copy once the history is half as long again as in the last one.
+    """LangGraph's DeltaChannel, with a full copy whenever the history has grown by half since the last one.
 
-    At a fixed distance the copies of a long thread outgrow the messages themselves; so they stay in
-    proportion to them, and so does what has to be read to open the thread. LangGraph's own bound on the
-    distance (5,000 super-steps) holds as well where the storage is not one of ours (`signoff.storage.steps`).
-    `snapshot_frequency`: at least so many updates between two copies.
+    With copies at a fixed interval, those of a long thread would outgrow the messages; this way they stay in
+    proportion to the messages, and so does the amount to read when the thread is opened. LangGraph's own
+    bound on the interval (5,000 super-steps) applies as well, except in Signoff's storages
+    (`signoff.storage.steps`). `snapshot_frequency`: the minimum number of updates between two copies.
     """
 
     @property
     def snapshot_frequency(self) -> int:
-        # What is half of the copy is a third of the whole.
+        # Half of the last copy is a third of the whole.
         return max(self._least, len(self.value) // 3) if self.is_available() else self._least
 
     @snapshot_frequency.setter

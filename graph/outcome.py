@@ -1,4 +1,4 @@
-"""The outcome of a task: how it ended, with its last changes and its open points."""
+"""The outcome of a task: how it ended, its last changes and its open points."""
 
 import json
 from collections import Counter
@@ -30,8 +30,8 @@ _NO_TURN = ("truncated", "too_many", "tool_calls", "cost", "seconds")
 
 
 def changes(task: Task, is_effect: Callable[[str], bool]) -> list[dict[str, Any]]:
-    """The last calls of the task that may have changed something, the newest last, each with its result in a
-    line, as fields of `Change`. After the call of a delegate stand those of its own that its result tells of.
+    """The last calls of the task that may have changed something, newest last, each with its result in one
+    line, as fields of `Change`. A delegate's call is followed by the delegate's own changes, from its result.
     is_effect: whether a tool of this name may change something."""
     found = (
         change
@@ -45,7 +45,7 @@ def changes(task: Task, is_effect: Callable[[str], bool]) -> list[dict[str, Any]
 
 
 def open_calls(task: Task) -> list[str]:
-    """The calls that the end left open, and those of the last reply that did not get their turn."""
+    """The calls left open at the end, and those of the last reply that did not run."""
     found = [*task.due, *(call for call in (task.ask, task.finish) if call)]
     last = task.last
     for call, result in zip(last.calls, last.found, strict=True) if last else ():
@@ -55,7 +55,7 @@ def open_calls(task: Task) -> list[str]:
 
 
 def open_points(task: Task) -> list[str]:
-    """What the model, or the review, last said to be open, in a sentence each: the next phase, the status of
+    """What the model or the review last reported as open, one sentence each: the next phase, the status of
     the last thought, and why the last finish did not count."""
     points = []
     if task.phases and (following := task.phases[-1]["next_phase"]):
@@ -74,7 +74,7 @@ def last_claim(task: Task) -> dict[str, Any]:
 
 
 def may_have_run(reply: Reply, call: Call) -> bool:
-    """A person who responds gives the result in place of the call."""
+    """Whether the call may have run; it has not if a person responded in place of the tool."""
     found = reply.result(call)
     return found is not None and not {"not_run", "responded"} & marks(found).keys()
 
@@ -87,14 +87,14 @@ def _change(reply: Reply, call: Call) -> dict[str, Any]:
 
 
 def _below(reply: Reply, call: Call) -> list[dict[str, Any]]:
-    """What a delegate, and all below it, may have changed, with its name before each call."""
+    """The possible changes of a delegate and all delegates below it, each call prefixed with its name."""
     found = reply.result(call)
     told = marks(found).get("delegate", {}).get("changes", ()) if found is not None else ()
     return [{**one, "call": _line(f"{call.name} / {one['call']}", _CALL)} for one in told]
 
 
 def shown_call(call: Call) -> str:
-    """The call in one line, its arguments short."""
+    """The call on one line, with short arguments."""
     arguments = ", ".join(f"{name}={_line(repr(value), _ARGUMENT)}" for name, value in call.args.items())
     return _line(f"{call.name}({arguments})", _CALL)
 
@@ -130,7 +130,7 @@ def _why_not(task: Task, reply: Reply, call: Call) -> str:
 
 
 def _line(text: str, most: int) -> str:
-    """`text` on one line; of a long one its beginning and its end, where the exit code stands."""
+    """`text` on one line; if it is long, its beginning and its end, which has the exit code."""
     flat = " ".join(text.split())
     if len(flat) <= most:
         return flat
@@ -143,8 +143,8 @@ Claim = Literal["done", "partial", "blocked", "impossible"]
 
 
 class Usage(BaseModel):
-    """Tokens of all model calls of a task, also those for summaries, as the provider reported them;
-    `estimated` when it reported none for a call, and that one was counted here."""
+    """Tokens of all model calls of a task, including summaries, as reported by the provider; `estimated` if
+    it reported none for some call, whose tokens were then estimated."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -153,8 +153,8 @@ class Usage(BaseModel):
 
 
 class TreeUse(BaseModel):
-    """What a task and all delegates below it have used. delegates: the calls of delegates of this task.
-    total_tokens: with those of replies that a crash cut short, as far as a ledger was kept."""
+    """The usage of a task and all delegates below it. delegates: the number of this task's delegate calls.
+    total_tokens: includes replies lost in a crash, as far as a ledger was kept."""
 
     delegates: int
     turns: int
@@ -164,7 +164,7 @@ class TreeUse(BaseModel):
 
 
 class CheckRun(BaseModel):
-    """A completion check that ran. said: the last line of what it said, or how it failed."""
+    """A completion check that ran. said: the last line of its output, or how it failed."""
 
     name: str
     passed: bool
@@ -187,8 +187,8 @@ StandingReason = Literal[
 
 
 class UndoneCall(BaseModel):
-    """A call whose effect was undone. call: in a line. said: what its undo returned. path: the delegates that
-    lead to the one that made it, from the top."""
+    """A call whose effect was undone. call: the call in one line. said: what its undo returned. path: the
+    delegates that lead to the one that made the call, from the top."""
 
     call: str
     said: str = ""
@@ -196,15 +196,15 @@ class UndoneCall(BaseModel):
 
 
 class StandingCall(BaseModel):
-    """A call whose effect stands, or may stand. said: what its undo, or a person, said.
+    """A call whose effect was not undone, or may not have been. said: what its undo, or a person, said.
 
-    why: `no_undo`: its tool has none, or is not in the graph any more. `failed`: the call failed, and may
-    have done a part. `unknown`: nobody knows whether it took place. `elsewhere`: the journal of this thread
-    does not have it, since a fork, or an imported history, tells of what another thread did. `handed_over`:
-    the driver made it. `another_graph`: of a delegate whose graph is not Signoff's, or that the graph has no
-    more. `rejected`: a person did not want it undone. `not_approved`: a person was to be asked, and could not
-    be. `stopped`: the undoing was stopped before. `undo_failed`: its undo raised. `undo_unknown`: its undo
-    was cut short, or ran out of time, and is never run again.
+    why: `no_undo`: its tool has no undo, or is no longer in the graph. `failed`: the call failed, and may
+    have had part of its effect. `unknown`: it is unknown whether the call took effect. `elsewhere`: the
+    journal of this thread does not have it, because a fork or an imported history shows what another thread
+    did. `handed_over`: the driver made the call. `another_graph`: it belongs to a delegate that is not a
+    Signoff graph, or that this graph no longer has. `rejected`: a person refused to undo it. `not_approved`:
+    approval was needed, and nobody could be asked. `stopped`: the undo was stopped before. `undo_failed`: its
+    undo raised. `undo_unknown`: its undo was interrupted or timed out, and never runs again.
     """
 
     call: str
@@ -214,16 +214,16 @@ class StandingCall(BaseModel):
 
 
 class UndoReport(BaseModel):
-    """What became of the effects of a task that was undone, the newest first in both lists."""
+    """The result of undoing a task: which effects were undone and which were not, newest first."""
 
     undone: list[UndoneCall] = Field(default_factory=list)
     standing: list[StandingCall] = Field(default_factory=list)
 
 
 class Change(BaseModel):
-    """A call that may have changed something, in a line. result: the beginning and the end of it.
+    """A call that may have changed something, in one line. result: its beginning and its end.
 
-    came: `ok`, `error`, or `unknown` when its process ended before its result was saved.
+    came: `ok`, `error`, or `unknown` if its process ended before its result was saved.
     """
 
     call: str
@@ -232,7 +232,7 @@ class Change(BaseModel):
 
 
 ResultT = TypeVar("ResultT", default=Any)
-"""The type of a task's result: of `response_format`, where that is a type."""
+"""The type of a task's result: `response_format`, if that is a type."""
 
 
 class Outcome(BaseModel, Generic[ResultT]):
@@ -241,34 +241,33 @@ class Outcome(BaseModel, Generic[ResultT]):
     status: `success` (a finish was accepted), `limit` or `error`. A limit or an error never reads as success.
     reason: `finish_task` for a success, else the rule that ended it (`turns`, `talk_turns`, `model_error`,
         `content_filter`, `cancelled`, `superseded`, `needs_person`, `no_task`); `middleware`: a hook of one
-        jumped to the end, or failed; `review_deadlock`: the same
-        finish was refused again for the same reason, or too many in a row, with no work in between, and no
-        person could be asked.
-    claim: what the model claims of its work; None without a finish that holds, or `partial` at a limit when
-        it had reported phases. A finish that needed a person, and could not ask one, keeps its claim.
+        jumped to the end, or failed; `review_deadlock`: the same finish was refused again for the same
+        reason, or too many finishes in a row, with no work in between, and no person could be asked.
+    claim: the model's claim about its work; None without a valid finish, or `partial` at a limit if it had
+        reported phases. A finish that needed a person but could not ask one keeps its claim.
     verified: `verified` when at least one check ran and all passed, `asserted` when none ran, `unverified`
         when a person accepted what the review refused; None without an accepted finish.
-    checks: those that ran on the last claim, in their order.
-    result: of the shape of `response_format`; or what a finishing tool of your own returned. It is stored as
-        JSON; `outcome_of` and the decisions of a session make an instance of it again.
-    summary, pending_issues: the model's own words; without a success the issues of its last finish.
-    changes: the last calls that may have changed something, the newest last, at most eight; those below a
-        delegate stand after its call, with the names that lead there.
-    phases: parts of the task that it reported as done, the oldest first: percentage, summary, next_phase and
-        the number of the turn.
-    last_text: the last text of the model. open_work: calls that were never run. open_points: what else was
-        last said to be open, in a sentence each: the next phase, the status of the last thought, why the last
+    checks: the checks that ran on the last claim, in order.
+    result: the result, as `response_format` describes it; or what your own finishing tool returned. It is
+        stored as JSON; `outcome_of` and the decisions of a session turn it into an instance again.
+    summary, pending_issues: the model's own words; without a success, the issues of its last finish.
+    changes: the last calls that may have changed something, newest last, at most eight; a delegate's call is
+        followed by those below it, with the names that lead there.
+    phases: the parts of the task reported as done, oldest first: percentage, summary, next_phase and the
+        number of the turn.
+    last_text: the last text of the model. open_work: calls that never ran. open_points: what else was last
+        reported as open, one sentence each: the next phase, the status of the last thought, why the last
         finish did not count. Both are empty after a success.
-    tree: what the task used together with all delegates below it; None for a task that has called none. What
-        stands beside it is of this task alone.
-    models: how many replies each model gave, by the name that its provider gives it, or by which it was asked
-        where there are several; empty for models without a name.
-    retries: how often a model call was tried again after an error that may pass, or with the next model, in
-        this outcome's calls: those that brought a reply, and the one that ended the task.
-    seconds_retrying: waited between these tries; they count as active.
+    tree: the usage of the task together with all delegates below it; None if it called no delegates. All
+        other counts are of this task alone.
+    models: the number of replies of each model, by the name that the provider reports, or the requested name
+        if there are several models; empty for models without a name.
+    retries: how often a model call was retried after a transient error, or with the next model; counts the
+        calls that returned a reply and the one that ended the task.
+    seconds_retrying: the waiting time between these attempts, which counts as active.
     seconds_active: in model calls and tools. seconds_waiting: for people.
-    undo: which effects were undone after this end, and which stand; None where nobody asked for it.
-    error: one sentence, with what to do. next: after a limit, one sentence on how the task goes on.
+    undo: which effects were undone after this end, and which were not; None if no undo was requested.
+    error: one sentence, with what to do. next: after a limit, one sentence on how to continue the task.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -309,7 +308,7 @@ class Outcome(BaseModel, Generic[ResultT]):
 
     @property
     def succeeded(self) -> bool:
-        """Whether the task is done: a success that claims it, and that was not undone since."""
+        """Whether the task is done: a success that claims "done" and was not undone since."""
         undone = self.undo is not None and bool(self.undo.undone)
         return self.status == "success" and self.claim == "done" and not undone
 
@@ -323,7 +322,7 @@ class RunResult(dict[str, Any], Generic[ResultT]):
     shape: TypeAdapter[ResultT] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy, and what is sent elsewhere, is a dict like any other.
+        # A copied or pickled result is a plain dict.
         return dict, (dict(self),)
 
 
@@ -340,11 +339,11 @@ def outcome_of(
 ) -> Outcome:
     """The outcome of a run: `outcome_of(graph.invoke(…)).result` is an instance of its `response_format`.
 
-    result: what `invoke` returned; or the values of a state, or of `stream_mode="values"`, for which the
-        type is given, too: without it the result stays JSON.
+    result: the return value of `invoke`; or the values of a state, or of `stream_mode="values"`, which need
+        the type as well: without it the result stays JSON.
 
-    Raises ThreadError for a task that has not ended, SetupError for anything that is not a result of a run,
-    and where the stored result does not fit the type.
+    Raises ThreadError for a task that has not ended, SetupError for anything that is not the result of a run,
+    and for a stored result that does not match the type.
     """
     values = result.values if isinstance(result, StateSnapshot) else result
     if not isinstance(values, Mapping) or "outcome" not in values:
@@ -352,18 +351,18 @@ def outcome_of(
     outcome = current_outcome(values) if "ended" in values else values["outcome"]
     if outcome is None:
         raise ThreadError(
-            "The task has not ended: it waits (result['__interrupt__'] says for what), or was cut short."
+            "The task has not ended: it waits (result['__interrupt__'] says for what), or was interrupted."
         )
     shape = values.shape if isinstance(values, RunResult) else None
     return typed_outcome(outcome, TypeAdapter(response_format) if response_format is not None else shape)
 
 
 def typed_outcome(outcome: Mapping[str, Any], shape: TypeAdapter[ResultT] | None) -> Outcome[ResultT]:
-    """The outcome with its result as an instance of `shape`. Raises SetupError where it does not fit."""
+    """The outcome with its result as an instance of `shape`. Raises SetupError if it does not match."""
     found = outcome.get("result")
     if shape is not None and found is not None:
         try:
-            # By its JSON: what is strict takes a date out of text there alone. It is stored by its names.
+            # Through JSON: a strict type accepts a date as text only there. It is stored by field names.
             found = shape.validate_json(json.dumps(found), by_alias=True, by_name=True)
         except ValidationError as error:
             raise SetupError(
@@ -374,11 +373,11 @@ def typed_outcome(outcome: Mapping[str, Any], shape: TypeAdapter[ResultT] | None
 
 
 def current_outcome(state: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The outcome of a thread that has ended; None while its task runs, waits, or was cut short.
+    """The outcome of a thread that has ended; None while its task runs or waits, or if it was interrupted.
 
     `state` is `graph.get_state(config).values`. An outcome with a newer message after it is of an earlier
     task: a process killed just after a new message was saved leaves the new message and the old success.
-    (`get_state().next == ()` says nothing: it is empty too when a process was killed between two writes.)
+    (`get_state().next == ()` proves nothing: it is also empty when a process was killed between two writes.)
     """
     if not isinstance(state, Mapping):
         raise SetupError("current_outcome takes the values of a state: graph.get_state(config).values.")
@@ -398,7 +397,8 @@ def conclude(
 ) -> Outcome:
     """The outcome of `task`, from its history and the way it ended.
 
-    is_effect: whether a tool of this name may change something. undoing: of this or another task's effects.
+    is_effect: whether a tool of this name may change something. undoing: the undo of this or another task's
+    effects.
     """
     results = [result for reply in task.replies for result in reply.results]
     success, holds = ending["status"] == "success", "claim" in ending
@@ -456,7 +456,7 @@ def _undone(undoing: Undoing) -> dict[str, Any]:
 
 
 def told_undone(report: UndoReport, texts: Texts) -> str:
-    """What whoever asked is told of an undo."""
+    """The message that reports an undo to the caller."""
     undone = [_undone_line(one) for one in report.undone]
     standing = [f"{_undone_line(one)} ({STANDING[one.why]})" for one in report.standing]
     parts = [("undone", undone), ("standing", standing)]
@@ -465,13 +465,13 @@ def told_undone(report: UndoReport, texts: Texts) -> str:
 
 
 def undone_lines(outcome: Mapping[str, Any]) -> list[str]:
-    """What was undone after this end, a line for each, the newest first."""
+    """The effects undone after this end, one line each, newest first."""
     report = outcome.get("undo") or {}
     return [_undone_line(UndoneCall.model_validate(one)) for one in report.get("undone", ())]
 
 
 def one_line(text: str) -> str:
-    """What a call, or its undo, returned, in a line."""
+    """The result of a call or of its undo, on one line."""
     return _line(text, _RESULT)
 
 
@@ -501,14 +501,14 @@ def _models(task: Task) -> dict[str, int]:
 
 
 def _claim(claimed: Mapping[str, Any]) -> str | None:
-    """What a finish claims: done when its tool has no such argument, nothing when the word is not ours."""
+    """The claim of a finish: `done` if its tool has no such argument, None if the word is unknown."""
     word = claimed.get("outcome", "done")
     return word if word in get_args(Claim) else None
 
 
 def answer_of(outcome: Outcome, claim: Mapping[str, Any], why: str, texts: Texts) -> str:
-    """What whoever asked is told at the end: the answer or the summary of the finish, whose arguments `claim`
-    has; of anything but a finished task first that it is not, and why."""
+    """The final message to the caller: the answer or the summary of the finish, whose arguments are in
+    `claim`. For an unfinished task it starts by saying so, and why."""
     answers = texts.answers
     said_of_undo = "" if outcome.undo is None else told_undone(outcome.undo, texts)
     if outcome.status == "success":
@@ -532,7 +532,7 @@ def _sentence(words: str) -> str:
 
 
 def summary_of(claimed: Mapping[str, Any]) -> str:
-    """The model's own words: the summary, or all arguments of a tool that has none, but its wish for a
+    """The model's own words: the summary, or, for a tool without one, all arguments except the request for
     confirmation."""
     if "summary" in claimed:
         return str(claimed["summary"])
@@ -541,7 +541,7 @@ def summary_of(claimed: Mapping[str, Any]) -> str:
 
 
 def issues_of(claimed: Mapping[str, Any]) -> list[str]:
-    """What a finish says stays open."""
+    """The issues that a finish leaves open."""
     value = claimed.get("pending_issues")
     if value is None:
         return []

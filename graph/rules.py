@@ -1,7 +1,7 @@
-"""The rules of `decide`, in order. The first that applies reports its event.
+"""The rules of `decide`, in order. The first rule that applies reports its event.
 
-Control calls stand before limits, so a finish on the very last turn is a success; limits stand before the
-model's `finish_reason`; `stop` and `tool_calls` decide nothing at all. A budget says how much of one limit a
+Control calls come before limits, so a finish on the very last turn is a success; limits come before the
+model's `finish_reason`; `stop` and `tool_calls` decide nothing at all. A budget tells how much of one limit a
 task has used.
 """
 
@@ -21,7 +21,7 @@ from signoff.graph.texts import Texts
 
 @dataclass(frozen=True)
 class Budget:
-    """One limit by its name, and what is used of it."""
+    """One limit by name, and how much of it is used."""
 
     name: str
     used: float
@@ -45,7 +45,7 @@ class Budget:
         return self.words.format(used=self.used, limit=self.limit)
 
     def remaining(self, texts: Texts) -> str:
-        """What is left of it, in words for the model."""
+        """The remaining amount, in words for the model."""
         left = max(0, self.limit - self.used)
         percent = round(100 * left / self.limit)
         return texts.amounts[self.name].format(left=left, percent=percent)
@@ -53,10 +53,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class CountedLimit:
-    """A limit that is used up bit by bit. words: why the task ends with it. used: what of it the task has
-    used. most: how much there is; None for no limit. ends: whether the task ends as soon as it is used up,
-    and not only when one more is wanted. total: what this task and all below it have used since it began,
-    for a limit that bounds the whole tree; None for one that bounds a single machine.
+    """A limit that is used up step by step. words: why the task ends at it. used: how much the task has used.
+    most: the amount available; None for no limit. ends: whether the task ends as soon as the limit is used
+    up, not only when one more is requested. total: for a limit on the whole tree, the usage of this task and
+    all delegates below it since it began; None for a limit on a single machine.
     """
 
     words: str
@@ -91,7 +91,7 @@ COUNTED: Mapping[str, CountedLimit] = MappingProxyType(
             total=lambda task, _: task.total.tool_calls + task.total.below_calls,
         ),
         "children": CountedLimit(
-            "{used} of {limit} delegates are begun",
+            "{used} of {limit} delegates are started",
             lambda task, _: task.used.children,
             lambda _, limits: limits.children,
             ends=False,
@@ -120,17 +120,16 @@ COUNTED: Mapping[str, CountedLimit] = MappingProxyType(
         ),
     }
 )
-"""The limits of which a budget says how much is left, by their names in `Limits`, the turns first."""
+"""The limits that have a budget, by their names in `Limits`, turns first."""
 
 
 SHARED = tuple(name for name, counted in COUNTED.items() if counted.total is not None)
-"""The limits that bound a whole tree of machines."""
+"""The limits that apply to a whole tree of machines."""
 
 
 def budget(name: str, task: Task, limits: Limits, tree: TreeBudget | None = None) -> Budget | None:
-    """The budget of this name; None when it has no limit. In a delegate that is the limit of its own, or one
-    of the machines above it, whichever leaves less. tree: what is known of these by now; else what the task
-    knows."""
+    """The budget of this name; None if there is no limit. In a delegate, it is its own limit or that of a
+    machine above it, whichever leaves less. tree: the current values for those; defaults to the task's."""
     counted = COUNTED[name]
     most, known = counted.most(task, limits), tree or task.tree
     if most is None and known is None:
@@ -145,12 +144,12 @@ def budget(name: str, task: Task, limits: Limits, tree: TreeBudget | None = None
 
 
 def budgets(task: Task, limits: Limits) -> Iterator[Budget]:
-    """All that is limited, the turns first."""
+    """All budgets with a limit, turns first."""
     return (found for name in COUNTED if (found := budget(name, task, limits)))
 
 
 def nearest(task: Task, limits: Limits) -> Budget | None:
-    """The limit of which the least is left, when that is at most a sixth; None also when one is over."""
+    """The budget with the least left, if that is at most a sixth; None also if one is used up."""
     found = list(budgets(task, limits))
     near = [one for one in found if one.near]
     if any(one.spent for one in near if COUNTED[one.name].ends):
@@ -164,10 +163,10 @@ _REQUIRED = 3
 
 @dataclass(frozen=True)
 class Rule:
-    """A name, the event to report, and a predicate that says why the rule applies, or None.
+    """A name, the event to report, and a predicate that returns why the rule applies, or None.
 
-    The name is what `decision` shows; for a rule that ends the task it is the outcome's reason, for a rule
-    that reminds it is the kind of the nudge.
+    The name is shown in `decision`; for a rule that ends the task it is the outcome's reason, for a rule that
+    reminds it is the kind of the nudge.
     """
 
     name: str
@@ -215,7 +214,7 @@ def _content_filter(task: Task, _: Limits) -> Why:
 
 
 def _used_up(name: str) -> Callable[[Task, Limits], Why]:
-    """The rule of one budget. A person's word gets the model one more turn, but no more money or time."""
+    """The rule of one budget. A person's message grants one more turn, but no more money or time."""
 
     def applies(task: Task, limits: Limits) -> Why:
         found = budget(name, task, limits)
@@ -237,7 +236,7 @@ def _children(task: Task, limits: Limits) -> Why:
 
 
 def _depth(task: Task, limits: Limits) -> Why:
-    return "no delegate may stand deeper, and one was called" if task.used.too_deep else None
+    return "a delegate was called below the deepest allowed level" if task.used.too_deep else None
 
 
 def _repeats(task: Task, limits: Limits) -> Why:
@@ -281,7 +280,7 @@ def _filtered(task: Task, _: Limits) -> Why:
 
 
 def repeats_to_mention(limits: Limits) -> int | None:
-    """The number of repetitions at which the model is told, once; None for never."""
+    """The number of repetitions at which the model is warned, once; None for never."""
     at = None if limits.repeats is None else max(2, (limits.repeats + 1) // 2)
     return at if at != limits.repeats else None
 
@@ -299,7 +298,8 @@ def _near_limit(task: Task, limits: Limits) -> Why:
 
 
 def _round(task: Task, _: Limits) -> Why:
-    # Asked, not forced: other tools for this one reply would cost the provider's cache of the whole prompt.
+    # Asked for, not forced: changing the tools for this one reply would invalidate the provider's cache of
+    # the prompt.
     if task.batch and ROUND not in task.nudged:
         return f"a batch of {task.batch} call(s) has run; in rounds it is thought about before the next"
     return None
@@ -317,7 +317,7 @@ def _think(_: Task, __: Limits) -> Why:
 
 
 TALKED = Rule("talked", Event.TALKED, _talked)
-"""Also what `route_tools` applies to a reply without calls: it need not go through `decide` for that."""
+"""`route_tools` applies this rule, too, to a reply without calls, which saves a step through `decide`."""
 
 RULES: tuple[Rule, ...] = (
     Rule("not_ready", Event.NOT_READY, _not_ready),
@@ -353,9 +353,9 @@ RULES: tuple[Rule, ...] = (
 
 
 class ToolChoice(StrEnum):
-    """What the next reply may call: what it likes, any tool but one of them, or one of the control tools.
+    """What the next reply may call: anything or nothing, at least one tool, or a control tool.
 
-    The model is told of the same tools each time: other tools would cost the provider's cache of the prompt.
+    The request lists the same tools each time: different ones would invalidate the provider's prompt cache.
     """
 
     ALL = "all"
@@ -366,15 +366,15 @@ class ToolChoice(StrEnum):
 LOOSER: Mapping[ToolChoice, ToolChoice] = MappingProxyType(
     {ToolChoice.CONTROLS: ToolChoice.REQUIRED, ToolChoice.REQUIRED: ToolChoice.ALL}
 )
-"""What is asked for in place of a choice that a provider does not know."""
+"""The fallback for a choice that a provider does not support."""
 
 
 def tool_choice(task: Task, required: bool) -> ToolChoice:
-    """How far replies without a call have escalated: two reminders, then a call is required, then one of a
-    control tool. `required`: always at least one call.
+    """The tool choice after replies without a call: two reminders, then a call is required, then a control
+    call. `required`: always at least one call.
 
     Forcing calls from the start costs turns and traps weak models; so it comes late, and ends soon. After a
-    person's answer the model may work again.
+    person's answer the model is free to work again.
     """
     climbed = 0 if task.answered else task.talk_turns
     if climbed > _REQUIRED:
@@ -383,7 +383,7 @@ def tool_choice(task: Task, required: bool) -> ToolChoice:
 
 
 def decide(task: Task, limits: Limits) -> Decision:
-    """The first rule that applies: its name, its event and why."""
+    """The first rule that applies: its name, its event and the reason."""
     for rule in RULES:
         if why := rule.applies(task, limits):
             return Decision(rule=rule.name, event=rule.event.value, why=why)

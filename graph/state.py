@@ -1,7 +1,7 @@
 """The state of a thread: the append-only history and a few JSON-like values.
 
-What belongs to one task carries `task`, the id of the message that began it; a value of another task reads
-as empty. Everything here survives a restart, and nothing outside it decides where the machine goes.
+What belongs to one task carries `task`, the id of the message that began it; a value of another task reads as
+empty. Everything here survives a restart, and nothing else decides where the machine goes.
 """
 
 from typing import Annotated, Any, NotRequired
@@ -24,11 +24,11 @@ class Decision(TypedDict):
 
 
 class Ending(TypedDict):
-    """How a task ends, handed from the node that knows to `finish`.
+    """How a task ends, passed to `finish` by the node that decided it.
 
     claim: of a finish that was accepted, or that needed a person. verified, checks: see `Outcome`; without
-    them nothing but the claim is known. result: what a finishing tool gave. retries, seconds_retrying: of a
-    model call that failed for good.
+    them only the claim is known. result: the return value of a finishing tool. retries, seconds_retrying: of
+    a model call that failed for good.
     """
 
     task: str
@@ -44,8 +44,8 @@ class Ending(TypedDict):
 
 
 class PendingConfirmation(TypedDict):
-    """The finish that a person is asked about: its call by `hash`, what is wrong with it (empty when nothing
-    is), what is known of the claim, the checks that ran, and how many seconds they took."""
+    """The finish that a person is asked about: its call by `hash`, what is wrong with it (empty if nothing),
+    whether the claim is verified, the checks that ran, and how many seconds they took."""
 
     hash: str
     problem: str
@@ -55,17 +55,17 @@ class PendingConfirmation(TypedDict):
 
 
 class RefusedFinish(TypedDict):
-    """Why a finish was refused. kind: a key of `Texts.refusals`, or `sent_back` for a person's word. why: in
-    words, which may be anything: nothing is ever read from them."""
+    """Why a finish was refused. kind: a key of `Texts.refusals`, or `sent_back` for a person's decision. why:
+    free text, which no code ever interprets."""
 
     kind: str
     why: str
 
 
 class Verdicts(TypedDict):
-    """What `review`, or a person, said of each finish of one task, by `Reply.key`: see `verdicts_of`.
+    """The verdict of `review`, or of a person, on each finish of one task, by `Reply.key`: see `verdicts_of`.
 
-    asked: while a person is asked about one of them.
+    asked: set while a person is asked about one of them.
     """
 
     task: str
@@ -83,7 +83,7 @@ class Phase(TypedDict):
 
 
 class Phases(TypedDict):
-    """The phases of one task, the oldest first."""
+    """The phases of one task, oldest first."""
 
     task: str
     done: list[Phase]
@@ -104,10 +104,10 @@ class Extra(TypedDict):
 
 
 class CallDecision(TypedDict):
-    """What a person decided of one call, bound to the tool and its arguments by `hash`.
+    """A person's decision on one call, bound to the tool and its arguments by `hash`.
 
-    `attempt` is how often the call had been started at that time: a decision to run it holds for one start.
-    `by` is who decided, where whoever handed the answer in said so.
+    `attempt` is how often the call had been started by then: a decision to run it covers one start. `by` is
+    who decided, if the answer named them.
     """
 
     type: str
@@ -121,8 +121,8 @@ class CallDecision(TypedDict):
 class Decisions(TypedDict):
     """The decisions of one task by call id, and why the last answer could not be read.
 
-    `asked` are the calls that a person is asked about now, by call id, each with the hash of what was shown:
-    an answer counts for exactly these.
+    `asked` are the calls that a person is being asked about, by call id, each with the hash of what was
+    shown: an answer applies to exactly these.
     """
 
     task: str
@@ -132,12 +132,11 @@ class Decisions(TypedDict):
 
 
 class UndoStep(TypedDict):
-    """What came of the undoing of one effect.
+    """The result of undoing one effect.
 
-    effect: names it, by the machine, the reply and the call that made it. path: the delegates that lead
-    there.
-    call: in a line. said: what its undo returned. why: why it stands; None for one that was undone. result:
-    the message of the thread that tells of it.
+    effect: identifies it by the machine, the reply and the call that made it. path: the delegates that lead
+    there. call: the call in one line. said: what its undo returned. why: why it was not undone; None if it
+    was. result: the message of the thread that reports it.
     """
 
     effect: str
@@ -149,7 +148,7 @@ class UndoStep(TypedDict):
 
 
 class UndoDecision(TypedDict):
-    """What a person decided on the undoing of one effect, and who."""
+    """A person's decision on undoing one effect, and who decided."""
 
     type: str
     message: str
@@ -157,11 +156,11 @@ class UndoDecision(TypedDict):
 
 
 class Undoing(TypedDict):
-    """The undoing of one task's effects, as far as it has come.
+    """The progress of undoing one task's effects.
 
-    ask: whether a person is asked about all of it, and not only where the policy of approvals says so.
-    decisions: by effect. problem: why the last answer could not be read. over: nothing is left to be done.
-    left_off: somebody has stopped it, so that what is left stands.
+    ask: whether a person must approve every undo, not only those that the approval policy names. decisions:
+    by effect. problem: why the last answer could not be read. over: nothing is left to do. left_off: it was
+    stopped on request, so the remaining effects are not undone.
     """
 
     task: str
@@ -174,8 +173,8 @@ class Undoing(TypedDict):
 
 
 class TooLong(TypedDict):
-    """The prompt of one task that did not fit into the model's context: `after` is the last message then, and
-    `budget` the most tokens of the prompt from then on."""
+    """A prompt that did not fit into the model's context: `after` is the last message at that time, `budget`
+    the maximum prompt tokens from then on."""
 
     task: str
     after: str
@@ -183,7 +182,7 @@ class TooLong(TypedDict):
 
 
 class Contract(TypedDict):
-    """What of the summarised part of one task still binds the model; see `graph/prompt/prompt.py`."""
+    """What still binds the model from the summarised part of one task; see `graph/prompt/prompt.py`."""
 
     task: str
     approach: str
@@ -194,12 +193,12 @@ class Contract(TypedDict):
 
 
 class HistorySummary(TypedDict):
-    """The summarised part of the history: everything up to the message `upto`. It is stored in the channel
-    `digest`, which keeps the name that older versions wrote.
+    """The summary of the history up to the message `upto`. It is stored in the channel `digest`, a name kept
+    from older versions.
 
-    `text` is what a model wrote of it, `lines` what came after that, one line a turn. `kept` are the ids of
-    the messages that a prompt shows whole before it: those of the task that it was made in. Summaries of
-    older versions have none; what is shown before them goes by the task of today.
+    `text` was written by a model; `lines` cover what came after that, one line per turn. `kept` are the ids
+    of the messages that a prompt shows in full before the summary: those of the task in which it was written.
+    Summaries of older versions have no `kept`; the current task decides what is shown before them.
     """
 
     upto: str
@@ -210,8 +209,8 @@ class HistorySummary(TypedDict):
 
 
 class Evidence(TypedDict):
-    """The result of the last execution. of: the tool; status: `ok` or `error`; text: its result, without its
-    middle where it is long (the whole stands among the messages)."""
+    """The result of the last execution. of: the tool; status: `ok` or `error`; text: its result, truncated in
+    the middle if it is long (the messages have all of it)."""
 
     of: str
     call_id: str
@@ -222,8 +221,8 @@ class Evidence(TypedDict):
 class Acting(TypedDict):
     """The instructions of an agent that acts by code, and the state of its task: see `signoff.models.tagged`.
 
-    It is made of the messages at every step, except for the constitution, which a graph that is built without
-    one takes from here. failing: the last execution failed or timed out.
+    It is derived from the messages at every step, except for the constitution, which a graph built without
+    one reads from here. failing: the last execution failed or timed out.
     """
 
     task: str
@@ -235,8 +234,8 @@ class Acting(TypedDict):
 
 
 class Spent(TypedDict):
-    """What the summaries of one task cost, and replies that a middleware did not keep: tokens and seconds of
-    model calls that are not turns."""
+    """The usage of one task's model calls that are not turns, in tokens and seconds: summaries, and replies
+    that a middleware discarded."""
 
     task: str
     input_tokens: int
@@ -248,15 +247,15 @@ class Spent(TypedDict):
 
 
 class BoundAbove(TypedDict):
-    """A limit of a machine above this one. others: what all other machines below that one have used, and have
-    begun."""
+    """A limit of a machine above this one. others: the usage of all other machines below that one, including
+    calls under way."""
 
     others: float
     limit: float
 
 
 class GrantedCalls(TypedDict):
-    """How many work calls of one reply may run."""
+    """The number of work calls of one reply that may run."""
 
     reply: str
     calls: int
@@ -265,8 +264,8 @@ class GrantedCalls(TypedDict):
 class TreeBudget(TypedDict):
     """What one task has last read from the ledger of its tree; see `nodes/delegates/ledger.py`.
 
-    above: by the name of the limit, that of the machines above which leaves the least. lost: what replies
-    have cost that a crash cut short; counted: how much of it was there when the task was last extended.
+    above: for each limit by name, the limit of the machine above that leaves the least. lost: the cost of
+    replies lost in a crash; counted: how much of it existed when the task was last extended.
     """
 
     task: str
@@ -277,8 +276,8 @@ class TreeBudget(TypedDict):
 
 
 class HookMarks(TypedDict):
-    """Which hooks of middleware have run in one task. begun: `before_agent`. heard: `after_model`, on the
-    reply with this id; why: in a sentence, if one of them ended the task there."""
+    """Which middleware hooks have run in one task. begun: `before_agent`. heard: the id of the reply on which
+    `after_model` ran; why: a sentence, if one of them ended the task there."""
 
     task: str
     begun: NotRequired[bool]
@@ -291,13 +290,13 @@ MIDDLEWARE = "middleware"
 
 
 class Input(TypedDict):
-    """What `graph.invoke` takes."""
+    """The input of `graph.invoke`."""
 
     messages: Annotated[list[AnyMessage], HistoryChannel(append_messages, snapshot_frequency=SNAPSHOT_EVERY)]
 
 
 class Output(Input):
-    """What `graph.invoke` returns; `outcome` is None while the task runs or waits."""
+    """The output of `graph.invoke`; `outcome` is None while the task runs or waits."""
 
     outcome: dict[str, Any] | None
 
@@ -325,9 +324,9 @@ class AgentState(Output):
 
 
 class Context(CheckedModel):
-    """What can be set for one run, next to `build_graph`'s own settings. It is not stored with the thread.
+    """Settings for one run, beside those of `build_graph`. They are not stored with the thread.
 
-    Raises SetupError for a value that does not fit, and for a name that is none of these.
+    Raises SetupError for an invalid value or an unknown name.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -374,7 +373,7 @@ class Context(CheckedModel):
         default=None, ge=1, description="At most this many levels of delegates below this graph."
     )
     children: int | None = Field(
-        default=None, ge=1, description="At most this many calls of delegates are begun."
+        default=None, ge=1, description="At most this many calls of delegates are started."
     )
     talk_turns: int | None = Field(
         default=None, ge=1, description="At most this many replies without a tool call in a row."

@@ -1,12 +1,12 @@
-"""The graph that `langgraph dev` serves and Studio shows, set up by the environment.
+"""The graph that `langgraph dev` serves and Studio shows, configured by environment variables.
 
-    SIGNOFF_MODEL       as `--model` of the command line; the embedded model when it is not set
-    OPENAI_API_KEY, OPENAI_BASE_URL    for a model behind an OpenAI-compatible address; another provider's
-                        model (`anthropic:…`) takes the variable of that provider
-    SIGNOFF_WORKSPACE   the folder that the model works in; the current one when it is not set
-    SIGNOFF_TOOLS, SIGNOFF_APPROVE, SIGNOFF_PROTOCOL, SIGNOFF_CONSTITUTION    as the options of `signoff run`
+    SIGNOFF_MODEL as `--model` of the command line; the embedded model when it is not set OPENAI_API_KEY,
+    OPENAI_BASE_URL for a model behind an OpenAI-compatible address; another provider's model (`anthropic:…`)
+    uses that provider's variable SIGNOFF_WORKSPACE the folder that the model works in; the current one when
+    it is not set SIGNOFF_TOOLS, SIGNOFF_APPROVE, SIGNOFF_PROTOCOL, SIGNOFF_CONSTITUTION as the options of
+    `signoff run`
 
-It has no checkpointer and no store: the server brings them, by `signoff.server`.
+It has no checkpointer and no store: the server supplies them, through `signoff.server`.
 """
 
 import atexit
@@ -40,7 +40,8 @@ __all__ = ["compose", "served"]
 
 
 class MissingModel(BaseChatModel):
-    """Stands where a model cannot be made, so that the graph can be drawn; every call raises SetupError.
+    """A placeholder for a model that cannot be created, so that the graph can be drawn; every call raises
+    SetupError.
 
     why: what is missing and what to do about it.
     """
@@ -72,14 +73,14 @@ class MissingModel(BaseChatModel):
 
 
 class RefusedRun(ValueError):
-    """What Signoff says of a run that cannot be, as a kind of error whose words a server passes on; of others
-    it tells only the name."""
+    """A Signoff error for an impossible run, as an exception type whose message the server passes on; of
+    other types it reports only the name."""
 
 
 SHOWN = ("messages", "outcome", "decision", "phases", "digest", "acting")
 """The channels that a server's users see; the others are the machine's own."""
 TOLD = ("messages", "outcome", "decision")
-"""Those of them that a run tells of while it goes on, and at its end."""
+"""The channels among them that a run reports, during the run and at its end."""
 _OWN = Output.__annotations__.keys() | TOLD
 _whole: ContextVar[bool] = ContextVar("signoff_whole_state", default=False)
 
@@ -87,11 +88,11 @@ _whole: ContextVar[bool] = ContextVar("signoff_whole_state", default=False)
 class ServedGraph(JournalledGraph):
     """The graph as a server runs it.
 
-    A server's users see what is their business (`SHOWN`), and no update that changes nothing of it.
+    A server's users see the channels in `SHOWN`, and no update that changes none of them.
 
-    A server that was killed starts its unfinished runs again, each with its first input; taken twice, a
-    message would begin a second task. So a run that has left a checkpoint goes on from where its thread
-    stands now. An edit of the state holds the thread like a run does.
+    A server that was killed restarts its unfinished runs, each with its original input; applied twice, a
+    message would begin a second task. So a run that has left a checkpoint continues from the current state of
+    its thread. An edit of the state holds the thread, as a run does.
     """
 
     async def astream(
@@ -151,7 +152,7 @@ class ServedGraph(JournalledGraph):
 
 
 def _changes_nothing(item: Any) -> bool:
-    """Whether a part of a stream is an update in which no node changes anything that is told of."""
+    """Whether a stream item is an update without a change to any reported channel."""
     if not (
         isinstance(item, tuple) and len(item) > 1 and item[-2] == "updates" and isinstance(item[-1], dict)
     ):
@@ -174,13 +175,13 @@ def _run_id(config: RunnableConfig | None) -> str | None:
 
 
 def compose(env: Mapping[str, str]) -> Graph:
-    """The graph with the model, the workspace, the tools, approvals and protocol that `env` names. Loads no
-    weights and calls no server.
+    """The graph with the model, workspace, tools, approvals and protocol that `env` names. Loads no weights
+    and calls no server.
 
-    Without SIGNOFF_TOOLS it has the tools for files (with the tagged protocol Python, too), and no shell:
-    whoever reaches the port may use it. Raises SetupError for what cannot be. A model that cannot be made (no
-    key, for example) is not an obstacle here: a task then ends with the error `model_error` that says what is
-    missing.
+    Without SIGNOFF_TOOLS it has the file tools (with the tagged protocol also Python), but no shell, since
+    anyone who reaches the port may use it. Raises SetupError for invalid settings. A model that cannot be
+    created (for lack of a key, for example) does not raise here: a task then ends with the error
+    `model_error`, which says what is missing.
     """
     given = _settings_in(env)
     settings = settle(given, None, env)
@@ -192,13 +193,13 @@ def compose(env: Mapping[str, str]) -> Graph:
     atexit.register(held.close)
     tools = held.enter_context(working_tools(settings, _unheard))
     with warnings.catch_warnings():
-        # The server brings a checkpointer.
+        # The server supplies a checkpointer.
         warnings.simplefilter("ignore", ApprovalWarning)
         return served(graph_of(settings, chosen, tools, None, policy_of(settings, tools, None), ()))
 
 
 def _settings_in(env: Mapping[str, str]) -> Given:
-    """The settings in `env` as the command line is given them."""
+    """The settings in `env`, in the form of command line options."""
     protocol, constitution = env.get("SIGNOFF_PROTOCOL") or None, env.get("SIGNOFF_CONSTITUTION")
     return Given(
         workspace=Path(env.get("SIGNOFF_WORKSPACE") or os.curdir),
@@ -210,19 +211,19 @@ def _settings_in(env: Mapping[str, str]) -> Given:
 
 
 def _unheard(_: bytes) -> None:
-    """Nobody listens to what a command writes while it runs."""
+    """Discards the output of a running command."""
 
 
 def served(graph: Graph) -> Graph:
-    """A graph of `build_graph`, without a saver, as `langgraph.json` should name it: see `ServedGraph`."""
-    # As `build_graph` sets the class of what LangGraph compiles.
+    """Turns a graph from `build_graph`, without a saver, into a `ServedGraph` for `langgraph.json`."""
+    # Sets the class of a compiled graph, as `build_graph` does.
     graph.__class__ = ServedGraph
     graph.output_channels = [*TOLD, *_users(graph)]
     return graph
 
 
 def _users(graph: Graph) -> list[str]:
-    """The channels of the user's own that callers get."""
+    """The user's own channels in the output."""
     return [name for name in graph.builder.schemas[graph.builder.output_schema] if name not in _OWN]
 
 

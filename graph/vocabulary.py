@@ -1,6 +1,7 @@
-"""The words for how a thread stands and how a task ended: one table, for cards, lists, pages and JSON.
+"""The words for a thread's status and a task's end: one table, for cards, lists, pages and JSON.
 
-What a person reads stands beside the word of the JSON documents. `docs/reference/words.md` prints this table.
+Each word of the JSON documents comes with the text that a person reads. `docs/reference/words.md` prints this
+table.
 """
 
 from collections.abc import Mapping
@@ -8,16 +9,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-_MORE = "Extend it, and it goes on where it stopped."
+_MORE = "Extend it to continue where it stopped."
 
 Tone = Literal["green", "amber", "red", "blue", "violet"]
 
 
 @dataclass(frozen=True)
 class Word:
-    """What a word of a JSON document is for a person: as it is shown, what it means, its colour and sign.
+    """A word of a JSON document as a person sees it: its text, its meaning, its colour and symbol.
 
-    tone: None where another word gives the colour.
+    tone: None if another word decides the colour.
     """
 
     shown: str
@@ -28,7 +29,8 @@ class Word:
 
 @dataclass(frozen=True)
 class WaitWord(Word):
-    """What a thread waits for. title: of the card that asks for it. to_you: in the application's line."""
+    """What a thread waits for. title: the title of the card that asks for it. to_you: its text in the
+    application's status line."""
 
     title: str = ""
     to_you: str = ""
@@ -36,8 +38,8 @@ class WaitWord(Word):
 
 @dataclass(frozen=True)
 class ReasonWord(Word):
-    """Why a task has ended. error: the error of its outcome; empty where whoever ends it says more than that.
-    following: what can be done after it, when it was a limit."""
+    """Why a task has ended. error: the error of its outcome; empty if the code that ends the task gives a
+    more specific one. following: what to do next, after a limit."""
 
     error: str = ""
     following: str = _MORE
@@ -54,36 +56,36 @@ VERIFIED = _table(
         "unverified": Word("Unverified", "the review refused it, and a person accepted it", "red", "!"),
     }
 )
-"""What an accepted finish rests on. It gives a success its first word and its colour."""
+"""What an accepted finish is based on. It gives a success its first word and its colour."""
 
 CLAIMS = _table(
     {
         "done": Word("done", "the whole task is done"),
-        "partial": Word("partly done", "a part is done, and the rest is not"),
+        "partial": Word("partly done", "only a part is done"),
         "blocked": Word("blocked", "something outside the model's reach is in the way"),
         "impossible": Word("not possible", "it cannot be done at all"),
     }
 )
-"""What the model claims of its work."""
+"""What the model claims about its work."""
 
 STATUSES = _table(
     {
         "running": Word("running", "a process runs it now", "blue", "▶"),
-        "queued": Word("queued", "a worker will go on with it", "blue", "▶"),
-        "waiting": Word("waiting", "a person, or the driver, is to give something", "violet", "?"),
-        "paused": Word("paused", "its workers were asked to leave it as it is", "amber", "‖"),
-        "stopped": Word("stopped (resumable)", "work is left, and nothing runs it", "amber", "‖"),
-        "success": Word("success", "a finish was accepted; see what it rests on, and what it claims", None),
+        "queued": Word("queued", "a worker will continue it", "blue", "▶"),
+        "waiting": Word("waiting", "it waits for a person or for the driver", "violet", "?"),
+        "paused": Word("paused", "its workers were asked to pause it", "amber", "‖"),
+        "stopped": Word("stopped (resumable)", "work remains, and no process runs it", "amber", "‖"),
+        "success": Word("success", "a finish was accepted; see what it is based on and what it claims", None),
         "limit": Word("limit", "a limit was reached; it can be extended", "amber", "■"),
-        "error": Word("error", "it failed, or was ended; it can be tried again", "red", "✗"),
-        "failed": Word("failed", "the workers have given up on it", "red", "✗"),
-        "damaged": Word("damaged", "what is saved of it cannot be read", "red", "✗"),
+        "error": Word("error", "it failed or was stopped; it can be retried", "red", "✗"),
+        "failed": Word("failed", "the workers gave up on it", "red", "✗"),
+        "damaged": Word("damaged", "its saved state cannot be read", "red", "✗"),
     }
 )
-"""How a thread stands."""
+"""The status of a thread."""
 
 ENDED = ("success", "limit", "error")
-"""Those of a thread whose task has ended."""
+"""The statuses of a thread whose task has ended."""
 
 WAITS: Mapping[str, WaitWord] = MappingProxyType(
     {
@@ -101,13 +103,13 @@ WAITS: Mapping[str, WaitWord] = MappingProxyType(
         ),
         "action": WaitWord(
             "waiting for an action",
-            "a call was handed over to whoever drives the thread",
+            "a call was handed over to the thread's driver",
             title="Handed over to you",
-            to_you="waits for what you observe",
+            to_you="waits for your observation",
         ),
         "confirmation": WaitWord(
             "waiting for confirmation",
-            "a finish needs a person's yes",
+            "a finish needs a person's confirmation",
             title="Finished? Please confirm",
             to_you="waits for you to confirm",
         ),
@@ -115,22 +117,22 @@ WAITS: Mapping[str, WaitWord] = MappingProxyType(
 )
 """What a thread waits for."""
 
-_STUCK = f"It was stuck: look at its last text, or begin a new task in other words. {_MORE}"
-_REVIEWED = f"Fix what is refused, or what refuses it. {_MORE}"
+_STUCK = f"It was stuck: look at its last text, or start a new task in other words. {_MORE}"
+_REVIEWED = f"Fix the reason for the refusal, or the check that refuses it. {_MORE}"
 
 STANDING: Mapping[str, str] = MappingProxyType(
     {
         "no_undo": "its tool has no undo",
-        "failed": "the call failed, and may have done a part",
-        "unknown": "nobody knows whether it took place",
-        "elsewhere": "the journal of this thread does not have it",
+        "failed": "the call failed, and may have had part of its effect",
+        "unknown": "it is unknown whether it took effect",
+        "elsewhere": "it is not in the journal of this thread",
         "handed_over": "it was handed over to the driver",
-        "another_graph": "another graph did it, which this one cannot look into",
-        "rejected": "a person did not want it undone",
+        "another_graph": "another graph did it, and this one cannot inspect it",
+        "rejected": "a person refused to undo it",
         "not_approved": "it needs a person's approval, and nobody could be asked",
-        "stopped": "the undoing was stopped before",
+        "stopped": "the undo was stopped before",
         "undo_failed": "its undo failed",
-        "undo_unknown": "nobody knows whether its undo took place",
+        "undo_unknown": "it is unknown whether its undo took effect",
     }
 )
 """Why an effect stands after its task was undone."""
@@ -150,16 +152,18 @@ REASONS: Mapping[str, ReasonWord] = MappingProxyType(
         "children": ReasonWord(
             "Limit of delegates reached", "all calls of delegates are used, and one more was made"
         ),
-        "depth": ReasonWord("Limit of depth reached", "a delegate was called where none may stand deeper"),
+        "depth": ReasonWord(
+            "Limit of depth reached", "a delegate was called below the deepest allowed level"
+        ),
         "tokens": ReasonWord("Token limit reached", "all tokens are used"),
-        "cost": ReasonWord("Cost limit reached", "all that it may cost is spent"),
+        "cost": ReasonWord("Cost limit reached", "the whole budget is spent"),
         "seconds": ReasonWord("Time limit reached", "all working time is used"),
         "talk_turns": ReasonWord(
             "Stopped: it only talked", "too many replies in a row without a call", following=_STUCK
         ),
         "repeats": ReasonWord(
-            "Stopped: it did the same again and again",
-            "the same work had the same result, too often",
+            "Stopped: it repeated itself",
+            "the same work gave the same result too often",
             following=_STUCK,
         ),
         "review_deadlock": ReasonWord(
@@ -203,7 +207,8 @@ _OTHER = Word("", "", "red", "✗")
 
 @dataclass(frozen=True)
 class Heading:
-    """How a task ended, as a card begins: a title whose first word and colour say what it rests on."""
+    """The heading of a card on how a task ended: the first word and the colour say what the result is based
+    on."""
 
     title: str
     tone: Tone
@@ -221,18 +226,18 @@ def heading(outcome: Mapping[str, Any]) -> Heading:
             return Heading(f"{title}, and undone since", "amber", "↶")
         return Heading(title, rests.tone or "amber", rests.sign)
     known = REASONS.get(outcome["reason"])
-    # A name that others gave; whoever shows it makes it harmless.
+    # This name comes from user code; the caller escapes it.
     title = known.shown if known else f"{status.shown.capitalize()}: {outcome['reason']}"
     return Heading(title, status.tone or "red", status.sign)
 
 
 def following(reason: str) -> str:
-    """What can be done after a task that ended at this limit."""
+    """What to do after a task that ended at this limit."""
     return REASONS[reason].following if reason in REASONS else _MORE
 
 
 def stands(status: str, waits_for: str | None = None, outcome: Mapping[str, Any] | None = None) -> Heading:
-    """How a thread stands, as a person reads it; where its task has ended, the heading of `outcome`."""
+    """The status of a thread as a person reads it; if its task has ended, the heading of `outcome`."""
     if outcome and status in ENDED:
         return heading(outcome)
     word = STATUSES.get(status, _OTHER)
@@ -249,4 +254,4 @@ TABLES: Mapping[str, Mapping[str, Word]] = MappingProxyType(
         "reason": REASONS,
     }
 )
-"""All of them, by the field of the JSON documents in which their words stand."""
+"""All tables, by the field of the JSON documents that uses their words."""

@@ -75,7 +75,7 @@ def _decided(call: Call, decision: ApprovalDecision, waiting: Unsettled, by: dic
 
 
 def _review(call: Call, run: NodeContext) -> Review:
-    """What the policy demands; every decision is allowed for a call that waits only because of a crash."""
+    """What the policy requires; every decision is allowed for a call that waits only because of a crash."""
     found = run.deps.toolbox.approvals.review(call.name, call.args)
     return found if found.allowed else ANYBODY
 

@@ -23,7 +23,7 @@ def ask_user(state: AgentState, run: NodeContext) -> Report:
     if call is None and task.spoke is not None:
         return _next_word(task.spoke, run)
     if call is None:
-        # A message that came by another way than an answer: compress writes it down as the answer.
+        # The message did not arrive as an answer: compress records it as the answer.
         return Report(Event.ANSWERED)
     options = call.args.get("options") or []
     options = [options] if isinstance(options, str) else options
@@ -56,9 +56,9 @@ def _next_word(spoke: Reply, run: NodeContext) -> Report:
 
 
 def asked_at(reply: Reply, call: Call) -> float | None:
-    """When `call` got its turn, in seconds since the epoch: the time of its reply plus the duration of the
-    calls before it. It is read from the history alone, so it is the same after a restart; None for a reply
-    made elsewhere."""
+    """When `call` was due, in seconds since the epoch: the time of its reply plus the duration of the calls
+    before it. Computed from the history alone, so it is the same after a restart; None for an imported
+    reply."""
     at = marks(reply.message).get("at")
     results = [result for result in reply.found[: call.index] if result]
     notes = [marks(found) for found in results]

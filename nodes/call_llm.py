@@ -1,4 +1,4 @@
-"""One model call on the prompt, streamed; its end may come early (see `nodes/model/guard.py`)."""
+"""Makes one streamed model call on the prompt, which may be cut off early (see `nodes/model/guard.py`)."""
 
 import asyncio
 import json
@@ -53,8 +53,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A model call within the bounds of its watch. Returns the chunks of the reply that arrived: one when it
-    is not streamed.
+    """A model call within the bounds of its watch. Returns the received chunks: a single one if not streamed.
 
     Raises Silent when nothing arrived for too long.
     """
@@ -101,7 +100,7 @@ class Stream:
                     return
 
     def _took(self, chunk: BaseMessage) -> bool:
-        """Whether the watch ends the reply at this chunk, for a model that has no guard to do that."""
+        """Whether the watch ends the reply at this chunk, for a model without a guard."""
         return not is_guarded(self.model) and bool(self.watch.took(len(chunk.text)))
 
     def _ended(self, chunks: list[BaseMessage], error: BaseException | None) -> list[BaseMessage]:
@@ -109,7 +108,7 @@ class Stream:
             if error is not None:
                 raise error
             return chunks
-        # Guarded, it has ended in good order, or its error says only that it was ended.
+        # A guarded call has ended normally, or its error only reports that it was cut off.
         found = cut_short(chunks, self.prompt, self.watch)
         if found is None:
             raise Silent(f"no answer for {self.watch.silence:g} seconds (model_seconds)") from error
@@ -117,7 +116,7 @@ class Stream:
 
 
 def call_llm(state: AgentState, run: NodeContext) -> Steps:
-    # Raises for a name that cannot be used: the caller's mistake is not an outcome of the task.
+    # Raises for an invalid model name: the caller's mistake is not an outcome of the task.
     models = run.models
     try:
         shown = yield from show(state, run)
@@ -131,7 +130,7 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     watch = watch_of(
         task, run.limits, silence=run.model_seconds, chars=run.deps.reply_chars, control=run.control
     )
-    # What is known of the task is of no use after the reply; it need not be kept while the model is awaited.
+    # The cached task is stale after the reply, so it need not be kept during the model call.
     del task
     run.forget_task(state)
     call = ModelCall(models, shown, offered, watch, bind_to_thread(state, run), run, names)
@@ -146,7 +145,7 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
         raise
     except BaseException as raised:
         failed = unanswered(raised, can_ask=run.can_ask)
-        # Whatever a provider raises or sends is an outcome, also when its package panics in Rust.
+        # Whatever a provider raises or sends is an outcome, even a Rust panic in its package.
         if gets_past(failed) or isinstance(failed, WrongWay):
             raise
         return _failed(state, run, shown, failed, call.tries)
@@ -154,10 +153,10 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
 
 @dataclass
 class ModelCall:
-    """A call of the graph's models: its arguments, and the result of its tries.
+    """A call of the graph's models: its arguments, and the result of its attempts.
 
-    shown: what was shown last; a middleware may change what is. names: of the working tools that are offered;
-    None for all.
+    shown: the last prompt that was sent, since a middleware may change it. names: the working tools that are
+    offered; None for all.
     """
 
     models: tuple[AskedModel, ...]
@@ -189,7 +188,7 @@ class ModelCall:
 
 
 def _ask_models(models: tuple[AskedModel, ...], watch: CallBounds, tries: Tries, ask: Ask[_T]) -> Part[_T]:
-    """The model's reply. Nearly always the first try is the only one."""
+    """The model's reply. Nearly always the first attempt succeeds."""
     first, bounds = models[0], watch.renewed()
     tries.model = first.name if len(models) > 1 else ""
     try:
@@ -202,7 +201,7 @@ def _ask_models(models: tuple[AskedModel, ...], watch: CallBounds, tries: Tries,
 
 
 def _gives_way(error: BaseException) -> bool:
-    """Whether another model can help after this error: a prompt that is too long is shortened first."""
+    """Whether to try the next model after this error: a prompt that is too long is shortened first."""
     return not gets_past(error) and not is_too_long(error) and _refused(error) is None
 
 
@@ -216,7 +215,7 @@ def _picked(state: AgentState, run: NodeContext) -> Part[tuple[str, ...] | None]
 
 
 def _not_asked(state: AgentState, error: FunctionFailed) -> Report:
-    """The end of a task when a function of the user has failed: the model is not asked."""
+    """The end of a task after a user's function has failed: the model is not called."""
     said = f"{error}. Fix it, then retry the thread; everything so far is saved."
     ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=said)
     return Report(Event.FAILED, {"ending": ending})
@@ -229,9 +228,8 @@ def _streamed(
     offered: ToolChoice,
     watch: CallBounds,
 ) -> Part[list[BaseMessage]]:
-    """The reply; with a looser choice of tools where the provider refuses the one that was asked for. A
-    provider that has not said a word is asked once more: such a connection often is dead, and nothing has
-    been shown of a reply."""
+    """The reply; with a looser tool choice if the provider rejects the requested one. A call that has
+    returned nothing is retried once: such a connection is often dead, and no part of a reply was shown."""
     silent, ways = False, _ways(models, offered)
     model = next(ways)
     while True:
@@ -250,7 +248,7 @@ def _streamed(
 def _ways(
     models: Mapping[ToolChoice, Runnable[Any, Any]], offered: ToolChoice
 ) -> Iterator[Runnable[Any, Any]]:
-    """The model with this choice of tools, then with looser ones; each request once."""
+    """The model with this tool choice, then with looser ones; each distinct request once."""
     choice: ToolChoice | None = offered
     before = None
     while choice is not None:
@@ -260,7 +258,7 @@ def _ways(
 
 
 def _refused(error: BaseException) -> AIMessage | None:
-    """A reply that the provider's package could not build, since arguments of a call are not an object; of it
+    """A reply that the provider's package could not build, since the arguments of a call are not an object;
     only these arguments are known."""
     if not isinstance(error, ValidationError) or error.title not in ("AIMessage", "AIMessageChunk"):
         return None
@@ -287,7 +285,7 @@ def _failed(
 
 
 def _squeezed(state: AgentState, shown: FittedPrompt) -> TooLong | None:
-    """Half of the prompt as the budget from now on. None when the very same history was too long already."""
+    """Half of the prompt as the new budget. None if the same history was already too long before."""
     task, after, before = state.get("task", ""), state["messages"][-1].id or "", state.get("too_long")
     if before and (before["task"], before["after"]) == (task, after):
         return None
@@ -295,7 +293,7 @@ def _squeezed(state: AgentState, shown: FittedPrompt) -> TooLong | None:
 
 
 def _reply_of(chunks: Sequence[Any], run: NodeContext) -> AIMessage | None:
-    """The reply; None when the run was asked to stop. Raises an error when there is none."""
+    """The reply; None if the run was asked to stop. Raises an error if there is no reply."""
     if not chunks:
         raise ValueError("the model's stream ended without a reply")
     said = marks(chunks[-1]) if isinstance(chunks[-1], AIMessage) else {}
@@ -340,13 +338,14 @@ def _replied(
 
 
 def _marks_of_tries(tries: Tries) -> dict[str, Any]:
-    """What the reply's marks say of the tries; nothing for nearly every reply."""
+    """The reply's marks about its attempts; empty for nearly every reply."""
     noted: dict[str, Any] = {"model": tries.model} if tries.model else {}
     return {**noted, "retries": tries.again, "held": round(tries.waited, 3)} if tries.again else noted
 
 
 def _too_large(state: AgentState, run: NodeContext, message: AIMessage) -> Report:
-    """Nothing of such a reply runs; its complete parts are kept, and `finish` answers its calls."""
+    """Ends the task after a reply that is too large: none of its calls run; its complete parts are kept, and
+    `finish` answers its calls."""
     messages = append_messages(state["messages"], [message])
     task = run.task({**state, "messages": messages})
     assert task.last is not None, "the reply was just added"
@@ -362,9 +361,9 @@ def _too_large(state: AgentState, run: NodeContext, message: AIMessage) -> Repor
 def whole(chunks: Sequence[BaseMessage]) -> AIMessage:
     """The reply that the chunks add up to, its calls read from their raw argument text by a strict parser.
 
-    LangChain's own reading is lenient: it turns a cut `{"summary": "Fixed a` into a valid-looking call.
-    Raises TypeError when a model gives something else than an assistant's message, ConnectionAbortedError for
-    a stream that was dropped.
+    LangChain's own parser is lenient: it turns a truncated `{"summary": "Fixed a` into a valid-looking call.
+    Raises TypeError if a model returns anything but an assistant message, ConnectionAbortedError for a
+    dropped stream.
     """
     streamed = [chunk for chunk in chunks if isinstance(chunk, AIMessageChunk)]
     if not streamed:
@@ -375,7 +374,7 @@ def whole(chunks: Sequence[BaseMessage]) -> AIMessage:
     merged = add_ai_message_chunks(streamed[0], *streamed[1:])
     message = message_chunk_to_message(merged)
     assert isinstance(message, AIMessage), "an AIMessageChunk makes an AIMessage"
-    # Merging joins texts: a reason that stands in two chunks would read "lengthlength".
+    # Merging concatenates strings: a reason in two chunks would become "lengthlength".
     reasons = [chunk.response_metadata.get("finish_reason") for chunk in streamed]
     if given := [reason for reason in reasons if reason]:
         message.response_metadata = {**message.response_metadata, "finish_reason": given[-1]}
@@ -395,8 +394,8 @@ def whole(chunks: Sequence[BaseMessage]) -> AIMessage:
 
 
 def _joined(raw_calls: Sequence[ToolCallChunk]) -> list[tuple[str, str, str]]:
-    """Name, id and text of each call. A piece without a name and an id goes on with the call before it: some
-    servers do not number the pieces, so that merging leaves them apart."""
+    """Name, id and argument text of each call. A chunk without name and id continues the call before it: some
+    servers do not number the chunks, so that merging leaves them separate."""
     calls: list[tuple[str, str, str]] = []
     for raw in raw_calls:
         name, call_id, text = raw["name"] or "", raw["id"] or "", raw["args"] or ""
@@ -407,14 +406,14 @@ def _joined(raw_calls: Sequence[ToolCallChunk]) -> list[tuple[str, str, str]]:
 
 
 def _dropped(message: AIMessage) -> bool:
-    """Whether a stream ended without the word that ends a reply. A server that just closes the connection
-    looks like one that is done; every provider's package says how a reply ended, or at least what it cost."""
+    """Whether a stream ended without a finish reason. A server that just closes the connection looks like one
+    that is done; every provider's package reports how a reply ended, or at least its usage."""
     ended = reason_of(message) or message.usage_metadata
     return bool(message.response_metadata.get("model_provider")) and not ended
 
 
 def _without_calls(message: AIMessage, ids: Set[str]) -> AIMessage:
-    """The reply without what its content, and a provider's extras, say of these calls."""
+    """The reply without these calls in its content and the provider's extras."""
     content = message.content
     if isinstance(content, list):
         content = [p for p in content if isinstance(p, str) or (p.get("call_id") or p.get("id")) not in ids]

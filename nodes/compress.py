@@ -56,7 +56,7 @@ def compress(state: AgentState, run: NodeContext) -> Steps:
 
 
 def _renamed(task: Task, reader: Reader) -> list[BaseMessage]:
-    """The replies whose calls are about to be closed without ever having been routed, with unique ids."""
+    """The replies whose calls are closed without ever being routed, with unique call ids."""
     found = list[BaseMessage]()
     left, taken = {stray.reply_id for stray in task.strays}, set[str]()
     for reply in reader.replies if left else ():
@@ -67,7 +67,7 @@ def _renamed(task: Task, reader: Reader) -> list[BaseMessage]:
 
 
 def _marked(state: AgentState, reader: Reader) -> list[AnyMessage]:
-    """The user's messages that came while calls were open, with a note on how they were taken."""
+    """The user's messages that arrived while calls were open, with a mark on how they were interpreted."""
     found = []
     for message in state["messages"] if reader.unmarked else ():
         if notes := reader.unmarked.get(message.id or ""):
@@ -106,9 +106,9 @@ def _record_before(
     written: Sequence[BaseMessage],
     run: NodeContext,
 ) -> Part[None]:
-    """A part of the node: records the task that the user's new message cut short. One that had come to its
-    end, and whose effects were being undone, is recorded with what of them was left. written: the answers to
-    what it left open, which tell what delegates have done."""
+    """A part of the node: records the task that the user's new message interrupted. If it had ended and its
+    effects were being undone, the effects that remain are recorded, too. written: the answers to its open
+    calls, which show what delegates have done."""
     ended, undoing = state.get("ended"), state.get("undo")
     if state.get("task") != before.id:
         return
@@ -127,6 +127,6 @@ def _record_before(
         before = replace(closed or before, due=before.due, ask=before.ask, finish=before.finish)
     superseded = conclude(before, ending, run.thread_id, is_effect, undoing)
     (known,) = yield Store([look_up(superseded)])
-    # A process can be killed between recording a success and saving that the task has ended.
+    # A process can be killed after it recorded a success and before it saved the end of the task.
     if known is None or known.value["status"] != "success":
         yield from record_end(before, superseded, nudges, run)

@@ -26,14 +26,14 @@ def confirm(state: AgentState, run: NodeContext) -> Steps:
     case = Case.of(state, run)
     asked = case.confirmation if case is not None and case.verdict == PENDING else None
     if case is None or asked is None:
-        # The history was changed by another way: compress writes a message of the user down as feedback, or
-        # review judges what is claimed now.
+        # The history has changed in the meantime: compress records a user's message as feedback, or review
+        # judges the current claim.
         return Report(Event.SENT_BACK)
     claim, refusal = judge(case)
     if refusal and not asked["problem"]:
         return Report(Event.SENT_BACK)
     if is_phase(claim):
-        # A person who accepts a phase that was refused ends the task with it.
+        # If a person accepts a refused phase, the task ends with it.
         claim = {**claim, "outcome": "partial"}
     answer, by = unsigned(interrupt(_payload(case, claim, asked["problem"])))
     said = _read(answer)
@@ -80,8 +80,8 @@ def _unasked(claim: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(answer: Any) -> ConfirmationAnswer:
-    """What the person said; everything that is not a yes is feedback, since an error raised after the
-    interrupt has returned would be replayed forever."""
+    """The person's answer; anything but a yes is feedback, since an error raised after the interrupt has
+    returned would be replayed forever."""
     try:
         said = read_confirmation(answer)
     except ValueError:

@@ -1,6 +1,6 @@
 """Applies the ordered rules and reports the event of the first that applies. A settled reply leads here
-without a pass through `compress`, which would nearly always find nothing to do; so this state first checks
-whether there is work for it.
+directly, not through `compress`, which would nearly always have nothing to do; so this state first checks
+whether `compress` has work.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ from signoff.graph.vocabulary import REASONS
 from signoff.nodes.model.messages import is_full
 from signoff.nodes.node import NodeContext, Report
 
-# The events that lead here straight from a reply's calls.
+# The events that lead here directly from a reply's calls.
 STRAIGHT = (Event.DONE, Event.SETTLED)
 _STATUS = {Event.EXHAUSTED: "limit", Event.FAILED: "error", Event.CANCELLED: "error"}
 
@@ -36,7 +36,7 @@ def decide(state: AgentState, run: NodeContext) -> Report:
 
 
 def _unready(state: AgentState, task: Task, run: NodeContext) -> str | None:
-    """What `compress` has to do first."""
+    """What `compress` must do first; None for nothing."""
     if state.get("task") != task.id or task.answers or run.reader(state).unmarked:
         return "an edit of the state brought a new message"
     if task.strays:

@@ -40,7 +40,7 @@ def execute(state: AgentState, run: NodeContext) -> Steps:
         return Report(Event.DONE)
     yield from _check_is_none_below(task, run)
     if task.due[0].name not in run.deps.toolbox.tools:
-        # The graph was built without it since: `route_tools` says so to the model.
+        # The graph was rebuilt without this tool: `route_tools` tells the model.
         return Report(Event.MORE)
     batch = next_batch(task.due, run.deps.toolbox)
     if batch[0].name in run.deps.toolbox.delegates:
@@ -71,8 +71,8 @@ def _reads(batch: Sequence[Call], task: Task, state: AgentState, run: NodeContex
     """Runs calls that change nothing in parallel. After an interrupt of one of them they run in order:
     LangGraph hands answers out in the order in which they are asked for.
 
-    A run that goes on in this very node was perhaps killed by one of them. So they run one by one, in the
-    journal like calls that have an effect: the one that kills its process again is then told as unknown.
+    A run that resumes in this node may have been killed by one of them. So they run one by one, with journal
+    entries like calls with effects: a call that kills its process again is then reported as unknown.
     """
     if run.goes_on and not run.answered and run.store is not None:
         return (yield from _reads_again(batch, task, state, run))
@@ -101,11 +101,11 @@ def _reads_again(batch: Sequence[Call], task: Task, state: AgentState, run: Node
 
 
 def _delegates(batch: Sequence[Call], task: Task, state: AgentState, run: NodeContext) -> Part[Written]:
-    """Runs delegates beside each other. What they wait for is raised as one; those that have ended by then
-    are only looked at when the state runs again."""
+    """Runs delegates in parallel. Their interrupts are raised together; delegates that have ended by then are
+    not run again when the state runs again."""
     children, again = list[ChildMachine](), going_on(state["messages"])
     reply_id = task.reply_of(batch[0]).message.id or ""
-    # The graph may have had a plain tool of that name before.
+    # The graph may have had an ordinary tool with that name before.
     begun = yield from look(run, reply_id, batch)
     known = {call.index: outcome_known(call, begun[call.id], run) for call in batch if call.id in begun}
     for call in batch:
@@ -126,8 +126,8 @@ def _delegates(batch: Sequence[Call], task: Task, state: AgentState, run: NodeCo
 
 
 def _misfit_of_edited(call: Call, edited: Mapping[str, Any] | None, run: NodeContext) -> ToolMessage | None:
-    """The result of a call whose arguments a person has changed so that they do not fit; None where they do.
-    What the model has written was checked when it came."""
+    """The result of a call whose arguments became invalid by a person's edit; None if they are valid. The
+    model's own arguments were checked on arrival."""
     error = None if edited is None else run.deps.toolbox.misfit(call.name, edited)
     if edited is None or error is None:
         return None
@@ -137,9 +137,9 @@ def _misfit_of_edited(call: Call, edited: Mapping[str, Any] | None, run: NodeCon
 
 
 def _check_is_none_below(task: Task, run: NodeContext) -> Part[None]:
-    """Raises ThreadError when a delegate that this graph does not have any more is at work on one of the
-    calls, also beside one that it has: what it has done would be told as never done, or be done again by a
-    tool of its name."""
+    """Raises ThreadError if a delegate that this graph no longer has is at work on one of the calls, even
+    beside one that it has: its work would be reported as never done, or be done again by a tool of the same
+    name."""
     for call in task.due:
         if call.name in run.deps.toolbox.delegates or not call.args.keys() >= GIVEN:
             continue
@@ -166,9 +166,9 @@ def _waits(entry: JournalEntry) -> bool:
 
 
 def _effect(call: Call, task: Task, state: AgentState, run: NodeContext) -> Part[Written]:
-    """One call that may change something, if it may run.
+    """Runs one call that may change something, if it may run.
 
-    Nothing comes back for a call whose outcome is unknown when a person is to be asked: it stays due, and
+    Returns nothing for a call whose outcome is unknown if a person is to be asked: it stays due, and
     `route_tools` sends it to `approve`.
     """
     reply_id = task.reply_of(call).message.id or ""

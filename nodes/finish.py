@@ -33,7 +33,7 @@ def finish(state: AgentState, run: NodeContext) -> Steps:
     if undoing := (yield from _to_undo(task, ending, state, run)):
         update = {**channels, "undo": undoing}
         return Report(Event.TO_UNDO, {**update, "messages": written} if written else update)
-    # What delegates whose calls have just been closed have used and changed is of this task as well.
+    # The usage and changes of delegates whose calls were just closed belong to this task as well.
     task = _with_results(task, written, state, run) if written else task
     run.forget()
     outcome = conclude(task, ending, run.thread_id, run.deps.toolbox.is_effect, state.get("undo"))
@@ -51,8 +51,8 @@ def finish(state: AgentState, run: NodeContext) -> Steps:
 
 
 def _to_undo(task: Task, ending: Ending, state: AgentState, run: NodeContext) -> Part[Undoing | None]:
-    """A part of the node: what is to be undone before the task ends: of one that failed, where the graph says
-    so; and what was begun and not done, since its process was killed. What a delegate has done belongs to the
+    """A part of the node: what to undo before the task ends: the effects of a failed task, if the graph is
+    built so; and an undo that was started and interrupted by a kill. A delegate's effects are undone by the
     machine above it."""
     begun = state.get("undo")
     if run.descent is not None:
@@ -71,17 +71,17 @@ def _to_undo(task: Task, ending: Ending, state: AgentState, run: NodeContext) ->
 
 
 def _with_end(state: AgentState, task: Task, written: Sequence[BaseMessage]) -> dict[str, Any]:
-    """What is written, and the message at which the task ended."""
+    """The messages to write, and the message at which the task ended."""
     last = [*state["messages"], *written][-1:]
     ended = EndedTask(task=task.id, message=(last[0].id or "") if last else "")
     return {"messages": list(written), "ended": ended} if written else {"ended": ended}
 
 
 def _answer(history: Sequence[BaseMessage], text: str, task: Task, run: NodeContext) -> list[BaseMessage]:
-    """The message that tells how the task ended; nothing where an imported history ends in it.
+    """The message that reports how the task ended; empty if an imported history already ends with it.
 
-    Its id is made of the task, its last reply and its place, so that this step makes the same one again, and
-    another end of the same task (after `extend` or `retry`) one of its own.
+    Its id is derived from the task, its last reply and its position, so that repeating this step gives the
+    same id, and another end of the same task (after `extend` or `retry`) a different one.
     """
     last = history[-1] if history else None
     if last is not None and is_answer(last) and last.text == text:
@@ -92,8 +92,8 @@ def _answer(history: Sequence[BaseMessage], text: str, task: Task, run: NodeCont
 
 
 def _decided_elsewhere(state: AgentState, ending: Ending) -> Decision | None:
-    """Why the task has ended, if a state other than `decide` found that out: a failing model, a deadlocked
-    review. Otherwise the decision of `decide` stands."""
+    """Why the task has ended, if a state other than `decide` ended it: a failing model, a deadlocked review.
+    Otherwise the decision of `decide` stands."""
     before = state.get("decision")
     if ending["status"] == "success" or (before and before["rule"] == ending["reason"]):
         return None
@@ -101,13 +101,13 @@ def _decided_elsewhere(state: AgentState, ending: Ending) -> Decision | None:
 
 
 def _with_results(task: Task, written: Sequence[BaseMessage], state: AgentState, run: NodeContext) -> Task:
-    """The task with the answers to its open calls; what it leaves to do is what was open before."""
+    """The task with the answers to its open calls; its open work is what was open before."""
     messages = append_messages(state["messages"], [written])
     after = run.task({**state, "messages": messages})
     return replace(after, due=task.due, ask=task.ask, finish=task.finish)
 
 
 def _with_ids(results: Sequence[BaseMessage], task: Task, position: int) -> list[BaseMessage]:
-    """Each message with its own id: the last one is where the task ended."""
+    """Each message with its own id, since the last one marks where the task ended."""
     ids = [f"ended-{task.id}-{position + number}" for number in range(len(results))]
     return [result.model_copy(update={"id": own}) for result, own in zip(results, ids, strict=True)]

@@ -24,7 +24,7 @@ _RESULT_KEYS = {"output", "content", "status"}
 def hand_over(state: AgentState, run: NodeContext) -> Report:
     task, deps = run.task(state), run.deps
     if task.answers or not task.due or task.due[0].problem or not deps.toolbox.is_driven(task.due[0].name):
-        # The history was changed from outside: `route_tools` looks at what is due now.
+        # The history was changed from outside: `route_tools` decides what is due now.
         return Report(Event.OBSERVED)
     call = task.due[0]
     decision = decided(call, task.decisions)
@@ -58,18 +58,18 @@ def hand_over(state: AgentState, run: NodeContext) -> Report:
 
 
 def _machine(reply_id: str, run: NodeContext) -> dict[str, str]:
-    """What the top needs to note the call in the journal of the delegate that makes it."""
+    """What the top machine needs to record the call in the journal of the delegate that makes it."""
     return {} if run.descent is None else {"machine": run.descent.ns, "reply_id": reply_id}
 
 
 def timed(observed: Any, seconds: float) -> dict[str, Any]:
-    """The observation, with how long the driver took for the call."""
+    """The observation, with the driver's time for the call."""
     return {KEY: {"seconds": seconds}, "observed": observed}
 
 
 def _worked(answer: Any) -> tuple[float, Any]:
-    """The seconds of work behind an answer, and what was observed: as the driver reports them beside its
-    output, else as its session has measured them. All other time counts as waiting."""
+    """The seconds of work behind an answer, and the observation. The seconds are those that the driver
+    reports with its output, else those that its session has measured. All other time counts as waiting."""
     measured = 0.0
     if isinstance(answer, Mapping) and set(answer) == {KEY, "observed"}:
         measured, answer = answer[KEY]["seconds"], answer["observed"]

@@ -1,9 +1,9 @@
-"""What nodes keep in the store: the journal of calls that have an effect, and the record of ended tasks.
+"""What nodes keep in the store: the journal of calls with effects, and the record of ended tasks.
 
 Each such call has one entry, under (thread, reply, call), which is durable before the effect starts. After a
-crash, an entry that says `started` means that nobody knows whether the effect took place. A call that will
-never run is closed with the journal's result, with "outcome unknown", or with a reason. A task that has
-ended has one entry for its outcome and one for the figures of the analytics.
+crash, an entry with status `started` means that it is unknown whether the effect took place. A call that will
+never run is closed with the journal's result, with "outcome unknown", or with a reason. An ended task has one
+entry for its outcome and one for the figures of the analytics.
 """
 
 import base64
@@ -58,8 +58,8 @@ STARTED, WAITING, DONE = "started", "waiting", "done"
 class JournalEntry:
     """What the journal says of one call. `attempt` counts its starts; `hash` identifies the tool and the
     arguments that ran; `edited` holds the arguments that a person substituted; `messages` are the result of a
-    call that is done, and what its tool added; `update` is what it writes to the user's channels; `at` is
-    when it was done; `copied`: another thread has started it, of which this one is a fork."""
+    completed call and what its tool added; `update` is its update of the user's channels; `at` is when it
+    completed; `copied`: another thread, of which this one is a fork, started the call."""
 
     status: str
     attempt: int = 1
@@ -73,7 +73,7 @@ class JournalEntry:
 
 @dataclass
 class Written:
-    """What settled calls write to the state: messages, and to the user's channels, in order."""
+    """The writes of settled calls to the state: messages, and updates of the user's channels, in order."""
 
     messages: list[BaseMessage] = field(default_factory=list)
     updates: list[Mapping[str, Any]] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Written:
         self.updates += other.updates
 
     def channels(self, state: AgentState, run: NodeContext) -> dict[str, Any]:
-        """The updates as one."""
+        """The updates combined into one."""
         return combined(self.updates, run.deps.channels, state) if self.updates else {}
 
 
@@ -102,7 +102,7 @@ def look(
     run: NodeContext, reply_id: str, calls: Sequence[Call], machine: str = ""
 ) -> Part[Mapping[str, JournalEntry]]:
     """A part of a node: the entries of `calls`, by call id, for those that have one. machine: the namespace
-    of the delegate's machine whose journal it is; else that of this one."""
+    of the delegate's machine that owns the journal; default: this machine."""
     if not calls:
         return {}
     items = yield Store([GetOp(_of(run, reply_id, machine), call.id) for call in calls])
@@ -119,7 +119,7 @@ def _entry(call: Call, value: Mapping[str, Any]) -> JournalEntry:
 def claim_start(
     run: NodeContext, reply_id: str, call: Call, before: JournalEntry | None, begun: JournalEntry
 ) -> Swap:
-    """Requests the right to start `call`; of two runners at the same moment only one gets it."""
+    """Requests the right to start `call`; of two concurrent runners only one gets it."""
     known = None if before is None else _value(call, before)
     return Swap(_of(run, reply_id), call.id, known, _value(call, begun))
 
@@ -166,8 +166,8 @@ def note(run: NodeContext, reply_id: str, call: Call, entry: JournalEntry, machi
 def take_back(
     run: NodeContext, reply_id: str, call: Call, before: JournalEntry | None, machine: str = ""
 ) -> PutOp:
-    """The operation after which the journal says of `call` what it said `before` its last start. machine: as
-    in `look`."""
+    """The operation that restores the journal entry of `call` from `before` its last start. machine: as in
+    `look`."""
     return PutOp(_of(run, reply_id, machine), call.id, None if before is None else _value(call, before))
 
 
@@ -189,8 +189,8 @@ def _value(call: Call, entry: JournalEntry) -> dict[str, Any]:
 
 
 def _plain_update(update: Mapping[str, Any]) -> dict[str, Any]:
-    """An update as plain values: `{"plain": …}` as it is, else `{"typed": [type, bytes]}` as a checkpoint has
-    it."""
+    """An update as plain values: `{"plain": …}` if possible, else `{"typed": [type, bytes]}` as in a
+    checkpoint."""
     try:
         json.dumps(update, allow_nan=False)
         if is_plain(update):
@@ -210,7 +210,7 @@ def _update(kept: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(message: BaseMessage) -> dict[str, Any]:
-    """The message as plain values; an artifact that is none is left out."""
+    """The message as plain values; an artifact that cannot be one is omitted."""
     value = message_to_dict(message)
     try:
         json.dumps(value)
@@ -222,7 +222,7 @@ def _plain(message: BaseMessage) -> dict[str, Any]:
 def unknown(
     call: Call, run: NodeContext, edited: Mapping[str, Any] | None = None, words: str = ""
 ) -> ToolMessage:
-    """The result of a call that had started when its process ended. `words` are what a person adds."""
+    """The result of a call that had started when its process ended. `words` are a person's comment."""
     texts = run.deps.texts.results
     text = f"{texts['unknown_outcome'].format(name=call.name)} {words}".rstrip()
     notes: dict[str, Any] = {}
@@ -233,15 +233,15 @@ def unknown(
 
 
 def outcome_known(call: Call, entry: JournalEntry | None, run: NodeContext) -> Written:
-    """What is written to the state for a call that will not run again: what is recorded of it, or "outcome
-    unknown". Nothing when the journal knows of no start.
+    """The writes for a call that will not run again: its recorded result, or "outcome unknown". Nothing if
+    the journal has no start of it.
 
-    An update is written with the result, in one step: where the result is missing, so is the update."""
+    An update is written together with the result, in one step: if the result is missing, so is the update."""
     if entry is None:
         return Written()
     if entry.status != DONE:
         return Written([unknown(call, run, entry.edited)])
-    # A graph that was built again may have lost a channel.
+    # A rebuilt graph may have lost a channel.
     known = entry.update if run.deps.any_channel else run.deps.channels
     update = {key: value for key, value in entry.update.items() if key in known}
     return Written(list(entry.messages), [update] if update else [])
@@ -256,12 +256,12 @@ class Unsettled:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """What a person is shown, as call ids and hashes of tools and arguments."""
+        """The calls shown to a person, as call ids with hashes of tool and arguments."""
         return {call.id: fingerprint(call.name, call.args) for call in self.calls}
 
 
 def unsettled(task: Task, run: NodeContext) -> Part[Unsettled]:
-    """A part of a node: which due calls wait for a person, by the policy and, where that is set, because a
+    """A part of a node: the due calls that wait for a person, by the policy or, if so configured, because a
     crash left their outcome unknown."""
     attempts: dict[str, int] = {}
     box = run.deps.toolbox
@@ -285,7 +285,7 @@ def record_end(
     nudges: the reminders of the task, each with the number of replies before it.
     """
     if run.store is None or run.descent is not None:
-        # The end of a delegate's task is told in the result of its call.
+        # The end of a delegate's task is reported in the result of its call.
         return
     where = place(FIGURES, outcome.thread_id, outcome.task)
     (known,) = yield Store([GetOp(*where)])
@@ -301,8 +301,8 @@ def record_end(
 
 
 def rejection(reply: Reply, call: Call, feedback: str, texts: Texts, **notes: Any) -> BaseMessage:
-    """What the model is told of a finish that a person did not accept: the result of its call, or a reminder
-    where an imported history has a result already."""
+    """The message to the model about a finish that a person did not accept: the result of its call, or a
+    reminder if an imported history already has a result."""
     if reply.open(call):
         text = texts.results["sent_back"].format(feedback=feedback)
         own = {"reply": reply.message.id or "", "sent_back": True, **notes}
@@ -313,7 +313,7 @@ def rejection(reply: Reply, call: Call, feedback: str, texts: Texts, **notes: An
 
 
 def answer_waiting(task: Task, run: NodeContext) -> Part[list[BaseMessage]]:
-    """A part of a node: the user's words as the results of the calls that waited for a person."""
+    """A part of a node: the user's messages as the results of the calls that waited for a person."""
     if not task.answers:
         return []
     calls = {call.id: (reply, call) for reply in task.replies for call in reply.calls if reply.open(call)}

@@ -1,8 +1,8 @@
-"""A node of the graph, and what all nodes work with.
+"""A node of the graph, and the context shared by all nodes.
 
-A node function is a plain function, or a generator that yields requests (see `nodes/requests.py`). So it is
-written once, and runs in sync and in async graphs alike. `Node` runs it and checks the event that it reports.
-`Dependencies` are the parts of a graph that never change; a `NodeContext` holds the facts of one invocation.
+A node function is a plain function, or a generator that yields requests (see `nodes/requests.py`), so that it
+is written once and runs in sync and async graphs. `Node` runs it and checks the event that it reports.
+`Dependencies` are the fixed parts of a graph; a `NodeContext` belongs to one invocation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -50,9 +50,9 @@ from signoff.tools.checks import OneCheck
 from signoff.tools.toolbox import Toolbox
 
 NO_BUDGET = 2**62
-"""As `prompt_tokens`: the prompt is not this machine's to keep short."""
+"""As `prompt_tokens`: this machine does not limit the prompt."""
 REPLY_CHARS = 2_000_000
-"""About four times the longest reply that a model of today can give."""
+"""About four times the longest reply of current models."""
 ANTHROPIC, OPENAI = "anthropic", "openai"
 ANTHROPICS_MARK: Mapping[str, str] = MappingProxyType({"type": "ephemeral"})
 OnFailure = Literal["keep", "undo", "ask"]
@@ -74,29 +74,26 @@ class Dependencies:
     reply_chars: a longer reply is an error.
     streaming: when a reply is streamed.
     tool_seconds: how long one call may take.
-    result_chars: a longer result loses its middle; the full text is kept in the folder `outputs`.
-    parallel: how many reads run in parallel at most; None for the default of each sort.
-    plain: the tools that can be called without LangChain's `invoke`: see `graph/inside/speed.py`.
+    result_chars: a longer result is truncated in the middle; the full text is kept in the folder `outputs`.
+    parallel: the maximum number of parallel reads; None for the default of sync tools and of coroutines.
+    plain: the tools that can be called without LangChain's `invoke`; see `graph/inside/speed.py`.
     injector: fills in the injected arguments of tools (state, store, runtime).
-    on_failure: what becomes of the effects of a task that ends without success.
+    on_failure: what happens to the effects of a task that ends without success.
     ask_unknown: whether a person is asked about a call whose outcome a crash left unknown.
     checks: what must hold before a claim of "done" is accepted.
     finish_alone: a finish next to a work call is refused.
     evidence: a finish may cite calls.
-    answers: whether a message tells how a task ended.
-    name: of the agent, which stands on that message.
+    answers: whether a message reports how a task ended. name: the name of the agent, set on that message.
     shape: makes an instance of a stored result.
     pick: selects the working tools that a model call offers.
-    priced: returns the prices of the model under a name, or of the graph's own; None where they were given.
-    context_form: what a run may be given as context, where the user has a type for it.
-    channels: the user's own channels of the state. any_channel: they are not known, since another loop than
-        this graph's runs the tools.
+    priced: returns the prices of the model under a name, or of the graph's own; None if prices were given.
+    context_form: the combined context schema, if the user has a context type. channels: the user's own
+    channels of the state. any_channel: they are unknown, since a loop other than this graph's runs the tools.
     prompt_function: makes the system prompt of each model call from the state and the context.
     cache: whose prompt cache is used, "anthropic" or "openai".
-    keeper: the model, when it keeps something in the thread.
-    middleware: LangChain's, where the graph has some.
-    readings: the last reading of each thread, to save time. It is taken out while it is used and checked
-        against the messages, so it can never change a decision.
+    keeper: the model, if it stores something in the thread. middleware: LangChain's middleware, if the graph
+    has any. readings: a cache of the last reader of each thread. It is removed while in use and checked
+    against the messages, so it can never change a decision.
     """
 
     own: BoundModels
@@ -143,7 +140,7 @@ class Dependencies:
         return self.prompt_with(self.system_prompt)
 
     def prompt_with(self, system_prompt: str | SystemMessage) -> SystemPrompt:
-        """`system_prompt`, and what every model is told beside it."""
+        """`system_prompt`, followed by the rules that every model gets."""
         rounds = self.texts.rounds.format() if self.toolbox.rounds else ""
         rules = [part for part in (self.texts.system.format(), rounds) if part]
         if isinstance(system_prompt, SystemMessage) and is_text_alone(system_prompt):
@@ -174,7 +171,7 @@ class NodeContext:
 
     @lazy
     def descent(self) -> Descent | None:
-        """What stands above this machine; None where no other one has called it."""
+        """The machines above this one; None if no other machine has called it."""
         found: Descent | None = self._configurable.get(DESCENT)
         return found
 
@@ -196,23 +193,23 @@ class NodeContext:
 
     @property
     def interrupt_id(self) -> str:
-        """The id of the `interrupt` that this invocation of the node makes, or answers."""
+        """The id of the `interrupt` that this invocation raises or answers."""
         return Interrupt.from_ns(None, str(self._configurable.get("checkpoint_ns", ""))).id
 
     @lazy
     def runtime(self) -> Any:
-        """LangGraph's runtime of this run: context, store, stream writer; None outside of a graph."""
+        """LangGraph's runtime of this run: context, store, stream writer; None outside a graph."""
         return runtime_of(self.config)
 
     @property
     def answered(self) -> bool:
-        """Whether this invocation of the node may bring an answer to an `interrupt` in it."""
+        """Whether this invocation of the node may receive an answer to its `interrupt`."""
         return is_answered(self._configurable)
 
     @property
     def goes_on(self) -> bool:
-        """Whether this is the first node of a run that goes on where another one stopped: perhaps its process
-        was killed in this very node. LangGraph counts steps from where a run begins; new input is one."""
+        """Whether this is the first node of a resumed run, whose process may have been killed in this very
+        node. LangGraph counts steps from the start of a run; new input is a step."""
         return is_resumed(self.config)
 
     @property
@@ -222,7 +219,7 @@ class NodeContext:
 
     @property
     def draining(self) -> bool:
-        """Whether somebody has asked this run to stop at the next step boundary."""
+        """Whether this run was asked to stop at the next step boundary."""
         return self.control is not None and bool(self.control.drain_requested)
 
     @property
@@ -235,21 +232,22 @@ class NodeContext:
         if isinstance(given, Context):
             return given
         if isinstance(given, Mapping):
-            # Of the graph around this one: what it knows beside is not for here. A graph's own is checked.
+            # It comes from the graph around this one: its other fields are ignored. A graph's own context is
+            # validated.
             given = {key: value for key, value in given.items() if key in Context.model_fields}
             return Context.model_validate(given) if given else _NO_CONTEXT
-        # The user's own type, or that of the graph around this one, which say nothing of Signoff's fields.
+        # The user's own type, or that of the graph around this one, without Signoff's fields.
         return _NO_CONTEXT
 
     @lazy
     def users_context(self) -> Any:
-        """The context as the user's code gets it: an instance of their type, where there is one."""
+        """The context as user code receives it: an instance of the user's type, if there is one."""
         held, form = getattr(self.runtime, "context", None), self.deps.context_form
         return held if form is None else form.users_part(held)
 
     @property
     def users_runtime(self) -> Any:
-        """LangGraph's runtime with the context as the user's code gets it."""
+        """LangGraph's runtime with the context as user code receives it."""
         found, context = self.runtime, self.users_context
         return found if getattr(found, "context", None) is context else found.override(context=context)
 
@@ -262,8 +260,9 @@ class NodeContext:
 
     @property
     def models(self) -> tuple[AskedModel, ...]:
-        """The models in the order in which they are asked: the graph's own, or as the run's context names or
-        its config makes them. Raises SetupError when the model has no name to change."""
+        """The models in the order in which they are tried: the graph's own, or those named by the run's
+        context or configured by its config. Raises SetupError if the model has no name that can be
+        changed."""
         return self._models_by_config.asked
 
     @property
@@ -273,13 +272,13 @@ class NodeContext:
 
     @property
     def continues(self) -> bool:
-        """Whether the summariser is the model itself, asked on the prompt that it has. Raises as `models`."""
+        """Whether the summariser is the model itself, called on its current prompt. Raises as `models`."""
         return self._models_by_config.continues
 
     @lazy
     def limits(self) -> Limits:
-        """The graph's limits, with what the run's context sets in their place. Raises SetupError for a limit
-        of cost where no prices are known."""
+        """The graph's limits, overridden by the run's context. Raises SetupError for a limit of cost without
+        known prices."""
         if self.context is _NO_CONTEXT and self.descent is None:
             return self.deps.limits
         if self.descent is not None and (made := self.descent.limits_of.get(id(self.deps))):
@@ -314,28 +313,30 @@ class NodeContext:
 
     @property
     def own_prompt(self) -> str | SystemMessage:
-        """What of the system prompt is the user's, where no function makes it."""
+        """The user's part of the system prompt, unless a function makes it."""
         prompt = self.context.system_prompt
         return self.deps.system_prompt if prompt is None else prompt
 
     @property
     def prompt_function(self) -> Callable[[Any, Any], Any] | None:
-        """What makes the system prompt; None where it stands, or the run's context names another."""
+        """The function that makes the system prompt; None if the prompt is fixed, or the run's context has
+        another."""
         return self.deps.prompt_function if self.context.system_prompt is None else None
 
     def reader(self, state: AgentState) -> Reader:
-        """All messages of the thread, read; only the new ones, when the last reading still holds."""
+        """A reader of all messages of the thread, which reads only the new ones if the cached reader is still
+        valid."""
         before = self._held
         if before is not None and self._read is state:
             return before
         if before is None:
-            # Taken out while this node uses it: a second runner of the thread reads for itself.
+            # Removed while this node uses it: a second runner of the thread gets its own reader.
             before = self.deps.readings.pop(self._place(lineage(state.get("messages", ()))), None)
         self._held, self._read = read_messages(state, self.deps.toolbox, before), state
         return self._held
 
     def give_back(self) -> None:
-        """Keeps the reading for the next node of the thread."""
+        """Caches the reader for the next node of the thread."""
         if self._held is not None:
             readings = self.deps.readings
             if len(readings) >= _READINGS:
@@ -343,8 +344,8 @@ class NodeContext:
             readings[self._place(self._held.lineage)] = self._held
 
     def _place(self, history: object) -> object:
-        """Where the reading is kept: by the thread, or by the growing history of a run without one. Two calls
-        of a delegate share the thread, and its graph."""
+        """The cache key of the reader: the thread, or the growing history of a run without one. Two calls of
+        a delegate share the thread and the graph."""
         if self.thread_id and self.descent is not None:
             return self.thread_id, self.descent.ns
         return self.thread_id or history
@@ -354,7 +355,7 @@ class NodeContext:
         self.reader(state).task = None
 
     def forget(self) -> None:
-        """Drops the reading of a thread that has ended."""
+        """Drops the cached reader of a thread that has ended."""
         self._held = None
 
     def task(self, state: AgentState) -> Task:
@@ -364,9 +365,9 @@ class NodeContext:
 
 @dataclass(frozen=True)
 class Report:
-    """What a node reports: one event, and what it writes to the state.
+    """What a node reports: one event, and its update of the state.
 
-    Only the last state reports no event, when the run ends in it.
+    Only the last state reports no event, if the run ends in it.
     """
 
     event: Event | None
@@ -378,7 +379,7 @@ Work = Callable[[AgentState, NodeContext], Report | Steps]
 
 
 class WrongWay(SetupError):
-    """A middleware implements only the other one of the sync and the async method."""
+    """A middleware implements only the async method in a sync run, or the reverse."""
 
 
 class Middleware(Protocol):
@@ -397,7 +398,7 @@ class Middleware(Protocol):
         """The work of each state, with the hooks that belong to it."""
 
     def model_call(self, call: Any, state: AgentState, run: NodeContext) -> Part[Any]:
-        """A part of `call_llm`: the reply to `call`, and what is to be written beside it."""
+        """A part of `call_llm`: the reply to `call`, and what to write beside it."""
 
     def tool_call(self, job: Any) -> Any:
         """What the tool of `job` returns, in a sync run."""
@@ -406,18 +407,18 @@ class Middleware(Protocol):
         """`tool_call`, for an event loop."""
 
     def last_word(self, state: AgentState, run: NodeContext) -> Part[tuple[dict[str, Any], str]]:
-        """A part of `review`, before a finish is accepted: what the hooks write, and why the model is to go
-        on; empty where it is not."""
+        """A part of `review`, before a finish is accepted: the writes of the hooks, and why the model must
+        continue; empty if it need not."""
 
 
 class Node(Runnable[AgentState, dict[str, Any]]):
     """A state of the machine as a LangGraph node.
 
-    LangGraph wraps a plain function so that it switches threads in an async run; this does not.
+    LangGraph runs a plain function in another thread in an async run; this class avoids that.
     """
 
     def __init__(self, state: State, deps: Dependencies, work: Work, in_tree: Work | None = None) -> None:
-        """in_tree: its work in a graph that has delegates, or is one."""
+        """in_tree: its work in a graph that has delegates or is one."""
         self.state = state
         self.deps = deps
         self.work = work
@@ -456,7 +457,7 @@ class Node(Runnable[AgentState, dict[str, Any]]):
 
 
 def begin(deps: Dependencies, config: RunnableConfig) -> NodeContext:
-    """The context of an invocation, with the policies that hold in it."""
+    """The context of an invocation, with the policies that apply to it."""
     run, policy = NodeContext(deps, config), deps.toolbox.approvals
     descent = run.descent
     above = descent.policies if descent is not None else ()
@@ -475,7 +476,7 @@ def begin(deps: Dependencies, config: RunnableConfig) -> NodeContext:
 
 
 def keep_model_state(keeper: Keeper, state: AgentState, update: Mapping[str, Any]) -> dict[str, Any]:
-    """What the model keeps in the thread, where this step changes it."""
+    """What the model stores in the thread, if this step changes it."""
     before, task = state.get("acting"), update.get("task", state.get("task", ""))
     messages = append_messages(state.get("messages"), [update.get("messages", [])])
     found = keeper.keep(before, messages, task)
@@ -483,7 +484,7 @@ def keep_model_state(keeper: Keeper, state: AgentState, update: Mapping[str, Any
 
 
 class Reported(TypedDict):
-    """What a branch looks at."""
+    """The channel that a branch reads."""
 
     event: NotRequired[str]
 
@@ -493,7 +494,7 @@ class Branch(Runnable[Any, str]):
 
     def __init__(self, state: State) -> None:
         self.state = state
-        # Without a type LangGraph reads all channels again for each branch, the whole history with them.
+        # Without an input type, LangGraph reads all channels for each branch, including the whole history.
         self.__annotations__ = {"input": Reported}
         self.state = state
         self.name = f"after {state}"

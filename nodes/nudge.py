@@ -20,7 +20,7 @@ def nudge(state: AgentState, run: NodeContext) -> Report:
 
 
 def _for_more(task: Task, run: NodeContext) -> str:
-    """The tool with which the model can still ask for more turns; empty when there is none."""
+    """The name of the tool with which the model can still ask for more turns; empty if there is none."""
     controls = run.deps.toolbox.controls
     names = (name for name in controls if controls.effect(name) is Effect.MORE_TURNS)
     return "" if task.requested else next(names, "")

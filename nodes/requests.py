@@ -1,9 +1,9 @@
-"""What a generator may wait for, and the drivers that carry it out in sync and async code.
+"""The requests that a generator may yield, and the drivers that carry them out in sync and async code.
 
-A node, a session (`signoff/session/drive.py`) and the way into a thread (`graph/compiled/inputs.py`) are
-generators that yield requests (store operations, a model call, tool calls) and get their results back, or the
-error that came of one. `carry_out` runs one that comes to a result, `tell` one that also yields events. What
-a request needs is the `scope`: the context of a node, or what a session holds.
+A node, a session (`signoff/session/drive.py`) and the entry into a thread (`graph/compiled/inputs.py`) are
+generators that yield requests (store operations, a model call, tool calls) and receive their results or
+errors. `carry_out` runs a generator that returns a result, `tell` one that also yields events. Requests run
+in a `scope`: the context of a node, or that of a session.
 """
 
 import asyncio
@@ -53,8 +53,8 @@ class Store:
 class Swap:
     """Stores `after` if the value is still `before`; returns whether it did.
 
-    Atomic where the store has a `swap` of its own (`sqlite_storage`). With any other store two runners of one
-    thread at the same moment could both succeed.
+    Atomic if the store has a `swap` method (`sqlite_storage`). With any other store, two concurrent runners
+    of a thread could both succeed.
     """
 
     namespace: tuple[str, ...]
@@ -66,7 +66,7 @@ class Swap:
         return scope.store is None or self.on(scope.store)
 
     def on(self, store: BaseStore) -> bool:
-        """Does it on `store`."""
+        """Performs the swap on `store`."""
         if swap := getattr(store, "swap", None):
             return bool(swap(self.namespace, self.key, self.before, self.after))
         item = store.get(self.namespace, self.key)
@@ -81,7 +81,7 @@ class Swap:
 
 @dataclass(frozen=True)
 class Files:
-    """Work on files, which an event loop must not wait for."""
+    """File operations, which must not block an event loop."""
 
     work: Callable[[], object]
 
@@ -94,7 +94,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation given by its sync and its async function."""
+    """An operation, given as a sync and an async function."""
 
     call: Callable[[], Any]
     acall: Callable[[], Awaitable[Any]]

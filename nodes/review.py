@@ -1,4 +1,4 @@
-"""Judges the standing finish by the criteria of `REVIEW`, in their order."""
+"""Judges the standing finish by the criteria of `REVIEW`, in order."""
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,8 +24,8 @@ from signoff.tools.control import needs_confirmation
 
 @dataclass
 class Hearing:
-    """A finish while it is judged: what it claims, what its checks have shown so far, and what middleware has
-    written of it."""
+    """A finish while it is judged: its claim, the results of its checks so far, and the writes of
+    middleware."""
 
     case: Case
     claim: dict[str, Any]
@@ -34,7 +34,7 @@ class Hearing:
 
     @property
     def verified(self) -> str:
-        """What the claim rests on when its checks do not contradict it."""
+        """What the claim is based on if its checks do not contradict it."""
         return "verified" if self.checked.runs else "asserted"
 
 
@@ -44,7 +44,7 @@ Judgement = Refusal | Report | None
 
 @dataclass(frozen=True)
 class Criterion:
-    """One thing that a finish is judged by."""
+    """One criterion of the review."""
 
     name: str
     judge: Callable[[Hearing], Judgement | Part[Judgement]]
@@ -53,10 +53,10 @@ class Criterion:
 def review(state: AgentState, run: NodeContext) -> Steps:
     case = Case.of(state, run)
     if case is None:
-        # The history was changed by another way since decide looked at it: compress and decide look again.
+        # The history has changed since `decide` ran: compress and decide run again.
         return Report(Event.REFUSED)
     if case.verdict == ACCEPTED and _ends(state, case):
-        # The process was killed before the task could end: nothing is judged, or run, a second time.
+        # The process was killed before the task could end: nothing is judged or run a second time.
         return Report(Event.ACCEPTED)
     hearing = Hearing(case, _claim(case))
     for criterion in REVIEW:
@@ -76,7 +76,7 @@ def review(state: AgentState, run: NodeContext) -> Steps:
 
 
 def _with(report: Report, written: dict[str, Any]) -> Report:
-    """The report, with what middleware has written."""
+    """The report, with the writes of middleware."""
     if not written:
         return report
     messages = [*report.update.get("messages", ()), *written.get("messages", ())]
@@ -135,7 +135,8 @@ def _ends(state: AgentState, case: Case) -> bool:
 
 
 def _delegates(hearing: Hearing) -> Judgement:
-    """Told once of each failure. A later claim of "done" is believed, and the outcome lists the failure."""
+    """Refuses once for each failure. A later claim of "done" is believed, and the outcome lists the
+    failure."""
     case, claim = hearing.case, hearing.claim
     if not case.task.total.children or not _is_done(claim) or is_phase(claim):
         return None
@@ -215,7 +216,7 @@ BY_HISTORY = (
     Criterion("alone", _alone),
     Criterion("delegates", _delegates),
 )
-"""What the history alone says of a finish; also a finish that a person is asked about must pass it."""
+"""The criteria that need only the history; a finish that a person is asked about must pass them, too."""
 
 REVIEW = (
     *BY_HISTORY,
@@ -225,5 +226,5 @@ REVIEW = (
     Criterion("middleware", _middleware),
     Criterion("confirmation", _confirmation),
 )
-"""The order of the review. The first criterion that says something decides; a finish that passes all of them
-is accepted."""
+"""The order of the review. The first criterion with an objection decides; a finish that passes all of them is
+accepted."""

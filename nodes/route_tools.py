@@ -1,7 +1,6 @@
-"""Normalises the reply, answers what needs no tool, and says what comes next.
+"""Normalises the reply, answers calls that need no tool, and decides what comes next.
 
-Here is also what the limits let through: which calls of a reply still run, and whether more turns are
-granted.
+Also applies the limits: which calls of a reply still run, and whether more turns are granted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,8 +28,8 @@ from signoff.tools.toolbox import nearest_name
 def over_limit(calls: Sequence[Call], task: Task, run: NodeContext) -> Part[dict[int, ToolMessage]]:
     """A part of a node: the answers, by position, to those of the work calls `calls` that a limit refuses.
 
-    All, when the money or the time is used up; else the last ones, when there are more than may run. A call
-    that has started is never refused: its effect may have taken place.
+    All of them if cost or time is used up; else the last ones, if there are more than may run. A call that
+    has started is never refused, since it may have taken effect.
     """
     found = dict(_no_child(calls, task, run)) if run.deps.toolbox.delegates else {}
     why, left = _refused(calls, task, run)
@@ -47,8 +46,8 @@ def _over(call: Call, why: str, run: NodeContext) -> ToolMessage:
 
 
 def _no_child(calls: Sequence[Call], task: Task, run: NodeContext) -> Iterator[tuple[int, ToolMessage]]:
-    """The answers to the calls of delegates that a limit refuses: the graph stands as deep as any may, there
-    are as many as there may be, or nothing is left that they could use."""
+    """The answers to delegate calls that a limit refuses: the maximum depth or number is reached, or the
+    budget is used up."""
     bound = budget("children", task, run.limits)
     room = int(bound.limit - bound.used) if bound else len(calls)
     spent = next(
@@ -74,8 +73,8 @@ def _refused(calls: Sequence[Call], task: Task, run: NodeContext) -> tuple[str, 
 
 
 def _room(bound: Budget, task: Task) -> int:
-    """How many more calls may run. In a tree that is what was granted to the reply when it came: others run
-    beside it."""
+    """How many more calls may run. In a tree, this was granted to the reply on arrival, since other machines
+    run in parallel."""
     granted = task.tree.get("granted") if task.tree else None
     reply = task.last
     if granted is None or reply is None or granted["reply"] != reply.message.id:
@@ -86,8 +85,8 @@ def _room(bound: Budget, task: Task) -> int:
 def more_turns(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
     """The answer to a request for more turns; None while a person has to be asked.
 
-    One request of a task is heard. Granted without a person are at most as many turns as the limit; what was
-    granted stands in the answer, so that the history alone says how many turns there are.
+    One request per task is considered. Without a person, at most as many turns as the limit are granted; the
+    answer records the number, so that the history alone determines how many turns there are.
     """
     box, texts = run.deps.toolbox, run.deps.texts.results
     if error := box.problem(call.name, call.args):
@@ -109,7 +108,7 @@ def more_turns(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
 
 
 def _turns(name: str, args: Mapping[str, Any], run: NodeContext) -> int:
-    """The number asked for, or set in its place by a person; 0 when that does not fit."""
+    """The number requested, or set by a person instead; 0 if it is invalid."""
     box = run.deps.toolbox
     return 0 if box.problem(name, args) else int(box.controls.read(name, args).get("turns", 0))
 
@@ -136,7 +135,7 @@ def route_tools(state: AgentState, run: NodeContext) -> Steps:
         messages = append_messages(state["messages"], written)
         task = run.task({**state, "messages": messages})
     if task.stopped or task.answers:
-        # Nothing more runs: decide cancels, or compress writes the user's words down first.
+        # Nothing more runs: decide cancels, or compress records the user's message first.
         return Report(Event.SETTLED, {"messages": written} if written else {})
     answers = {call.index: answer(call, task, run) for call in task.due}
     running = [call for call in task.due if not answers[call.index] and call.effect is None]
@@ -158,7 +157,7 @@ def route_tools(state: AgentState, run: NodeContext) -> Steps:
 
 
 def _asking(state: AgentState, task: Task, waiting: Unsettled) -> Decisions:
-    """The record of what a person is asked now: the answer counts for exactly this."""
+    """The record of what a person is being asked: the answer applies to exactly this."""
     before = state.get("approvals")
     mine = before if before and before["task"] == task.id else None
     return Decisions(
@@ -196,7 +195,7 @@ def answer(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
 
 
 def _above(call: Call, task: Task, run: NodeContext) -> str | None:
-    """What is said of a call for which its reply has no place any more; None where it has."""
+    """Why a call exceeds the limit of calls per reply; None if it does not."""
     limit, texts = run.limits.calls_per_reply, run.deps.texts.results
     if run.deps.toolbox.rounds:
         limit = min(limit, _CALLS_IN_A_ROUND)

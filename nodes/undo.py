@@ -1,5 +1,5 @@
-"""Undoes one effect of a task that has ended, the newest first. A journal entry of its own says of each undo
-that it was started, and what came of it; one that was cut short is never run again.
+"""Undoes one effect of an ended task, newest first. Each undo has its own journal entry with its start and
+its result; an interrupted undo never runs again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,10 +35,10 @@ _DECISIONS = ("approve", "reject")
 def undo(state: AgentState, run: NodeContext) -> Steps:
     task, undoing = run.task(state), state.get("undo")
     if undoing is None or undoing["task"] != task.id or undoing["over"]:
-        # The history was changed by another way: nothing of another task is undone.
+        # The history has changed in the meantime: nothing of another task is undone.
         return Report(Event.UNDONE)
     if state.get("event") == Event.UNDO:
-        # What was given from outside is saved with the end of this step; a wait in it would show the old end.
+        # Input from outside is saved at the end of this step; an interrupt in it would show the old end.
         return Report(Event.NEXT)
     known = {step["effect"] for step in undoing["done"]}
     done: list[DoneCall] = yield from done_calls(task, state, run)
@@ -51,7 +51,7 @@ def undo(state: AgentState, run: NodeContext) -> Steps:
         why = _why_stands(one, undoing)
         if why is None and _may_run(one):
             if ran:
-                # Each is a step of its own, saved before the next.
+                # Each undo is a separate step, saved before the next one.
                 return Report(Event.NEXT, _written(steps, undoing, state))
             ran = True
         steps.append(_step(one, why, _said(one, undoing)) if why else (yield from _undone(one)))
@@ -59,8 +59,8 @@ def undo(state: AgentState, run: NodeContext) -> Steps:
 
 
 def cut_short(task: Task, undoing: Undoing, state: AgentState, run: NodeContext) -> Part[Undoing]:
-    """A part of a node: the undoing of a task that a new message has cut short, with what was left as
-    standing."""
+    """A part of a node: the undo of a task that a new message has interrupted, with the remaining effects as
+    not undone."""
     known = {step["effect"] for step in undoing["done"]}
     done: list[DoneCall] = yield from done_calls(task, state, run)
     stopped = Undoing(**{**undoing, "left_off": True})
@@ -73,13 +73,12 @@ def cut_short(task: Task, undoing: Undoing, state: AgentState, run: NodeContext)
 
 
 def _may_run(one: DoneCall) -> bool:
-    """Whether its undo has not been run."""
+    """Whether its undo has not run yet."""
     return one.before is None or one.before.status == WAITING
 
 
 def _review(one: DoneCall, undoing: Undoing) -> Review:
-    """What a person may decide about an undo: whether it runs. It is judged by the rule of the tool that
-    undoes."""
+    """A person's choices for an undo: whether it runs. The approval rule of the undo tool applies."""
     if one.why is not None or one.undo is None or one.undoing is None:
         return NOBODY
     policy = one.machine.deps.toolbox.approvals
@@ -95,7 +94,7 @@ def _is_asked(one: DoneCall, undoing: Undoing) -> bool:
 
 
 def _ask(asked: Sequence[DoneCall], undoing: Undoing, state: AgentState, run: NodeContext) -> Report:
-    """Puts all that needs a person to one, before anything of it runs."""
+    """Asks a person about every undo that needs approval, before any of them runs."""
     calls = [one.undoing for one in asked if one.undoing is not None]
     shown = [(call.id, call.name, _shown_args(call.args)) for call in calls]
     reviews = [_review(one, undoing) for one in asked]
@@ -133,12 +132,12 @@ def _decided(decision: ApprovalDecision, by: dict[str, Any]) -> UndoDecision:
 
 
 def _shown_args(args: Any) -> dict[str, Any]:
-    """What a person is shown of them: an artifact may be anything."""
+    """The arguments as a person is shown them: an artifact may be anything."""
     return {name: value for name, value in args.items() if name != "artifact"}
 
 
 def _why_stands(one: DoneCall, undoing: Undoing) -> StandingReason | None:
-    """Why the effect stands without its undo being run now; None where that is run, or was."""
+    """Why the effect is not undone without trying; None if its undo runs now, or already ran."""
     if one.why is not None or not _may_run(one):
         return one.why
     if undoing.get("left_off"):
@@ -155,7 +154,7 @@ def _said(one: DoneCall, undoing: Undoing) -> str:
 
 
 def _undone(one: DoneCall) -> Part[UndoStep]:
-    """Runs the undo, unless the journal knows of it, and says what came of it."""
+    """Runs the undo, unless the journal has its result, and returns the step."""
     found: BaseMessage | None = None
     if not _may_run(one):
         assert one.before is not None, "so it is known"
@@ -185,8 +184,8 @@ def _step(one: DoneCall, why: StandingReason | None, said: str) -> UndoStep:
 def _written(
     steps: Sequence[UndoStep], undoing: Undoing, state: AgentState, *, over: bool = False
 ) -> dict[str, Any]:
-    """What is written of these steps: the results that they undo say so from now on, and the summary where
-    it tells of these calls."""
+    """The writes for these steps: the undone results get a note, and so does the summary if it covers these
+    calls."""
     update: dict[str, Any] = {
         "undo": Undoing(**{**undoing, "done": [*undoing["done"], *steps], "over": over})
     }
@@ -204,7 +203,7 @@ def _written(
 
 
 def _told_in_summary(undone: Mapping[str | None, Sequence[str]], state: AgentState) -> dict[str, Any]:
-    """The summary of old turns, where it tells of calls that were undone just now, by their results."""
+    """The summary of old turns with a note, if it covers calls that were just undone, by their results."""
     summary, messages = state.get("digest"), state["messages"]
     end = next((at for at, one in enumerate(messages) if summary and one.id == summary["upto"]), -1)
     calls = [call for one in messages[: end + 1] for call in undone.get(one.id, ())]

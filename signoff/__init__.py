@@ -1,6 +1,6 @@
 """Signoff: an explicit finite-state-machine agent loop on LangGraph that ends when the model signs off.
 
-Each name is imported when it is first used: a program that only asks for one does not wait for all.
+Each name is imported at its first use, so that a program that needs only one does not wait for all.
 """
 
 import warnings
@@ -146,7 +146,7 @@ __all__ = [
     "undo",
 ]
 
-# By module what stands above for type checkers, and nothing else.
+# The same names as above for type checkers, by module.
 _NAMES = {
     "signoff.graph.build": (
         "Graph",

@@ -1,4 +1,4 @@
-"""How a person's answers are read: to a question, and to a finish that waits for confirmation."""
+"""Reads a person's answers: to a question, and to a finish that waits for confirmation."""
 
 import json
 import math
@@ -21,18 +21,18 @@ _CALLS = frozenset({"call_id", "call_ids"})
 
 
 def is_own(payload: Any) -> bool:
-    """Whether it is Signoff that asks by this value of an interrupt, and not other code: it names the call,
-    or the calls, that it is about."""
+    """Whether this interrupt value comes from Signoff, not from other code: it names the calls that it is
+    about."""
     return isinstance(payload, Mapping) and not _CALLS.isdisjoint(payload)
 
 
 def signed(answer: Any, by: str | None) -> Any:
-    """`answer` together with the name of who gave it; unchanged when no name was given."""
+    """`answer` together with the name of the person who gave it; unchanged without a name."""
     return {KEY: {_BY: by}, "answer": answer} if by else answer
 
 
 def unsigned(answer: Any) -> tuple[Any, dict[str, Any]]:
-    """An answer, and the mark that says who gave it; no mark where that was not said."""
+    """An answer, and the mark that records who gave it; no mark if unknown."""
     if not isinstance(answer, Mapping) or set(answer) != {KEY, "answer"}:
         return answer, {}
     marks = answer[KEY]
@@ -41,11 +41,10 @@ def unsigned(answer: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def read_question(answer: Any, options: Sequence[str] = ()) -> Any:
-    """The text that a person answered: the words in an inbox's or a chat page's wrapping (`[{"type":
-    "response", "args": …}]`, `{"answer": …}`, `{"decisions": […]}`), and the option that a number names; ""
-    for none.
+    """The text of a person's answer: from the wrapping of an inbox or a chat page (`[{"type": "response",
+    "args": …}]`, `{"answer": …}`, `{"decisions": […]}`), or the option with this number; "" for no answer.
 
-    The same for what it has read already.
+    Idempotent: reading its own result gives the same.
     """
     said = _unwrapped(answer)
     if said is None or said in ({}, []):
@@ -59,7 +58,7 @@ def read_question(answer: Any, options: Sequence[str] = ()) -> Any:
 
 
 def _unwrapped(answer: Any) -> Any:
-    # Each wrapping holds less than the one around it.
+    # Terminates, since each wrapping contains less than the one around it.
     while True:
         inside = _inside(answer)
         if inside is answer:
@@ -68,7 +67,7 @@ def _unwrapped(answer: Any) -> Any:
 
 
 def _inside(answer: Any) -> Any:
-    """What stands in one wrapping; the answer itself where there is none."""
+    """The content of one wrapping; the answer itself if there is none."""
     if isinstance(answer, Mapping) and isinstance(answer.get("decisions"), list):
         answer = answer["decisions"]
     if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], Mapping):
@@ -85,10 +84,10 @@ def _inside(answer: Any) -> Any:
 
 
 def waiting_time(args: Mapping[str, Any], asked_at: float | None) -> dict[str, Any]:
-    """The part of a question's payload that says how long it waits: `default` (text) and `deadline` (seconds
-    since the epoch), each only when the arguments give a usable one.
+    """The part of a question's payload for its deadline: `default` (text) and `deadline` (seconds since the
+    epoch), each only if the arguments have a usable value.
 
-    asked_at: when the question was put, in seconds since the epoch; None when that is not known.
+    asked_at: when the question was asked, in seconds since the epoch; None if unknown.
     """
     found: dict[str, Any] = {}
     default, seconds = text_of(args.get("default_answer")), seconds_of(args.get("deadline_seconds"))
@@ -100,7 +99,7 @@ def waiting_time(args: Mapping[str, Any], asked_at: float | None) -> dict[str, A
 
 
 def seconds_of(value: Any) -> float | None:
-    """A length of time as a model gives it, in seconds; None for anything else."""
+    """A model's duration, in seconds; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -111,15 +110,15 @@ def seconds_of(value: Any) -> float | None:
 
 
 def text_of(value: Any) -> str | None:
-    """A short answer as a model gives it, as text; None for anything else."""
+    """A model's short answer, as text; None for anything else."""
     if not isinstance(value, bool | int | float | str):
         return None
     return (value if isinstance(value, str) else json.dumps(value)).strip() or None
 
 
 def expired(payload: Any, now: float, texts: Texts = DEFAULT_TEXTS) -> str | None:
-    """The answer to take for a question whose deadline has passed: its default, or words that say that nobody
-    answered. None while it still waits, and for everything that is not a question with a deadline.
+    """The answer to use for a question whose deadline has passed: its default, or a text saying that nobody
+    answered. None while it still waits, and for anything but a question with a deadline.
 
     payload: the value of an interrupt. now: seconds since the epoch.
     """
@@ -138,18 +137,18 @@ _WORDS = ("feedback", "message", "args", "answer", "response", "text", "content"
 
 @dataclass(frozen=True)
 class ConfirmationAnswer:
-    """Whether a person confirmed the finish, and what they said beside it; for a no, the feedback."""
+    """Whether a person confirmed the finish, and their comment; for a no, the feedback."""
 
     ok: bool
     feedback: str = ""
 
 
 def read_confirmation(answer: Any) -> ConfirmationAnswer:
-    """The answer, in any of its shapes: a bool, a word, any other text (which is feedback),
-    `{"confirmed": …, "feedback": …}`, `{"type": "approve"}`, or a list of one of these, also under
-    `decisions`, as inboxes and chat pages send it.
+    """The answer, in any of its forms: a bool, a word, any other text (which is feedback), `{"confirmed": …,
+    "feedback": …}`, `{"type": "approve"}`, or a list of one of these, also under `decisions`, as inboxes and
+    chat pages send it.
 
-    Raises ValueError, with the reason, for what is neither a yes nor a no.
+    Raises ValueError, with the reason, for anything that is neither a yes nor a no.
     """
     if isinstance(answer, Mapping) and "decisions" in answer:
         answer = answer["decisions"]

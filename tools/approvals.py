@@ -1,10 +1,9 @@
-"""Which calls a person must approve, what is asked, and how an answer is read.
+"""Approvals: which calls a person must approve, what they are asked, and how their answer is read.
 
-The shapes are those of LangChain's human-in-the-loop middleware (`HITLRequest`, `decisions`), so that
+The formats are those of LangChain's human-in-the-loop middleware (`HITLRequest`, `decisions`), so that
 existing inboxes and chat pages can answer. The words of agent inboxes (`accept`, `ignore`, `response`) are
-read too. A rule in the shape of LangChain's `InterruptOnConfig` is read whole: `allowed_decisions`, `when`,
-`description` and `args_schema`. What is none of these is refused, since a typo would switch an approval off.
-
+accepted, too. A rule in the form of LangChain's `InterruptOnConfig` is fully supported: `allowed_decisions`,
+`when`, `description` and `args_schema`. Any other key is rejected, since a typo would switch an approval off.
 """
 
 import hashlib
@@ -37,9 +36,9 @@ _KNOWN = ("allowed_decisions", "when", "description", "args_schema")
 class Review:
     """What a person may decide about a call: `allowed` is empty for a call that needs nobody.
 
-    description: what they are told of it, or a function of the tool call, the state and the runtime.
-    args_schema: the JSON schema of edited arguments. when: says of a call whether it needs a person at all.
-    problem: why the policy could not say so.
+    description: the text for the person, or a function of the tool call, the state and the runtime.
+    args_schema: the JSON schema of edited arguments. when: a predicate that decides whether a call needs a
+    person at all. problem: why the policy failed.
     """
 
     allowed: tuple[str, ...] = ()
@@ -49,7 +48,7 @@ class Review:
     problem: str = ""
 
     def describe(self, call: ToolCall, state: Any, runtime: Any, default: str) -> str:
-        """What a person is told of the call; `default` where the rule says nothing, or fails to."""
+        """The description of the call for the person; `default` if the rule has none, or fails."""
         found: Any = self.description
         problem = f"its approval policy failed: {self.problem}" if self.problem else ""
         if callable(found):
@@ -59,7 +58,7 @@ class Review:
             except BaseException as error:
                 if gets_past(error):
                     raise
-                # A text that fails must not keep a person from deciding.
+                # A failing description must not keep a person from deciding.
                 found, problem = None, f"its description failed: {_error_line(error)}"
         told = default if found is None else valid_text(found)
         return f"{told} ({problem})" if problem else told
@@ -70,7 +69,7 @@ ANYBODY = Review(DECISIONS)
 
 
 def read_rule(name: str, rule: Any) -> Review:
-    """The review that a rule wants which is not a function. Raises SetupError for one that cannot be read."""
+    """The review for a rule that is not a function. Raises SetupError for an invalid one."""
     if isinstance(rule, bool):
         return ANYBODY if rule else NOBODY
     if not isinstance(rule, Mapping):
@@ -91,10 +90,10 @@ def read_rule(name: str, rule: Any) -> Review:
 
 
 def reviewed(found: Review, name: str, args: Mapping[str, Any], runtime: Any = None) -> Review:
-    """The review of one call: none, when its `when` says so. A `when` that fails lets no call through."""
+    """The review of one call: none, if its `when` returns false. A failing `when` lets no call through."""
     if found.when is None:
         return found
-    # Few rules have a `when`, and LangGraph's package of agents is slow to import.
+    # Few rules have a `when`, and LangGraph's prebuilt package is slow to import.
     from langgraph.prebuilt.tool_node import ToolCallRequest
 
     call = ToolCall(name=name, args=dict(args), id=None, type="tool_call")
@@ -112,7 +111,7 @@ def reviewed(found: Review, name: str, args: Mapping[str, Any], runtime: Any = N
 
 
 def check_function(what: str, function: Any, arguments: int) -> bool:
-    """Whether the function asks for the run's `context` by name, after so many arguments.
+    """Whether the function has a parameter `context` after this many arguments.
 
     Raises SetupError for a function that cannot be called with them, or is async: its coroutine would always
     count as a yes.
@@ -137,7 +136,7 @@ def check_function(what: str, function: Any, arguments: int) -> bool:
 
 
 def _schema(name: str, given: Any) -> dict[str, Any]:
-    """The schema as plain JSON, since it is saved with what waits."""
+    """The schema as plain JSON, since it is saved with the pending request."""
     what = f"args_schema of the approvals for {name!r}"
     try:
         schema = json.loads(json.dumps(dict(given)))
@@ -165,8 +164,9 @@ def _error_line(error: BaseException) -> str:
 
 
 class _NotHere:
-    """Stands for the state and the runtime, which a `when` does not get: whether a call needs a person has to
-    be the same after a restart. Whoever looks at it is told so, and the call is asked about."""
+    """A placeholder for the state and the runtime, which a `when` does not get: whether a call needs a person
+    must be the same after a restart. Using it raises an error that says so, and a person is asked about the
+    call."""
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise SetupError(
@@ -178,7 +178,7 @@ class _NotHere:
 
 
 class _ContextAlone(_NotHere):
-    """Stands for the runtime, with the context of the run."""
+    """A placeholder for the runtime that has only the context of the run."""
 
     def __init__(self, context: Any) -> None:
         self.context = context
@@ -189,7 +189,7 @@ Check = Callable[..., Any]
 Rule = bool | Sequence[str] | Mapping[str, Any] | Check
 Policy = Mapping[str, Rule] | Callable[..., bool]
 """Which calls a person must approve: rules by tool or kind, or a function of tool and arguments. A function
-may ask for the run's `context` by name, too."""
+may also have a parameter `context`."""
 
 YES = {"approve", "approved", "accept", "yes", "y", "ok", "true"}
 NO = {"reject", "rejected", "ignore", "no", "n", "false"}
@@ -204,7 +204,7 @@ _INBOX = {"accept": "approve", "ignore": "reject", "response": "respond"}
 
 @dataclass(frozen=True)
 class ApprovalDecision:
-    """What a person decided of one call. `args` are the edited arguments, `message` the reason or answer."""
+    """A person's decision on one call. `args` are the edited arguments, `message` the reason or answer."""
 
     type: str
     args: Mapping[str, Any] | None = None
@@ -213,11 +213,12 @@ class ApprovalDecision:
 
 class Approvals:
     """A policy: by tool name or by kind (True, False, the allowed decisions, LangChain's `InterruptOnConfig`,
-    or a function of the arguments), or one function of tool name and arguments that says whether a person
+    or a function of the arguments), or one function of tool name and arguments that returns whether a person
     must approve.
 
-    A name counts before a kind. A function that raises, or whose answer cannot be read, asks for approval:
-    the careful reading. Raises SetupError for a policy that cannot be read or that names what does not exist.
+    A name takes precedence over a kind. If a function raises or returns something invalid, approval is
+    required, which is the safe reading. Raises SetupError for an invalid policy, and for one that names an
+    unknown tool.
     """
 
     def __init__(
@@ -229,8 +230,8 @@ class Approvals:
         below: Collection[str] = (),
         later: Collection[str] = (),
     ) -> None:
-        """below: the tools of the delegates, for which the policy holds, too. later: the delegates of which
-        not all tools are known yet."""
+        """below: the tools of the delegates, to which the policy applies, too. later: the delegates whose
+        tools are not all known yet."""
         self.policy = policy if policy is not None else {}
         self.kinds = kinds
         self._rules: dict[str, Review | Check] = {}
@@ -252,10 +253,10 @@ class Approvals:
             raise SetupError(
                 f"approvals is {self.policy!r}; pass a mapping of tool names or kinds, or a function."
             )
-        # A `when` finds the context in the runtime, where LangChain has it.
+        # A `when` finds the context in the runtime, as in LangChain.
         tells = has_context and any(callable(rule) or rule.when for rule in self._rules.values())
         self.by_context = bool(self._asking) or tells or (has_context and callable(self.policy))
-        """Whether an answer may depend on the context of the run: see `within`."""
+        """Whether a decision may depend on the context of the run: see `within`."""
 
     def within(self, context: Any) -> "Approvals":
         """The policy for a run with this context."""
@@ -264,8 +265,8 @@ class Approvals:
         return here
 
     def below(self, others: Sequence["Approvals"]) -> "Approvals":
-        """The policy of a delegate: where one of `others`, those of the graphs above it, is stricter, that
-        one counts. They go by the kinds of the delegate's tools."""
+        """The policy of a delegate, where the strictest of its own and `others`, those of the graphs above
+        it, applies. All of them use the kinds of the delegate's tools."""
         here = copy(self)
         here._above = tuple(other._with_kinds(self.kinds) for other in others if other.asks)
         return here
@@ -277,15 +278,15 @@ class Approvals:
 
     @property
     def asks(self) -> bool:
-        """Whether there is a call that it could ask a person about."""
+        """Whether it could require approval of any call."""
         return callable(self.policy) or any(rule is not NOBODY for rule in self._rules.values())
 
     def allowed(self, name: str, args: Mapping[str, Any]) -> tuple[str, ...]:
-        """The decisions that a person may take on this call; empty when it needs nobody."""
+        """The decisions that a person may make on this call; empty if it needs nobody."""
         return self.review(name, args).allowed
 
     def review(self, name: str, args: Mapping[str, Any]) -> Review:
-        """What a person may do about this call, and is told of it."""
+        """What a person may decide about this call, with its description."""
         found = self._own_review(name, args)
         for above in self._above:
             found = _stricter(found, above._own_review(name, args))
@@ -309,12 +310,12 @@ class Approvals:
         except BaseException as error:
             if gets_past(error):
                 raise
-            # A policy that fails must not let a call through.
+            # A failing policy must not let a call through.
             return replace(ANYBODY, problem=f"{type(error).__name__}: {error}"[:200])
 
 
 def _unknown(names: Sequence[str], below: bool, later: Collection[str]) -> str:
-    """The error for a policy that names what there is not, or what is not known yet."""
+    """The error for a policy that names an unknown tool, or one that is not known yet."""
     kinds = ", ".join(_KINDS)
     if not later:
         of_these = "of this graph or of a delegate" if below else "of this graph"
@@ -329,7 +330,7 @@ def _unknown(names: Sequence[str], below: bool, later: Collection[str]) -> str:
 
 
 def _stricter(own: Review, above: Review) -> Review:
-    """Both at once: a person is asked where one of them asks, and may do what both allow."""
+    """Both combined: a person is asked if either asks, and may decide what both allow."""
     if not own.allowed or not above.allowed:
         return own if own.allowed else above
     both = tuple(one for one in own.allowed if one in above.allowed)
@@ -341,7 +342,7 @@ def request(
 ) -> dict[str, Any]:
     """The payload of the interrupt for `(call id, tool, arguments)`, one for all calls that need a person.
 
-    told: what they are told of each.
+    told: the description of each.
     """
     return {
         "type": "approval",
@@ -364,8 +365,8 @@ def request(
 def content_id(interrupt_id: str, *shown: Any) -> str:
     """A short id of what an interrupt shows a person; `approve@ID` decides on exactly that.
 
-    A thing of its own is in it for every asking, the interrupt's id: the next call has another one, also when
-    it is the same tool with the same arguments.
+    It includes the interrupt's id, so that the next call gets a different one, even with the same tool and
+    arguments.
     """
     text = json.dumps([interrupt_id, *shown], sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:SHOWN_DIGITS]
@@ -377,8 +378,8 @@ def content_id_of_calls(interrupt_id: str, calls: Iterable[tuple[str, str, Mappi
 
 
 def take_ids(answer: Any) -> tuple[Any, frozenset[str]]:
-    """Splits an answer into the answer without the short ids that it names, and these ids: the one in
-    `approve@3f2a91` or `reject@3f2a91: why`, or `shown` in decisions."""
+    """Splits an answer into the answer without its short ids, and these ids: the one in `approve@3f2a91` or
+    `reject@3f2a91: why`, or `shown` in decisions."""
     if isinstance(answer, Mapping) and "decisions" in answer:
         inner, named = _without_ids(answer["decisions"])
         return {**answer, "decisions": inner}, named | _without_id(answer)[1]
@@ -402,7 +403,7 @@ def _without_id(answer: Any) -> tuple[Any, frozenset[str]]:
 
 
 def looks_named(answer: Any) -> bool:
-    """Whether an answer is a word that decides with an id, as it is printed: it is never meant as a text."""
+    """Whether an answer is a decision word with a short id: such an answer is never meant as text."""
     return isinstance(answer, str) and _PRINTED.fullmatch(answer.strip()) is not None
 
 
@@ -415,11 +416,11 @@ def read_answer(
     shown: str = "",
     schemas: Sequence[Mapping[str, Any] | None] = (),
 ) -> list[ApprovalDecision]:
-    """One decision for each of `calls` (tool, arguments). Raises ValueError, with the reason, for an answer
-    that does not fit.
+    """One decision for each of `calls` (tool, arguments). Raises ValueError, with the reason, for an invalid
+    answer.
 
-    ids: the calls' own; decisions that name them count for them, in any order. shown: the short id of what
-    waits; an answer that names another one does not fit. schemas: of the arguments that an edit may give.
+    ids: the call ids; decisions that name them apply to those calls, in any order. shown: the short id of
+    what waits; an answer with another one is invalid. schemas: for the arguments of an edit.
     """
     answer, named = take_ids(answer)
     if other := sorted(named - {shown}):
@@ -449,15 +450,15 @@ def _misfit(args: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     try:
         return schema_check(schema, "args_schema")(dict(args))
     except SetupError:
-        return ""  # Where the package is missing; where the graph runs it is there, and the graph looks, too.
+        return ""  # The package is missing here; the graph, where it is installed, checks, too.
     except Exception as error:  # noqa: BLE001  a reference that leads nowhere, say; nodes must not raise here
         return f"their schema cannot be used ({type(error).__name__}: {error})"[:_LONGEST_PROBLEM]
 
 
 def _in_order(given: Sequence[Any], beside: Any, ids: Sequence[str]) -> Sequence[Any]:
-    """The decisions in the order of the calls: as they name them, else as they stand.
+    """The decisions in the order of the calls: by the ids that they name, else by position.
 
-    beside: ids in a list of their own, as the request has them.
+    beside: ids in a separate list, as in the request.
     """
     named = [_call_named(one) for one in given]
     if beside is not None:
@@ -482,10 +483,10 @@ def _in_order(given: Sequence[Any], beside: Any, ids: Sequence[str]) -> Sequence
 
 
 def _call_named(decision: Any) -> Any:
-    """The call that a decision names; None when it names none."""
+    """The call id that a decision names; None if it names none."""
     if not isinstance(decision, Mapping):
         return None
-    # In an inbox's edit the action is under `args`, which else are the tool's own and name nothing.
+    # In an inbox's edit, `args` contains the action; otherwise they are the tool's own arguments.
     inside = [decision.get("edited_action"), decision.get("args")]
     actions = [one for one in inside if isinstance(one, Mapping) and "args" in one]
     named = [one[key] for one in (decision, *actions) for key in _CALL_ID if one.get(key) is not None]

@@ -1,8 +1,8 @@
-"""Completion checks: what must hold before a claim of "done" is believed.
+"""Completion checks, which must pass before a claim of "done" is accepted.
 
-A check is a Python function or a shell command. It may run several times for one claim (a process that is
-killed in the middle runs all of them again), so it must be repeatable: it looks and changes nothing. A
-command runs in a process group of its own, within its time, and its output is capped while it is read.
+A check is a Python function or a shell command. It may run several times for one claim (after a kill in the
+middle, all of them run again), so it must be repeatable and change nothing. A command runs in a separate
+process group, within its time limit, and its output is capped while it is read.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from signoff.graph.errors import SetupError
 from signoff.graph.foreign import valid_text, words
 
 HALF = 512 * 1024
-"""Bytes of the beginning, and of the end, of an output that are kept."""
+"""The number of bytes kept from the beginning and from the end of an output."""
 
 _CHUNK = 64 * 1024
 _LOOK_EVERY = 0.1
@@ -35,7 +35,7 @@ _AFTER_EXIT = 0.5
 @dataclass(frozen=True)
 class Ran:
     """The result of a command. code: its exit code, negative for a signal; None when it was aborted. late: it
-    ran out of time. output: both of its streams, the middle of a very long one left out."""
+    ran out of time. output: both of its streams; a very long one is truncated in the middle."""
 
     code: int | None
     output: str
@@ -43,12 +43,12 @@ class Ran:
 
     @property
     def ended(self) -> bool:
-        """Whether it came to an end by itself."""
+        """Whether it ended by itself."""
         return self.code is not None
 
 
 class CappedOutput:
-    """The beginning and the end of a stream of bytes, in bounded memory, read by a thread of its own."""
+    """The beginning and the end of a byte stream, in bounded memory, read by a separate thread."""
 
     def __init__(self, half: int = HALF) -> None:
         self.closed = threading.Event()
@@ -60,7 +60,7 @@ class CappedOutput:
         self._dropped = 0
 
     def read(self, stream: IO[bytes]) -> None:
-        """Reads until every process that holds the other end has closed it."""
+        """Reads until every process has closed the other end."""
         with stream:
             while data := stream.read(_CHUNK):
                 with self._lock:
@@ -88,8 +88,8 @@ def run_command(
     command: str | tuple[str, ...], folder: Path, seconds: float, stopped: Callable[[], bool]
 ) -> Ran:
     """Runs `command` in `folder`: a text by the shell, a tuple as it is. Its standard input is empty. When
-    its `seconds` are over, or `stopped` says so, it is killed with all processes of its group; so are
-        those that it leaves behind. Raises OSError when it cannot be started, ValueError for a NUL in it.
+    its time is up, or `stopped` returns true, it is killed with all processes of its group; so are those that
+    it leaves behind. Raises OSError if it cannot be started, ValueError for a NUL in it.
     """
     process = subprocess.Popen(
         command,
@@ -117,23 +117,23 @@ def run_command(
 def _wait(
     process: subprocess.Popen[bytes], kept: CappedOutput, until: float, stopped: Callable[[], bool]
 ) -> bool:
-    """Waits until the process has ended; whether it did so in time. What it has said by then is read."""
+    """Waits until the process has ended, and returns whether it did so in time. Its output so far is read."""
     pause = 0.001
     while not _has_ended(process):
         left = until - time.monotonic()
         if left <= 0 or stopped():
             return False
-        # Its output is closed when it ends, as a rule; where it is closed early there is nothing to wait on.
+        # Normally its output is closed when it ends; if it is closed early, there is nothing to wait on.
         if kept.closed.wait(min(_LOOK_EVERY, left)):
             time.sleep(pause)
             pause = min(2 * pause, _LOOK_EVERY)
-    # What it left behind may hold the output open: it is not waited for.
+    # Processes that it left behind may keep the output open: they are not awaited.
     kept.closed.wait(_AFTER_EXIT)
     return True
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the process has ended. It is not collected yet, so that its group still has its number."""
+    """Whether the process has ended. It is not reaped yet, so that its group id stays reserved."""
     if not hasattr(os, "waitid"):
         # Windows, and macOS before Python 3.13.
         return process.poll() is not None
@@ -141,7 +141,7 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Ends the process with its whole group, also what it left behind, and collects it."""
+    """Kills the process with its whole group, including processes left behind, and reaps it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             process.kill()
@@ -151,7 +151,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 Check = Callable[..., Any] | str | Sequence[str]
-"""A function, a line for the shell, or a program with its arguments."""
+"""A function, a shell command, or a program with its arguments."""
 
 ASKABLE = ("claim", "arguments", "messages", "state", "context")
 _MOST_NAME = 80
@@ -159,8 +159,8 @@ _MOST_NAME = 80
 
 @dataclass(frozen=True)
 class Failure:
-    """A check that did not pass. why: a key of `Texts.results`; detail: what fits into that text; output:
-    what the check said."""
+    """A check that did not pass. why: a key of `Texts.results`; detail: the value for that text; output: the
+    output of the check."""
 
     name: str
     why: str
@@ -170,7 +170,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Passed:
-    """A check that passed. output: what it said."""
+    """A check that passed. output: the output of the check."""
 
     name: str
     output: str = ""
@@ -181,7 +181,7 @@ Found = Failure | Passed
 
 @dataclass(frozen=True)
 class FunctionCheck:
-    """Calls a function with the arguments that it names. The check passes when it returns True or None."""
+    """Calls a function with the arguments that it names. The check passes if it returns True or None."""
 
     name: str
     function: Callable[..., Any]
@@ -190,16 +190,16 @@ class FunctionCheck:
 
     @property
     def is_async(self) -> bool:
-        """Whether it must be awaited in the event loop of the graph."""
+        """Whether it must be awaited in the graph's event loop."""
         call = getattr(self.function, "__call__", None)  # noqa: B004  its kind is asked for, not whether it is there
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
 
     def call(self, given: Mapping[str, Any]) -> Any:
-        """What the function returns, for an async one an awaitable."""
+        """The function's return value, which for an async function is an awaitable."""
         return self.function(**{name: given[name] for name in self.wants})
 
     def judge(self, value: Any) -> Found:
-        """What its answer means."""
+        """The result of the check for this return value."""
         if value is None or value is True:
             return Passed(self.name)
         if isinstance(value, str):
@@ -215,7 +215,7 @@ class FunctionCheck:
 
 @dataclass(frozen=True)
 class CommandCheck:
-    """Runs a command in a folder. It passes when it ends with exit code 0 in time."""
+    """Runs a command in a folder. The check passes if the command exits with code 0 in time."""
 
     name: str
     command: str | tuple[str, ...]
@@ -223,7 +223,7 @@ class CommandCheck:
     seconds: float
 
     def run(self, stopped: Callable[[], bool]) -> Found:
-        """Runs it to its end, or until `stopped` says so. Never raises for what the command does."""
+        """Runs it to its end, or until `stopped` returns true. Never raises for what the command does."""
         try:
             found = run_command(self.command, self.folder, self.seconds, stopped)
         except (OSError, ValueError) as error:
@@ -245,9 +245,9 @@ def make_checks(
 ) -> tuple[OneCheck, ...]:
     """The checks of a graph.
 
-    folder: where commands run; the process's own when it is None. seconds: how long one check may take.
-    Raises SetupError for anything that is not a check, a function that asks for something else than ASKABLE,
-    a folder that is none, and for a time that is not above 0.
+    folder: where commands run; None for the current directory. seconds: how long one check may take. Raises
+    SetupError for anything that is not a check, a function with a parameter that is not in ASKABLE, an
+    invalid folder, and a time that is not above 0.
     """
     if isinstance(checks, str) or not isinstance(checks, Sequence):
         raise SetupError(f"checks= is {checks!r}; pass a list of functions and commands.")
@@ -281,13 +281,13 @@ def _make(check: Check, folder: Path, seconds: float) -> OneCheck:
 
 
 def _wants(function: Callable[..., Any]) -> tuple[str, ...]:
-    """What the function asks for by the names of its arguments; those with a default of their own do not."""
+    """The parameters of the function that are passed by name, without those that have a default."""
     try:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return ()
     if any(part.kind is part.VAR_KEYWORD for part in found):
-        # The context is given to whoever names it.
+        # The context is passed to every function that names it.
         return tuple(name for name in ASKABLE if name != "context" or any(p.name == name for p in found))
     named = [part for part in found if part.kind in (part.POSITIONAL_OR_KEYWORD, part.KEYWORD_ONLY)]
     asked = [part for part in found if part.default is part.empty and part.kind is not part.VAR_POSITIONAL]

@@ -1,10 +1,9 @@
-"""The control tools: what the model calls to end its work, to ask a person, or to note a thought.
+"""The control tools, which the model calls to end its work, to ask a person, or to record a thought.
 
-A control tool is a LangChain tool plus the `Effect` it has on the machine. The machine looks up effects,
-never names, so a tool of yours with an effect takes part like the built-in ones. Here are also their
-arguments, how what small models write there is read, and what a graph adds to those of `finish_task`: a
-validated `result`, and `evidence`.
-
+A control tool is a LangChain tool plus its `Effect` on the machine. The machine looks up effects, never
+names, so your own tool with an effect works like the built-in ones. This module also defines their arguments,
+tolerates what small models write there, and extends the arguments of `finish_task`: a validated `result`, and
+`evidence`.
 """
 
 import json
@@ -56,14 +55,14 @@ __all__ = [
 
 
 def _as_list(value: Any) -> Any:
-    """Small models give one string, or null, where a list is meant."""
+    """Small models pass one string, or null, instead of a list."""
     if value is None:
         return []
     return [value] if isinstance(value, str) else value
 
 
 def _problems(value: Any) -> Any:
-    """They also write a word for nothing into a list that is meant to stay empty."""
+    """They also write a word for "nothing" into a list that should stay empty."""
     found = _as_list(value)
     if not isinstance(found, list):
         return found
@@ -71,7 +70,7 @@ def _problems(value: Any) -> Any:
 
 
 def _phase(value: Any) -> Any:
-    """Or where a next phase is meant, though there is none."""
+    """Or as the next phase, although there is none."""
     ended = isinstance(value, str) and value.strip(" .!").lower() in _ENDED
     return None if ended or _says_nothing(value) else value
 
@@ -81,7 +80,7 @@ def _says_nothing(value: Any) -> bool:
 
 
 _NOTHING = {"", "-", "none", "null", "nil", "n/a", "no", "nothing", "no issues", "no pending issues"}
-# The last two are the argument's own name, with which the embedded model fills it in.
+# The last two are the argument's own name, which the embedded model passes as its value.
 _ENDED = {
     "done",
     "all done",
@@ -97,14 +96,14 @@ TextList = Annotated[list[str], BeforeValidator(_as_list)]
 Problems = Annotated[list[str], BeforeValidator(_problems)]
 NextPhase = Annotated[str | SkipJsonSchema[None], BeforeValidator(_phase)]
 
-# A deadline that cannot be read is none: the question is worth more. Without null in the schema it is half as
-# long; small models read it with every call.
+# An invalid deadline counts as none: the question matters more. Without null, the schema is half as long;
+# small models read it with every call.
 DefaultAnswer = Annotated[str | SkipJsonSchema[None], BeforeValidator(text_of)]
 Deadline = Annotated[float | SkipJsonSchema[None], BeforeValidator(seconds_of)]
 
 
 def with_summary(args: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments of a finish in which `reason`, as other loops call it, stands for a missing summary."""
+    """The arguments of a finish, with `reason`, the name in other loops, in place of a missing summary."""
     said, reason = args.get("summary"), args.get("reason")
     missing = said is None or (isinstance(said, str) and not said.strip())
     return {**args, "summary": reason} if missing and isinstance(reason, str) else args
@@ -140,7 +139,7 @@ class AskUser(BaseModel):
 
 
 class _AskAtOnce(AskUser):
-    """A question of which the model is told no deadline; one that it names all the same is read."""
+    """A question without a deadline in its schema; one that the model passes anyway is accepted."""
 
     default_answer: SkipJsonSchema[DefaultAnswer] = None
     deadline_seconds: SkipJsonSchema[Deadline] = None
@@ -157,7 +156,7 @@ class Think(BaseModel):
 
 
 class _ThinkOnly(Think):
-    """A thought of which the model is told the words alone; more that it names is read."""
+    """A thought with only its text in the schema; other fields that the model passes are accepted."""
 
     approach: SkipJsonSchema[str | None] = None
     status: SkipJsonSchema[str | None] = None
@@ -173,8 +172,8 @@ class RequestMoreTurns(BaseModel):
 
 
 def should_continue(value: Any) -> Effect:
-    """The effect of a finishing tool by what it returned: `{"shouldContinue": true}` (or `should_continue`)
-    means that the task goes on, everything else that it has ended."""
+    """The effect of a finishing tool by its return value: `{"shouldContinue": true}` (or `should_continue`)
+    means that the task continues, everything else that it has ended."""
     said = isinstance(value, Mapping) and (value.get("shouldContinue"), value.get("should_continue"))
     return Effect.CONTINUE if said and True in said else Effect.FINISH
 
@@ -183,14 +182,14 @@ def should_continue(value: Any) -> Effect:
 class ControlTool:
     """A LangChain tool and its effect on the machine.
 
-    The tool itself runs only with `Effect.FINISH`: `review` runs it, at most once, when nothing is wrong with
-    the claim and a person who must confirm it has done so. What it returns is the result of the call and of
-    the task; when it raises, the claim is refused with the error.
+    The tool itself runs only with `Effect.FINISH`: `review` runs it, at most once, after the claim has passed
+    all other criteria and any required confirmation. Its return value is the result of the call and of the
+    task; if it raises, the claim is refused with the error.
 
-    decide: the effect of what it returned (as a JSON value, else as text): FINISH accepts the claim, CONTINUE
-        lets the task go on with the tool's answer, ASK asks a person to confirm. Default: `should_continue`.
-    aliases: further names under which a call of it counts. The model is not told of them.
-    runs: False for a tool that has nothing to run, only arguments to read.
+    decide: maps its return value (as JSON, else as text) to an effect: FINISH accepts the claim, CONTINUE
+    continues the task with the tool's answer, ASK asks a person to confirm. Default: `should_continue`.
+    aliases: further names that count as calls of this tool. They are not shown to the model.
+    runs: False for a tool without code to run, which has only arguments.
 
     Raises SetupError for a `decide` on a tool that does not finish.
     """
@@ -217,8 +216,8 @@ def _never_run(**_: Any) -> str:
 
 @lru_cache(maxsize=64)
 def _described(name: str, description: str, schema: type[BaseModel]) -> StructuredTool:
-    """The tool that the copies are made of. What a model is told of its arguments takes longer to derive than
-    the rest of a graph to build; LangChain keeps it with the tool."""
+    """The cached tool of which copies are made: deriving the schema for the model takes longer than building
+    the rest of a graph; LangChain caches it with the tool."""
     tool = StructuredTool(name=name, description=description, args_schema=schema, func=_never_run)
     _ = tool.tool_call_schema
     return tool
@@ -242,10 +241,10 @@ def standard_controls(
 ) -> tuple[ControlTool, ...]:
     """`finish_task`, `ask_user` and `think`, described by `texts`.
 
-    finish: another name for `finish_task`, which the model is told everywhere. `finish_task` stays an alias.
-    aliases: further names under which a call of it counts. deadlines: the model is told that a question may
-    carry a deadline and a default answer. progress: it is told that a thought may name its approach and its
-    status. What it is not told of costs no tokens, and is read all the same.
+    finish: another name for `finish_task`, used in all texts for the model. `finish_task` stays an alias.
+    aliases: further names that count as calls of it. deadlines: the schema offers a deadline and a default
+    answer for questions. progress: the schema offers approach and status for thoughts. What is not offered
+    costs no tokens, and is accepted all the same.
     """
     known = (*aliases, FINISH_NAME) if finish != FINISH_NAME else aliases
     return (
@@ -263,8 +262,8 @@ def more_turns_control(texts: Texts = DEFAULT_TEXTS) -> ControlTool:
 
 
 class ControlRegistry(Mapping[str, ControlTool]):
-    """The control tools of a graph by name; `aliases` are further names, each with the name that it stands
-    for. Raises SetupError when a name comes twice, and when no tool can finish a task."""
+    """The control tools of a graph by name; `aliases` maps further names to these. Raises SetupError for a
+    duplicate name, and if no tool can finish a task."""
 
     def __init__(self, controls: Sequence[ControlTool]) -> None:
         self._by_name = {control.tool.name: control for control in controls}
@@ -295,7 +294,7 @@ class ControlRegistry(Mapping[str, ControlTool]):
         return control.effect if control else None
 
     def problem(self, name: str, args: Mapping[str, Any]) -> str | None:
-        """Why `args` do not fit the control tool `name`, in one sentence; None when they do."""
+        """Why `args` are invalid for the control tool `name`, in one sentence; None if they are valid."""
         try:
             if schema := self._schema(name):
                 schema.model_validate(args)
@@ -304,7 +303,7 @@ class ControlRegistry(Mapping[str, ControlTool]):
         return None
 
     def read(self, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
-        """`args`, which fit, as the schema of the control tool `name` reads them."""
+        """Valid `args`, as parsed by the schema of the control tool `name`."""
         schema = self._schema(name)
         return schema.model_validate(args).model_dump(mode="json") if schema else dict(args)
 
@@ -330,7 +329,7 @@ class ControlRegistry(Mapping[str, ControlTool]):
 
 
 def schema_of(found: BaseTool) -> type[BaseModel] | None:
-    """What the arguments must fit as the model gives them: without what LangChain injects."""
+    """The schema for the model's arguments, without those that LangChain injects."""
     try:
         whole, offered = found.args_schema, found.tool_call_schema
     except Exception:  # noqa: BLE001  a tool of the user's own making may raise anything
@@ -339,13 +338,13 @@ def schema_of(found: BaseTool) -> type[BaseModel] | None:
         return None
     if not (isinstance(offered, type) and issubclass(offered, BaseModel)):
         return None
-    # The shorter one has lost the validators of the whole one; those then judge when the tool is called.
+    # The reduced schema has lost the validators of the full one; those then run when the tool is called.
     return whole if set(offered.model_fields) == set(whole.model_fields) else offered
 
 
 def needs_confirmation(claim: Mapping[str, Any]) -> bool:
-    """Whether a finish with these arguments waits for a person: the model asks for one, or claims "done"
-    although problems stay open. An honest "partial", "blocked" or "impossible" needs nobody."""
+    """Whether a finish with these arguments needs a person: the model requests it, or claims "done" although
+    problems stay open. An honest "partial", "blocked" or "impossible" needs nobody."""
     if claim.get("requires_user_confirmation"):
         return True
     return claim.get("outcome", "done") == "done" and bool(claim.get("pending_issues"))
@@ -408,11 +407,11 @@ def finishing(
 ) -> tuple[ControlTool, ...]:
     """The control tools, with what a graph adds to `finish_task`.
 
-    response_format: the shape of the argument `result`, which becomes required and is validated; without it
-        a claim of "blocked" or "impossible", or of a phase, is still one. evidence: adds `evidence`.
-        answer: adds `answer`, which is required.
+    response_format: the type of the argument `result`, which becomes required and is validated, except for a
+        claim of "blocked" or "impossible", or of a phase. evidence: adds `evidence`. answer: adds `answer`,
+        which is required.
 
-    Raises SetupError when there is no `finish_task` to add it to, or the format is none.
+    Raises SetupError if there is no `finish_task` to extend, or for an invalid format.
     """
     more: list[type[FinishTask]] = [_WithEvidence] if evidence else []
     more += [_WithAnswer] if answer else []
@@ -452,7 +451,7 @@ def _added(
 
 
 def result_shape(given: ResponseFormat | None) -> TypeAdapter[Any] | None:
-    """The adapter that makes an instance of a stored result; None for a JSON schema, whose results are JSON
+    """The adapter that turns a stored result into an instance; None for a JSON schema, whose results are JSON
     values.
 
     Raises SetupError for anything that is not a format.
@@ -473,7 +472,7 @@ def result_shape(given: ResponseFormat | None) -> TypeAdapter[Any] | None:
 
 
 def _shape(given: ResponseFormat) -> Any:
-    """The type of `result`: read as `given` says, kept as the JSON value of it, or None."""
+    """The type of `result`: validated as `given`, stored as its JSON value, or None."""
     if isinstance(given, Mapping):
         return Annotated[Any, AfterValidator(_fits(given)), WithJsonSchema(_inlined(given))]
     adapter = result_shape(given)
@@ -489,7 +488,7 @@ def _read(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     except ValidationError:
         if not isinstance(value, str):
             raise
-        # Small models write the object into a string.
+        # Small models pass the object as a string.
         return handler(_parsed(value))
 
 
@@ -508,7 +507,7 @@ def _parsed(text: str) -> Any:
 
 
 def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema without references: where it stands in the arguments they would lead nowhere."""
+    """The schema with references inlined, since inside the arguments they would not resolve."""
     try:
         found = dereference_refs(dict(schema))
     except (KeyError, ValueError, TypeError) as error:

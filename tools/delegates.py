@@ -1,6 +1,6 @@
-"""The tool by which a model gives a part of its task to another graph.
+"""The tool through which a model delegates part of its task to another graph.
 
-What it holds is data: the graph runs in `nodes/delegates/`, in the thread of whoever calls it.
+It only contains data: `nodes/delegates/` runs the graph, in the thread of the calling graph.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from signoff.graph.errors import SetupError
 
 
 class Assignment(BaseModel):
-    """What a delegate is given."""
+    """The arguments of a delegate."""
 
     task: str = Field(
         min_length=1,
@@ -23,17 +23,17 @@ class Assignment(BaseModel):
 
 
 GIVEN = frozenset(Assignment.model_fields)
-"""The names of a delegate's arguments, which every call of one has; it passes over others."""
+"""The names of a delegate's arguments, which every call of one has; further arguments are ignored."""
 
 
 class Delegate(BaseTool):
     """A tool whose calls another graph answers.
 
-    graph: compiled, or a function that returns it. at_once: how many of its calls in one reply run beside
-    each other; None for all. effects: whether something below it may change something. tools: the names of
-    what may be called below it, as far as that is known when it is made. later: whether
-    its graph, or one below it, is made by a function, so that not all of them are known. read: what makes an
-    outcome of the last values of a graph that is not Signoff's; None for one that is.
+    graph: compiled, or a function that returns it. at_once: how many of its calls in one reply run in
+    parallel; None for all. effects: whether anything below it may change something. tools: the names of the
+    tools that may be called below it, as far as known when it is created. later: whether its graph, or one
+    below it, is made by a function, so that not all tools are known. read: converts the final values of a
+    graph that is not Signoff's to an outcome; None for a Signoff graph.
     """
 
     graph: Any = Field(exclude=True, repr=False)

@@ -1,6 +1,6 @@
-"""The working tools: list, read, write, edit and search the files of a workspace.
+"""The file tools: list, read, write, edit and search the files of a workspace.
 
-`edit_file` makes one exact, unique replacement, and helps when there is none.
+`edit_file` makes one exact, unique replacement, and gives advice if there is no match.
 """
 
 import difflib
@@ -33,7 +33,7 @@ _MOST_PLACES = 3
 _MOST_NAMED_LINES = 10
 _MOST_IN_A_LINE = 300
 _COMPARED_LINES = 5_000
-# The second and third parts of a Korean syllable: no combining characters, but composed with the first.
+# The second and third parts of a Korean syllable: not combining characters, but composed with the first.
 _JAMO = {chr(code) for code in range(0x1161, 0x1200)}
 _LOOKS = {code: "" for first, last in UNSEEN for code in range(first, last + 1) if code != ord("\t")}
 _LOOKS |= {code: " " for code in _LOOKS if unicodedata.category(chr(code)) == "Zs" or code == 0x2800}
@@ -41,15 +41,15 @@ _LINE_NUMBER = re.compile(r"^ *\d+\|", re.MULTILINE)
 
 
 def numbered(lines: list[str], first: int) -> str:
-    """`lines` as "12|text", counted from `first`; a long line is cut."""
+    """`lines` as "12|text", counted from `first`; a long line is truncated."""
     return "\n".join(f"{number}|{clipped(line, _MOST_IN_A_LINE)}" for number, line in enumerate(lines, first))
 
 
 def edit_file(workspace: Workspace, path: str, old: str, new: str) -> str:
-    """Replaces `old`, which must occur exactly once in the file, by `new`; shows the lines around.
+    """Replaces `old`, which must occur exactly once in the file, by `new`; returns the surrounding lines.
 
-    Line ends of `old` and `new` do not matter: those of the file are kept. Raises ToolException, the
-    file unchanged, when `old` is missing or ambiguous or the file is not UTF-8 text.
+    The line endings of `old` and `new` do not matter: those of the file are kept. Raises ToolException, with
+    the file unchanged, if `old` is missing or ambiguous, or the file is not UTF-8 text.
     """
     name = workspace.relative(path)
     old, new = (text.replace("\r\n", "\n") for text in (old, new))
@@ -88,7 +88,7 @@ def _pattern(old: str) -> str:
 
 
 def _occurrences(text: str, old: str) -> list[re.Match[str]]:
-    """Where `old` is, overlaps included, either line end fitting; enough of them to tell the model."""
+    """The matches of `old`, including overlaps, with any line endings; enough of them for the message."""
     pattern = re.compile(_pattern(old))
     found: list[re.Match[str]] = []
     match = pattern.search(text)
@@ -142,8 +142,7 @@ def _missing(text: str, old: str, name: str) -> str:
 
 
 def _too_many_ends(text: str, old: str) -> str:
-    """What to do when `old` matches except for the line ends after it, as at the end of a file without
-    one."""
+    """Advice if `old` matches except for line endings after it, as at the end of a file without one."""
     bare = old.rstrip("\n")
     found = re.search(rf"{_pattern(bare)}((?:\r?\n)*)\Z", text) if bare != old and bare else None
     if not found:
@@ -156,7 +155,7 @@ def _too_many_ends(text: str, old: str) -> str:
 
 
 def _alike(text: str, old: str) -> str:
-    """Where the file has what only looks like `old`, and the characters that differ, by name."""
+    """Where the file has text that only looks like `old`, with the names of the characters that differ."""
     look, wanted = _look(text), _look(old)
     at = look.find(wanted) if wanted.strip() else -1
     if at < 0:
@@ -178,7 +177,7 @@ def _alike(text: str, old: str) -> str:
 
 
 def _differences(line: str, given: str) -> Iterator[tuple[str, str]]:
-    """The pieces that only look alike, of a line and of the part of it that was given."""
+    """The pairs of characters in a line and in the given part of it that only look alike."""
     here, wanted = _pieces(line), _pieces(given)
     looks, target = [*map(_line_look, here)], [*map(_line_look, wanted)]
     for start in range(len(here) - len(wanted) + 1):
@@ -189,7 +188,7 @@ def _differences(line: str, given: str) -> Iterator[tuple[str, str]]:
 
 
 def _pieces(line: str) -> list[str]:
-    """The characters of `line`, each with what combines with it, or shows nothing beside it."""
+    """The characters of `line`, each with its combining and invisible characters."""
     found: list[str] = []
     for character in line:
         joins = unicodedata.combining(character) or character in _JAMO or not _line_look(character)
@@ -201,7 +200,7 @@ def _pieces(line: str) -> list[str]:
 
 
 def _look(text: str) -> str:
-    """`text` as it looks: composed, every kind of space a space, without what shows nothing."""
+    """`text` as it looks: composed, every kind of space as a space, without invisible characters."""
     return "\n".join(_line_look(line) for line in text.split("\n"))
 
 
@@ -214,7 +213,7 @@ def _name_characters(piece: str) -> str:
 
 
 def _closest(lines: list[str], old: list[str]) -> list[str]:
-    """The places in `lines` that look most like `old`, found by its longest line, each shown once."""
+    """The places in `lines` that are most similar to `old`, found by its longest line, each once."""
     anchor = max(range(len(old)), key=lambda index: len(old[index].strip()))
     wanted = old[anchor].strip()[:_MOST_IN_A_LINE]
     known: dict[str, int] = {}
@@ -234,7 +233,7 @@ def _closest(lines: list[str], old: list[str]) -> list[str]:
     return [numbered(lines[first:end], first + 1) for first, end in places]
 
 
-# Room for the lines that a result has around the rows of a file.
+# Room for the other lines of a result around the lines of a file.
 _AROUND = 200
 
 _MOST_ENTRIES = 5_000
@@ -292,7 +291,7 @@ class SearchFiles(BaseModel):
 
 
 def list_files(workspace: Workspace, path: str = ".", glob: str | None = None) -> str:
-    """The files below `path` with their sizes in bytes, one a line; big listings are bounded."""
+    """The files below `path` with their sizes in bytes, one per line; long listings are truncated."""
     name = workspace.relative(path)
     if workspace.kind(path) != "folder":
         return f"{name} is not a folder; read it with read_file."
@@ -365,7 +364,7 @@ def _check_range(name: str, count: int, start: int, end: int | None) -> None:
 
 
 def _rows(file: BinaryIO, first: int, last: int) -> list[str]:
-    """The numbered lines, as many as one result holds, at least one."""
+    """The numbered lines, as many as fit into one result, at least one."""
     rows: list[str] = []
     left = LIMIT - _AROUND
     for number in range(first, last + 1):
@@ -380,8 +379,8 @@ def _rows(file: BinaryIO, first: int, last: int) -> list[str]:
 def write_file(workspace: Workspace, path: str, content: str) -> str:
     """Creates the file with its folders, or replaces all of its text; `content` is written as UTF-8.
 
-    A replaced file keeps its line ends and its byte order mark. Raises ToolException, the file unchanged,
-    when it is not UTF-8 text.
+    A replaced file keeps its line endings and its byte order mark. Raises ToolException, with the file
+    unchanged, if it is not UTF-8 text.
     """
     if valid_text(content) != content:
         raise ToolException("content holds characters that are not valid text; leave them out.")
@@ -395,7 +394,7 @@ def write_file(workspace: Workspace, path: str, content: str) -> str:
 
 
 def _style(workspace: Workspace, path: str, name: str) -> Measured | None:
-    """How the file at `path` is written; None when there is none."""
+    """The format of the file at `path`; None if it does not exist."""
     try:
         with workspace.open(path) as file:
             style = measured(file)
@@ -414,17 +413,17 @@ def _style(workspace: Workspace, path: str, name: str) -> Measured | None:
 def workspace_tools(
     root: str | os.PathLike[str] | Workspace, *, protect: Collection[str] | None = None
 ) -> list[BaseTool]:
-    """The five working tools for the folder `root`; they return text and raise ToolException.
+    """The five file tools for the folder `root`; they return text and raise ToolException.
 
-    Those that write say how a call is undone: what was in the file before is put back, as far as 200,000
-    characters of it were replaced, and a file that was created is removed. One that has changed since stays.
+    Those that write can be undone: the previous content is restored if at most 200,000 characters of it were
+    replaced, and a created file is removed. A file that has changed since is left alone.
 
-    protect: what they read but never write. None is `PROTECTED` of `signoff.tools.protected`: "git" (`.git`
-    and repositories), "python" (virtual environments, conda's, the Python that runs) and "signoff" (its
-    installation and its folder `.signoff`). Leave one out to lift it, add a path of the workspace to widen
-    it, add "!path" to lift that one. With a Workspace given, its own counts.
+    protect: what they may read but never write. None means `PROTECTED` of `signoff.tools.protected`: "git"
+    (`.git` and repositories), "python" (virtual environments, conda environments, the running Python) and
+    "signoff" (its installation and its folder `.signoff`). Omit a name to remove that protection, add a path
+    of the workspace to protect it, add "!path" to exempt it. A Workspace brings its own protection.
 
-    Raises SetupError when the folder does not exist, or a path in `protect` is not there.
+    Raises SetupError if the folder, or a path in `protect`, does not exist.
     """
     if isinstance(root, Workspace) and protect is not None:
         raise SetupError("This Workspace already defines what is protected: pass protect to Workspace(…).")
@@ -440,7 +439,7 @@ def workspace_tools(
 
 
 class _Working(StructuredTool):
-    """keep: where the full text of a result is kept so that `read_file` can read it (see `capped`)."""
+    """keep: stores the full text of a result where `read_file` can read it (see `capped`)."""
 
     keep: Callable[[str], Callable[[str], str]] = Field(exclude=True, repr=False)
 

@@ -1,4 +1,4 @@
-"""Tools of MCP servers, through langchain-mcp-adapters. A server on this host is started once."""
+"""Tools of MCP servers, through langchain-mcp-adapters. A stdio server is started only once."""
 
 import asyncio
 import json
@@ -43,10 +43,10 @@ SECONDS = 30.0
 """How long a server may take to start and to list its tools."""
 
 MOST_TOOLS = 128
-"""How many tools one server may offer; more than that most models do not take."""
+"""How many tools one server may offer; most models do not accept more."""
 
 _MOST_HELD = 16
-"""Calls of one server whose questions wait for an answer; the oldest is given up for another."""
+"""The maximum number of calls per server that wait for an answer; the oldest is abandoned for a new one."""
 _SHOWN = 120
 
 _Key = tuple[str, str, str]
@@ -63,25 +63,25 @@ async def mcp_tools(
 ) -> list[BaseTool]:
     """The tools of `servers`, as `MultiServerMCPClient` takes them.
 
-    `{"files": {"transport": "stdio", "command": "python", "args": ["server.py"]}}`. Every tool is of kind
-    `write`: approvals and the journal guard against what a server does, so they cannot depend on what it
-    says. The tools are asynchronous, and run in sync graphs too.
+    `{"files": {"transport": "stdio", "command": "python", "args": ["server.py"]}}`. Every tool has the kind
+    `write`: approvals and the journal protect against what a server does, so they cannot depend on what it
+    claims. The tools are asynchronous, and also run in sync graphs.
 
-    A server over stdio is started once, here. It serves every call, and ends with the graph that its tools
-    are given to: by `graph.close()`, with the graph's storage, or when nothing refers to the graph and the
-    tools any more. One that has ended is started again by the next call.
+    A stdio server is started here, once. It serves every call, and ends with the graph that has its tools: by
+    `graph.close()`, with the graph's storage, or when the graph and the tools are garbage-collected. If it
+    has ended, the next call starts it again.
 
-    A server may ask a person while it works on a call: that is a question of the thread, and the server waits
-    for the answer. Its resources and prompts are two tools more, which are of kind `read`.
+    A server may ask a person during a call: this becomes a question of the thread, and the server waits for
+    the answer. Its resources and prompts are offered by two further tools of kind `read`.
 
-    trust_hints: believe what a server says of its tools. One with `readOnlyHint` is then of kind `read`, so
-        nobody is asked about it as a write and it may run twice; one with `idempotentHint` may run again
+    trust_hints: trust the server's hints about its tools. A tool with `readOnlyHint` then has the kind
+        `read`, so it needs no approval as a write and may run twice; one with `idempotentHint` may run again
         after a crash.
     seconds: how long a server may take to start and to list its tools. most_tools: how many each may offer.
-    resources: also offer what the servers have to be read.
+    resources: also offer the servers' resources and prompts.
 
-    Raises SetupError when the extra is not installed, or for the first server that cannot be used; then
-    those that were started have been ended.
+    Raises SetupError if the extra is not installed, or for the first server that cannot be used; all started
+    servers have been ended by then.
     """
     try:
         import langchain_mcp_adapters.client  # noqa: F401  only whether it is there
@@ -110,8 +110,8 @@ async def mcp_tools(
 
 
 class _Server:
-    """One server. Everything that touches its session happens in the event loop of one thread of ours: a
-    session belongs to a loop, and the runs that use it come with loops of their own."""
+    """One server. All use of its session happens in the event loop of one dedicated thread, since a session
+    belongs to a loop, and each run has its own loop."""
 
     def __init__(self, name: str, connection: Mapping[str, Any], seconds: float, most_tools: int) -> None:
         self.name = name
@@ -124,13 +124,13 @@ class _Server:
         self._opening = asyncio.Lock()
         self._running: LiveSession | None = None
         self._held: dict[_Key, OpenCall] = {}
-        """Calls whose question waits for an answer, by thread, tool and arguments."""
+        """Calls whose question is unanswered, by thread, tool and arguments."""
         self._repeatable: set[str] = set()
-        # A call was given up: the next one first sees whether the server still answers.
+        # A call was abandoned: the next one first checks whether the server still responds.
         self._doubtful = False
 
     async def tools(self, resources: bool) -> "tuple[list[Tool], OfferedToRead]":
-        """The tools that it offers, and what it has to be read. Starts a server over stdio."""
+        """Its tools, and its resources and prompts. Starts a stdio server."""
         return await run_in_loop(self._list(resources))
 
     def converted(
@@ -141,7 +141,7 @@ class _Server:
 
         connection: Any = self._given
         interceptors: Any = [self._intercepted]
-        # The tools hold it open, and not the server: its own tasks refer to that.
+        # The tools keep it open, not the server object: its own tasks refer to that.
         holding = Holding(self.end)
         found = []
         for tool in listed:
@@ -156,7 +156,7 @@ class _Server:
         return [*found, *(hold(made, holding) for made in reading)]
 
     def end(self) -> None:
-        """Ends its process and what that started, and waits for it. May be repeated."""
+        """Ends its process and all that it started, and waits for that. May be called again."""
         nothing = self._running is None and not self._held
         if os.getpid() != self._owner or nothing or not (self._stays or self._held):
             return
@@ -165,7 +165,7 @@ class _Server:
         end_marked(f"{MARK}={self._mark}", after=0)
 
     async def _intercepted(self, request: Any, _: Any) -> "CallToolResult":
-        """A call, in place of the adapters' own way, which starts a server for each."""
+        """Makes a call, instead of the adapters, which would start a server for each."""
         configurable = ensure_config().get("configurable", {})
         may_ask = has_saver(configurable)
         key = str(configurable.get("thread_id", "")), request.name, json.dumps(request.args, default=str)
@@ -173,10 +173,10 @@ class _Server:
         try:
             if call is not None:
                 for said in call.said:
-                    # LangGraph hands out the answers in the order in which they were asked for.
+                    # LangGraph returns the answers in the order of the interrupts.
                     interrupt(said)
             else:
-                # Where the private name is missing, everything may be answered: then it is not asked.
+                # Without the private name, any invocation may carry an answer, so it does not ask.
                 if may_ask and is_answered(configurable) and not is_answered({}):
                     self._check_was_not_asked(request.name)
                 call = await run_in_loop(self._begin_call(request.name, request.args, may_ask))
@@ -190,14 +190,14 @@ class _Server:
             raise ToolException(f"The MCP server {self.name!r} cannot be used: {error}") from error
 
     def _check_was_not_asked(self, name: str) -> None:
-        """Raises ToolException for a call whose server has ended while a person was asked for it, where it is
-        not known that it may run again."""
+        """Raises ToolException for a call whose server ended while a person was asked, unless the call is
+        known to be repeatable."""
         if name in self._repeatable:
             return
         try:
             answer = interrupt({})
         except GraphInterrupt:
-            # Somebody else has asked, such as a middleware; the call did not run.
+            # Other code has asked, such as a middleware; the call did not run.
             return
         raise ToolException(
             f"The MCP server {self.name!r} had asked a person, and has ended since. They have answered "
@@ -216,7 +216,7 @@ class _Server:
                         f"{error} Whether the call took effect is not known: check before you repeat it. The "
                         "next call starts the server again."
                     ) from error
-                # It had ended before the call, so nothing was asked of it.
+                # It had ended before the call, so it received nothing.
                 anew, may_ask = True, call.may_ask
                 call = await run_in_loop(self._begin_call(request.name, request.args, may_ask))
                 continue
@@ -241,7 +241,8 @@ class _Server:
             sessions_loop().call_soon_threadsafe(call.answer, told)
 
     def _hold(self, call: OpenCall, key: _Key) -> None:
-        """Keeps a call until its question is answered, in a session of its own: it reads nothing else."""
+        """Keeps a call open until its question is answered, in its own session, which reads nothing else
+        meanwhile."""
         self._held[key] = call
         left = [self._held.pop(next(iter(self._held)))] if len(self._held) > _MOST_HELD else []
 
@@ -257,7 +258,7 @@ class _Server:
         try:
             running = await self._start_for_call()
         except SessionEnded:
-            # Another graph has ended it while it started; nothing was asked of it.
+            # Another graph ended it while it started; it received nothing.
             running = await self._start_for_call()
         return OpenCall(running, name, arguments, may_ask=may_ask)
 
@@ -265,7 +266,8 @@ class _Server:
         return await self._open() if self._stays else await self._start(LiveSession(self._given))
 
     async def _finish_call(self, call: OpenCall) -> None:
-        """A call has its result. Its session serves the next ones, unless another does by now."""
+        """Finishes a call that has its result. Its session serves later calls, unless another one does by
+        now."""
         if call.running is self._running:
             return
         if self._stays and not call.running.over and (self._running is None or self._running.over):
@@ -274,7 +276,7 @@ class _Server:
             await call.running.end()
 
     async def _read(self, read: "Callable[[ClientSession], Awaitable[_T]]") -> _T:
-        """What the server gives to be read. Raises ToolException when it does not."""
+        """Reads from the server. Raises ToolException if it refuses."""
         from mcp.shared.exceptions import McpError
 
         try:
@@ -289,7 +291,7 @@ class _Server:
             try:
                 return await (await self._open()).ask(read)
             except SessionEnded:
-                # It changes nothing to ask again.
+                # Reading again changes nothing.
                 return await (await self._open()).ask(read)
         running = LiveSession(self._given)
         try:
@@ -331,9 +333,9 @@ class _Server:
             params = PaginatedRequestParams(cursor=page.nextCursor)
 
     async def _open(self) -> "LiveSession":
-        """It, running: as it was, or started."""
+        """Its running session, started if necessary."""
         if self._owner != os.getpid():
-            # Forked off: the process and the loop are the parent's.
+            # In a fork, the process and the loop belong to the parent.
             self._owner, self._running, self._opening = os.getpid(), None, asyncio.Lock()
             self._held.clear()
         async with self._opening:
@@ -341,7 +343,7 @@ class _Server:
                 await self._running.end()
             self._doubtful = False
             if self._running is None or self._running.over:
-                # Known before it has started, so that what ends the server ends this one, too.
+                # Registered before it has started, so that ending the server ends this one, too.
                 self._running = LiveSession(self._connection())
                 await self._start(self._running)
             return self._running
@@ -368,12 +370,12 @@ class _Server:
     def _connection(self) -> dict[str, Any]:
         if not self._stays:
             return dict(self._given)
-        # By the mark it is found again, and so is everything it starts.
+        # The mark identifies it, and everything it starts.
         return {**self._given, "env": {**(self._given.get("env") or {}), MARK: self._mark}}
 
 
 def _metadata(tool: "Tool", *, trust_hints: bool) -> dict[str, Any]:
-    """What a tool says of itself, as far as it counts. A server can put any key beside its hints."""
+    """The part of a tool's own metadata that counts. A server can add any keys beside its hints."""
     hints = tool.annotations if trust_hints else None
     read = hints is not None and hints.readOnlyHint is True
     found: dict[str, Any] = {"kind": str(Kind.READ if read else Kind.WRITE)}

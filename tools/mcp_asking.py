@@ -1,4 +1,5 @@
-"""What a server of MCP asks a person (elicitation), as a question of the thread, and the answer to it."""
+"""Turns an MCP server's question to a person (elicitation) into a question of the thread, and reads the
+answer."""
 
 import json
 import re
@@ -11,13 +12,13 @@ if TYPE_CHECKING:
     from mcp.types import ElicitRequestParams, ElicitResult
 
 DECLINE = "decline"
-"""The answer that refuses."""
+"""The answer that declines."""
 _MOST_CHARACTERS = 8_000
 _YES, _NO = ("yes", "true", "y", "1"), ("no", "false", "n", "0")
 
 
 def make_question(server: str, params: "ElicitRequestParams", problem: str = "") -> dict[str, Any]:
-    """The question, as an interrupt holds it."""
+    """The question as an interrupt value."""
     fields = _get_fields(params)
     parts = [problem, f"The MCP server {server!r} asks: {params.message}"]
     if params.mode == "url":
@@ -34,7 +35,7 @@ def make_question(server: str, params: "ElicitRequestParams", problem: str = "")
 
 
 def read_answer(params: "ElicitRequestParams", answer: Any) -> "ElicitResult":
-    """What the server is told. Raises ValueError, which says why, for an answer that does not fit."""
+    """The answer for the server. Raises ValueError, with the reason, for an invalid one."""
     from mcp.types import ElicitResult
 
     text = "" if answer is None else str(answer).strip()
@@ -87,7 +88,7 @@ def _describe_field(schema: Mapping[str, Any]) -> str:
 
 
 def _read_fields(text: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The values by the names of their fields, still as they were given."""
+    """The values by field name, not yet converted."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

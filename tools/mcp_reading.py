@@ -1,4 +1,4 @@
-"""The resources and prompts of a server of MCP, as two tools that read."""
+"""The resources and prompts of an MCP server, as two read tools."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
@@ -21,12 +21,12 @@ _MOST_LINE = 200
 _MOST_NAME = 40
 
 Ask = Callable[[Callable[["ClientSession"], Awaitable[Any]]], Awaitable[Any]]
-"""What asks the server, in the loop of its session."""
+"""Sends a request to the server, in the loop of its session."""
 
 
 @dataclass(frozen=True)
 class OfferedToRead:
-    """What a server offers to be read."""
+    """The resources and prompts of a server."""
 
     resources: "tuple[Resource, ...]" = ()
     templates: "tuple[ResourceTemplate, ...]" = ()
@@ -49,7 +49,7 @@ class GetPrompt(BaseModel):
 
 
 async def list_readable(session: "ClientSession") -> OfferedToRead:
-    """What the server offers, as far as it says that it has such and tells of it."""
+    """The server's resources and prompts, as far as it declares and lists them."""
     from mcp.shared.exceptions import McpError
 
     can = session.get_server_capabilities()
@@ -68,7 +68,7 @@ async def list_readable(session: "ClientSession") -> OfferedToRead:
 
 
 def make_reading_tools(server: str, found: OfferedToRead, ask: Ask) -> list[BaseTool]:
-    """The tools for what is there: none, one or two."""
+    """The tools for these: none, one or two."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", server)[:_MOST_NAME]
     made: list[BaseTool] = []
     if found.resources or found.templates:
@@ -145,7 +145,7 @@ def _prompt_text(found: "GetPromptResult") -> str:
 
 
 def _content_text(found: Any) -> str:
-    """A text as it is; anything else as a note of what it is."""
+    """Text as it is; anything else as a note on its type."""
     resource = getattr(found, "resource", found)
     text = getattr(resource, "text", None)
     if isinstance(text, str):

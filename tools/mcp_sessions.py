@@ -1,4 +1,4 @@
-"""Sessions with servers of MCP, and calls in them, in the event loop of one thread of ours."""
+"""Sessions with MCP servers, and calls in them, in the event loop of one dedicated thread."""
 
 import asyncio
 import logging
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, ErrorData
 
 _GARBAGE = 100
-"""Lines that are not MCP messages, after which a server is given up."""
+"""The number of lines that are not MCP messages after which a server is abandoned."""
 
 _PING_SECONDS = 5.0
-# What ends a server over stdio waits two seconds after the end of its input, and two after SIGTERM.
+# Ending a stdio server waits two seconds after closing its input, and two after SIGTERM.
 END_SECONDS = 8.0
 _SHOWN = 120
-# In the environment of a server, as the adapters read it.
+# The environment of a server, as the adapters read it.
 _VARIABLE = re.compile(r"\$\{([^}]+)\}")
 
 _T = TypeVar("_T")
 
 
 class Unusable(Exception):
-    """Why a server cannot be used, in a sentence."""
+    """A server cannot be used; the message is a sentence."""
 
 
 class SessionEnded(Unusable):
-    """The server has ended. sent: whether it may have read the request before."""
+    """The server has ended. sent: whether it may have received the request before."""
 
     def __init__(self, why: str, *, sent: bool) -> None:
         super().__init__(why)
@@ -41,7 +41,7 @@ class SessionEnded(Unusable):
 
 
 class LiveSession:
-    """A session with a server, held open by a task until it is told to end, or ends by itself."""
+    """A session with a server, kept open by a task until it is ended, or ends by itself."""
 
     def __init__(self, connection: dict[str, Any]) -> None:
         self._connection = connection
@@ -59,15 +59,15 @@ class LiveSession:
 
     @property
     def garbage(self) -> str:
-        """What it printed that is not a message, as the end of a sentence; empty for nothing."""
+        """A sentence on its output that is not an MCP message; empty if there is none."""
         return f" It printed something that is not an MCP message: {self._first!r}." if self._lines else ""
 
     async def start(self) -> None:
-        """Returns when the server can be asked."""
+        """Returns when the server is ready."""
         await self.ask(lambda session: session.initialize())
 
     async def ask(self, question: "Callable[[ClientSession], Awaitable[_T]]") -> _T:
-        """What the server answers. Raises SessionEnded when it has ended, or ends before it has answered."""
+        """The server's answer. Raises SessionEnded if the server has ended, or ends before it answers."""
         from anyio import BrokenResourceError, ClosedResourceError
         from mcp.shared.exceptions import McpError
 
@@ -91,7 +91,7 @@ class LiveSession:
             asking.cancel()
 
     async def answers(self) -> bool:
-        """Whether it answers at all, within some seconds."""
+        """Whether it responds within a few seconds."""
         try:
             async with asyncio.timeout(_PING_SECONDS):
                 await self.ask(lambda session: session.send_ping())
@@ -100,7 +100,7 @@ class LiveSession:
         return True
 
     async def end(self) -> None:
-        """Ends the server; returns when its process has gone."""
+        """Ends the server; returns when its process is gone."""
         self._stop.set()
         if not self._session.done():
             self._task.cancel()
@@ -128,7 +128,7 @@ class LiveSession:
                 self._stop.set()
 
     async def _on_elicitation(self, _: Any, params: "ElicitRequestParams") -> "ElicitResult | ErrorData":
-        """The server asks a person. As long as this waits, the session reads nothing else."""
+        """Handles the server's question to a person. While this waits, the session reads nothing else."""
         from mcp.types import INVALID_REQUEST, ErrorData
 
         if len(self.calls) != 1 or not self.calls[0].may_ask:
@@ -144,9 +144,9 @@ class LiveSession:
 
 
 class OpenCall:
-    """A call of a tool that the server works on. It may ask a person, and goes on with the answer.
+    """A tool call in progress on the server. It may ask a person, and continues with the answer.
 
-    may_ask: there is a thread that can wait for one.
+    may_ask: whether there is a thread that can wait for an answer.
     """
 
     def __init__(self, running: LiveSession, name: str, arguments: dict[str, Any], *, may_ask: bool) -> None:
@@ -156,7 +156,7 @@ class OpenCall:
         self.running, self.may_ask = running, may_ask
         self.question: ElicitRequestParams | None = None
         self.said: list[dict[str, Any]] = []
-        """The questions so far that a person has answered."""
+        """The questions that a person has answered so far."""
         self._answer: asyncio.Future[ElicitResult] | None = None
         self._moved = asyncio.Event()
         self._task = asyncio.ensure_future(running.ask(call))
@@ -164,7 +164,7 @@ class OpenCall:
         running.calls.append(self)
 
     async def wait(self) -> "CallToolResult | None":
-        """Its result; None when it asks (`question`). Raises as `LiveSession.ask` does."""
+        """Its result; None if it asks (`question`). Raises as `LiveSession.ask`."""
         while not self._task.done():
             if self.question is not None:
                 return None
@@ -179,7 +179,7 @@ class OpenCall:
         return await self._answer
 
     def answer(self, found: "ElicitResult") -> None:
-        """Answers what it asks, if it still does."""
+        """Answers its question, if it still waits."""
         if self.question is not None and self._answer is not None and not self._answer.done():
             self.question = None
             self._answer.set_result(found)
@@ -205,8 +205,8 @@ _loops: dict[int, asyncio.AbstractEventLoop] = {}
 async def _open(connection: dict[str, Any]) -> "AsyncIterator[ClientSession]":
     """A session over this connection, as the adapters make it.
 
-    One over stdio is made here: theirs gives the server the stderr of the moment in which the package was
-    first imported, which a program may have replaced and closed since.
+    A stdio session is made here: the adapters pass the stderr from the time when the package was first
+    imported, which the program may have replaced and closed since.
     """
     if connection.get("transport") != "stdio":
         from langchain_mcp_adapters.sessions import create_session
@@ -248,11 +248,11 @@ def _has_stderr() -> bool:
 
 
 def sessions_loop() -> asyncio.AbstractEventLoop:
-    """The event loop of the sessions, in a thread that lives as long as the process."""
+    """The event loop of the sessions, in a thread that runs as long as the process."""
     with _starting:
         if (found := _loops.get(os.getpid())) is not None:
             return found
-        # After a fork the thread is missing in the child.
+        # After a fork, the child does not have the thread.
         loop = _loops[os.getpid()] = asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, name="signoff-mcp", daemon=True)
         thread.start()
@@ -261,18 +261,18 @@ def sessions_loop() -> asyncio.AbstractEventLoop:
 
 
 async def run_in_loop(work: "Coroutine[Any, Any, _T]") -> _T:
-    """What `work` returns in the loop of the sessions."""
+    """Runs `work` in the loop of the sessions, and returns its result."""
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, sessions_loop()))
 
 
 def _retrieve_error(task: "asyncio.Future[Any]") -> None:
-    """Looks at how a task ended; asyncio prints the errors of those that nobody looked at."""
+    """Retrieves a task's exception; asyncio prints those that are never retrieved."""
     if not task.cancelled():
         task.exception()
 
 
 def _quiet(thread: threading.Thread) -> None:
-    """Garbage is told once, in our error; the package logs each line of it with a traceback."""
+    """Silences the package, which logs each invalid line with a traceback; our error mentions it once."""
 
     def others(record: logging.LogRecord) -> bool:
         return record.thread != thread.ident

@@ -1,7 +1,7 @@
-"""What nothing that works in a workspace may change: what Signoff itself starts, imports or lets git read.
+"""The paths in a workspace that no tool may change: what Signoff itself starts, imports or lets git read.
 
-One reading for all who write there: the sandbox of `run_python` looks for everything when it starts
-(`find_protected`), the file tools ask about one path at a time (`PathGuard`).
+The same definition serves all tools that write: the sandbox of `run_python` searches for all such paths when
+it starts (`find_protected`), the file tools check one path at a time (`PathGuard`).
 """
 
 import errno
@@ -32,9 +32,9 @@ GIT, PYTHON, SIGNOFF = "git", "python", "signoff"
 PROTECTED = frozenset({GIT, PYTHON, SIGNOFF})
 """What is protected by default.
 
-git: `.git`, repositories without a work tree, and files that their configuration includes. python: virtual
-environments, conda's, and the Python that runs. signoff: where Signoff is installed, what it is installed
-with in editable mode, its folder `.signoff`, and the user's folders for its threads and models.
+git: `.git`, bare repositories, and files that their configuration includes. python: virtual environments,
+conda environments, and the running Python. signoff: Signoff's installation, its dependencies installed in
+editable mode, its folder `.signoff`, and the user's folders for threads and models.
 """
 
 STATE = ".signoff"
@@ -46,7 +46,7 @@ _OF_A_REPOSITORY = (
     *("packed-refs", "refs", "reftable", "worktrees", "index"),
 )
 _INCLUDED = re.compile(
-    # A key may stand on the line of its section's name.
+    # A key may be on the same line as its section's name.
     rb"^\s*(?:\[[^\]\"\r\n]*(?:\"(?:[^\"\\\r\n]|\\.)*\")?\s*\]\s*)?"
     rb"path\s*=\s*(?:\"([^\"\r\n]+)\"|([^\"\r\n;#]+))",
     re.MULTILINE | re.IGNORECASE,
@@ -60,10 +60,10 @@ _MOST_INCLUDED = 50
 
 @dataclass(frozen=True)
 class Protected:
-    """One place that may not be changed. path: absolute; its parents are real, itself it may be a link.
+    """One protected path. path: absolute; its parents contain no links, but it may be a link itself.
 
     why: what it is, as in "PATH is (part of) WHY". link: whether it is a symbolic link, whose target is
-    a place of its own.
+    listed separately.
     """
 
     path: str
@@ -73,7 +73,7 @@ class Protected:
 
 @dataclass(frozen=True)
 class Wish:
-    """`protect=`, read: which kinds, and by absolute path what else is protected and what is not."""
+    """The parsed `protect=`: the kinds, and the absolute paths that are protected or exempt."""
 
     kinds: frozenset[str]
     also: frozenset[str]
@@ -81,10 +81,10 @@ class Wish:
 
 
 def read_wish(root: str, protect: Collection[str] | None) -> Wish:
-    """What `protect=` asks for in the workspace `root`; None is the default, `PROTECTED`.
+    """Parses `protect=` for the workspace `root`; None means the default, `PROTECTED`.
 
-    A name of `PROTECTED` is a kind, anything else a path below the workspace, "!path" one that is not
-    protected after all. Raises SetupError for a path that is not there, since it may be a slip.
+    A name in `PROTECTED` is a kind, anything else a path below the workspace, "!path" an exempt path. Raises
+    SetupError for a path that does not exist, since it may be a typo.
     """
     if isinstance(protect, str):
         raise SetupError(f"protect is a collection of names, so give [{protect!r}] or {{{protect!r}}}.")
@@ -110,7 +110,7 @@ def within(path: str, folder: str) -> bool:
 
 
 class PathGuard:
-    """Says of one path at a time whether it is protected. Reads the folders above it, and nothing else."""
+    """Checks one path at a time. Reads only the folders above it."""
 
     def __init__(self, root: str, protect: Collection[str] | None = None) -> None:
         self._root = root
@@ -129,9 +129,9 @@ class PathGuard:
         }
 
     def why(self, relative: str) -> str:
-        """What `relative`, a real path below the workspace, is or is part of; empty when it is not protected.
+        """What the real path `relative` below the workspace is or is part of; empty if it is not protected.
 
-        Nothing needs to be there: what lies below `.git` is git's own from the first file on.
+        The path need not exist: anything below `.git` belongs to git from the first file on.
         """
         steps = [step for step in relative.split("/") if step not in ("", ".")]
         if self._root in self._wish.lifted:
@@ -161,9 +161,9 @@ class PathGuard:
         return found or self._home_of_any(path)
 
     def _home_of_any(self, path: str) -> str:
-        """Whether an environment, wherever it is in the workspace, is made from the Python at `path`.
+        """Whether any environment in the workspace was created from the Python at `path`.
 
-        Looked for only where a Python is installed: it takes a walk through the workspace.
+        Checked only for an installed Python, since it requires a walk through the workspace.
         """
         if PYTHON not in self._wish.kinds or not _holds_python(path):
             return ""
@@ -171,16 +171,15 @@ class PathGuard:
         return next((place.why for place in places if within(path, place.path) and not place.link), "")
 
     def _of_members(self, root: str, name: str) -> str:
-        """Of a workspace that is itself an environment or a repository, its own parts are protected."""
+        """What `name` belongs to in a workspace that is itself an environment or a repository."""
         return _member(_kind(root, self._wish), name)
 
 
 def find_protected(root: str, protect: Collection[str] | None = None) -> tuple[Protected, ...]:
-    """Everything in the workspace `root` that is protected now, outermost first; none below another.
+    """All currently protected paths in the workspace `root`, outermost first; none below another.
 
-    Walks the whole workspace, through no link. Among them are links that lead to something protected, and
-    files that are a protected file under a second name (a hard link). The root itself is the only one
-    when all of it is protected.
+    Walks the whole workspace without following links. Includes links to something protected, and hard links
+    to protected files. If everything is protected, the root is the only entry.
     """
     wish = read_wish(root, protect)
     finder = _Finder(root, wish, _fixed(root, wish))
@@ -189,10 +188,11 @@ def find_protected(root: str, protect: Collection[str] | None = None) -> tuple[P
 
 
 def open_places(root: str, closed: Collection[str]) -> list[str]:
-    """What in `root` may be changed when rights on a folder hold for all below it, as Landlock's do.
+    """The paths in `root` that may be writable if rights on a folder apply to everything below it, as with
+    Landlock.
 
-    All entries but those in `closed`, the folders above them, and links: what is new then has no place in a
-    folder above something closed.
+    These are all entries except those in `closed`, the folders above them, and links: so nothing new can be
+    created in a folder above a closed path.
     """
     if not any(within(path, root) for path in closed):
         return [root]
@@ -231,16 +231,16 @@ class _Finder:
         self._drop_covered()
 
     def _folder(self, folder: str) -> Iterator[str]:
-        """Looks at the entries of `folder`, and returns the folders in it that are to be looked at."""
+        """Examines the entries of `folder`, and returns the subfolders to visit."""
         try:
             with os.scandir(folder) as found:
                 entries = list(found)
         except PermissionError:
-            # Its owner can open it again from inside.
+            # Code inside could make it accessible again.
             self._add(folder, "a folder that cannot be looked into")
             return
         except OSError as error:
-            # Gone since it was listed, or in a path so long that nobody starts anything there.
+            # Gone since it was listed, or its path is too long to start anything there.
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
                 return
             raise
@@ -282,12 +282,13 @@ class _Finder:
             self._add_way(target, led)
 
     def _find_named(self, path: str, why: str) -> None:
-        """What a repository's configuration or an environment names elsewhere in the workspace."""
+        """Protects what a repository's configuration or an environment refers to elsewhere in the
+        workspace."""
         for named in (*_included(path), *_separate(path), *_home(path)):
             self._add_way(named, why)
 
     def _add_way(self, path: str, why: str) -> None:
-        """Protects `path`, wherever links lead, and each link on the way."""
+        """Protects `path` with links resolved, and each link on the way."""
         todo, at, links = Path(path).parts[::-1], "", 0
         waiting = list(todo)
         while waiting:
@@ -309,9 +310,9 @@ class _Finder:
             self.found.setdefault(path, Protected(path, why, link))
 
     def _add_twins(self) -> None:
-        """Second names of protected files; more is looked at only where files have several names."""
+        """Adds hard links to protected files; searches only if files have several names."""
         names = Counter(identity for identity, _, _ in self.twins)
-        # Where all names of a file have been seen, none of them is in a protected place.
+        # If all names of a file have been seen, none of them is in a protected place.
         twins = [(identity, path) for identity, path, count in self.twins if names[identity] < count]
         if not twins:
             return
@@ -319,7 +320,7 @@ class _Finder:
         if PYTHON in self.wish.kinds:
             known |= _identities_of_python()
         paths = [path for identity, path in twins if identity in known]
-        # A cache of packages has thousands, all in folders of their own.
+        # A package cache has thousands, each in its own folder.
         while len(paths) > _MOST_TWINS:
             paths = sorted({parent for path in paths if (parent := os.path.dirname(path)) != self.root})
         for path in paths:
@@ -346,7 +347,7 @@ def _matching_name(name: str, wish: Wish) -> str:
 
 
 def _kind(folder: str, wish: Wish) -> str:
-    """What the folder at this path is, links followed; empty when it is nothing protected."""
+    """What the folder at this path is, with links followed; empty if it is not protected."""
     names = (*_OF_AN_ENVIRONMENT[:2], "HEAD", "objects", "refs", "commondir")
     there = {name for name in names if os.path.lexists(os.path.join(folder, name))}
     return _kind_of_names(there, folder, wish)
@@ -364,14 +365,14 @@ def _kind_of_names(names: Collection[str], folder: str, wish: Wish) -> str:
 
 
 def _member(kind: str, name: str) -> str:
-    """Whether `name` belongs to what the workspace itself is."""
+    """Whether `name` is part of the environment or repository that is the workspace itself."""
     if not kind:
         return ""
     return kind if name in (_OF_A_REPOSITORY if "git" in kind else _OF_AN_ENVIRONMENT) else ""
 
 
 def _fixed(root: str, wish: Wish) -> dict[str, str]:
-    """Places that are known by their path, real ones, as far as they lie in `root` or `root` in them."""
+    """Protected places with a known path, if they are inside `root` or contain it."""
     known = dict.fromkeys(wish.also, "protected by your program")
     if SIGNOFF in wish.kinds:
         state = (path for path in _state_folders(root) if within(path, root))
@@ -382,7 +383,7 @@ def _fixed(root: str, wish: Wish) -> dict[str, str]:
     found: dict[str, str] = {}
     for path, why in known.items():
         if why == "the Python that runs Signoff" and within(root, path):
-            # /usr is no reason against a workspace in /usr/src: what Python keeps there is.
+            # /usr as such does not rule out a workspace in /usr/src; only Python's own folders there count.
             inner = (os.path.realpath(each) for each in _inner_folders())
             found |= {root if within(root, each) else each: why for each in inner if _meet(root, each)}
         elif _meet(root, real := os.path.realpath(path)):
@@ -393,7 +394,7 @@ def _fixed(root: str, wish: Wish) -> dict[str, str]:
 
 
 def _state_folders(root: str) -> tuple[str, ...]:
-    """Where Signoff keeps threads, full texts, settings and models."""
+    """Signoff's folders for threads, full texts, settings and models."""
     own = (user_data_path("signoff"), user_config_path("signoff"), user_cache_path("signoff"))
     folders = (*own, os.environ.get("SIGNOFF_CACHE") or root)
     places = [os.path.abspath(os.path.expanduser(folder)) for folder in folders]
@@ -405,7 +406,7 @@ def _meet(root: str, path: str) -> bool:
 
 
 def _python_folders() -> tuple[str, ...]:
-    """The running Python's own folders, as they are called and as they really are."""
+    """The running Python's own folders, as named and with links resolved."""
     names = (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
     return tuple(dict.fromkeys(path for name in names for path in (name, os.path.realpath(name))))
 
@@ -419,7 +420,7 @@ def _inner_folders() -> tuple[str, ...]:
 
 @cache
 def _own_folders() -> tuple[str, ...]:
-    """Where Signoff's modules really are; an editable installation has them in several folders."""
+    """The real folders of Signoff's modules; an editable installation has several."""
     top = [os.path.realpath(path) for path in sys.modules["signoff"].__path__]
     inner = [
         os.path.realpath(os.path.join(path, name)) for path in top for name in ("graph", "nodes", "tools")
@@ -429,12 +430,12 @@ def _own_folders() -> tuple[str, ...]:
 
 @cache
 def _editable() -> tuple[str, ...]:
-    """The folders of what Signoff needs and what is installed in editable mode."""
+    """The folders of Signoff's dependencies that are installed in editable mode."""
     found = []
     with suppress(metadata.PackageNotFoundError):
         for needed in metadata.requires("signoff") or ():
             name = re.split(r"[^\w.-]", needed, maxsplit=1)[0]
-            # Extras that are not installed, and tools that write their notes in another way.
+            # Extras that are not installed, and installers with another metadata format.
             with suppress(metadata.PackageNotFoundError, ValueError, KeyError, TypeError):
                 told = json.loads(metadata.distribution(name).read_text("direct_url.json") or "{}")
                 if told["dir_info"].get("editable"):
@@ -443,12 +444,12 @@ def _editable() -> tuple[str, ...]:
 
 
 def _included(repository: str) -> list[str]:
-    """Files that the configuration of a repository includes, and what these include."""
+    """The files that a repository's configuration includes, recursively."""
     waiting = [os.path.join(repository, name) for name in ("config", "config.worktree")]
     found: list[str] = []
     while waiting and len(found) < _MOST_INCLUDED:
         file = waiting.pop()
-        # A `.git` that is a file, as in a second work tree, has no configuration of its own.
+        # A `.git` file, as in a linked work tree, has no configuration of its own.
         with suppress(OSError), open(file, "rb") as opened:
             told = _INCLUDED.findall(opened.read(_MOST_OF_A_CONFIGURATION))
             paths = (os.path.expanduser(os.fsdecode(quoted or plain).strip()) for quoted, plain in told)
@@ -459,7 +460,7 @@ def _included(repository: str) -> list[str]:
 
 
 def _separate(path: str) -> list[str]:
-    """Where a `.git` that is a file says that the repository is."""
+    """The repository to which a `.git` file points."""
     if os.path.basename(path).casefold() != ".git" or not os.path.isfile(path):
         return []
     with suppress(OSError), open(path, "rb") as opened:
@@ -470,7 +471,7 @@ def _separate(path: str) -> list[str]:
 
 
 def _home(environment: str) -> list[str]:
-    """The installation of Python that a virtual environment is made from."""
+    """The Python installation from which a virtual environment was created."""
     with suppress(OSError), open(os.path.join(environment, "pyvenv.cfg"), errors="replace") as opened:
         told = _HOME.search(opened.read(_MOST_OF_A_CONFIGURATION))
         if told and os.path.isabs(told.group(1)):
@@ -479,7 +480,7 @@ def _home(environment: str) -> list[str]:
 
 
 def _holds_python(folder: str) -> bool:
-    """Whether Python's own library is below this folder, as an installation has it."""
+    """Whether this folder contains Python's standard library, as an installation does."""
     libraries = os.path.join(folder, "lib")
     names = (name for name in _names_in(libraries) if name.startswith("python"))
     return any(os.path.lexists(os.path.join(libraries, name, "os.py")) for name in names)

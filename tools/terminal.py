@@ -1,4 +1,4 @@
-"""run_shell: commands in a shell that keeps its folder and variables, one shell per thread."""
+"""run_shell: runs commands in a shell that keeps its folder and variables, one shell per thread."""
 
 import os
 import secrets
@@ -53,11 +53,11 @@ _WAITED = {
 class ShellPool:
     """One shell for each thread and folder, at most `limit` of them.
 
-    All are closed with the graph whose tools use them, when nothing refers to the pool any more, and when the
+    All are closed with the graph whose tools use them, when the pool is garbage-collected, and when the
     program ends; a thread that needs one afterwards gets a new one.
 
-    When there are too many, the one that was unused for longest is closed. start: what starts a shell in a
-    folder, for shells with variables or a listener of their own.
+    If there are too many, the least recently used one is closed. start: starts a shell in a folder, for
+    shells with their own variables or listener.
     """
 
     def __init__(self, limit: int = 32, start: Callable[[str | os.PathLike[str]], Shell] = Shell) -> None:
@@ -68,9 +68,9 @@ class ShellPool:
         when_gone(self, partial(_close_all, self._shells))
 
     def get(self, thread_id: str, cwd: str | os.PathLike[str]) -> Shell:
-        """The thread's shell for the folder `cwd`, started when there is none.
+        """The thread's shell for the folder `cwd`, started if necessary.
 
-        Raises SetupError as `Shell` does, and ToolException when `limit` shells are running commands.
+        Raises SetupError as `Shell`, and ToolException if `limit` shells are running commands.
         """
         key = (thread_id, os.path.realpath(cwd))
         with self._lock:
@@ -83,7 +83,7 @@ class ShellPool:
 
     @contextmanager
     def lent(self, thread_id: str, cwd: str | os.PathLike[str]) -> Iterator[Shell]:
-        """The thread's shell as by `get`; without a thread (empty), one that is closed afterwards."""
+        """The thread's shell, as from `get`; without a thread (empty), one that is closed afterwards."""
         name = thread_id or secrets.token_hex(16)
         try:
             yield self.get(name, cwd)
@@ -121,13 +121,13 @@ class RunShell(BaseModel):
 
 
 class _Terminal(StructuredTool):
-    """Makes the id of the call known to the stream; asking for it as an argument would require one."""
+    """Passes the call id to the stream; an injected argument for it would make an id mandatory."""
 
     def invoke(
         self, input: str | dict[str, Any] | ToolCall, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Any:
         if isinstance(input, dict) and "args" in input and input.get("id"):
-            # Not by `merge_configs`, which puts the node's own writer back in place of the call's.
+            # Not by `merge_configs`, which would replace the call's writer by the node's own.
             given = config or {}
             config = {**given, "metadata": {**given.get("metadata", {}), _CALL_ID: input["id"]}}
         return super().invoke(input, config, **kwargs)
@@ -136,12 +136,12 @@ class _Terminal(StructuredTool):
 def terminal_tool(workspace: str | os.PathLike[str], pool: ShellPool | None = None) -> BaseTool:
     """The tool `run_shell(command, timeout=60)`, of kind terminal, with shells of `pool` in `workspace`.
 
-    pool: by default one of the tool's own.
+    pool: defaults to the tool's own pool.
 
-    The shell is that of the run's `thread_id`; a run without one gets a new shell for each call. Within a
-    graph the output comes live on the custom stream as `{"type": "terminal", "call_id": ..., "data": text}`,
-    rendered harmless, and shortened where more comes than one can read. A command that fails is a result
-    like any other. Raises SetupError when the folder does not exist or the system has no bash.
+    Each `thread_id` has its own shell; a run without one gets a new shell for each call. Inside a graph, the
+    output is streamed live on the custom stream as `{"type": "terminal", "call_id": ..., "data": text}`,
+    without control codes, and shortened if there is more than one can read. A failed command has an ordinary
+    result. Raises SetupError if the folder does not exist or the system has no bash.
     """
     place = Workspace(workspace)
     bash_path(place.root)
@@ -166,7 +166,7 @@ def terminal_tool(workspace: str | os.PathLike[str], pool: ShellPool | None = No
 
 
 def observed(result: ShellResult, timeout: float, place: Workspace) -> str:
-    """What the model is told of a command that ran in a shell of the workspace."""
+    """The result text for the model, of a command in a shell of the workspace."""
     keep = place.keep("run_shell")
     before = capped(result.before.strip("\n"), limit=_MOST_BEFORE, keep=keep)
     before = _BEFORE.format(before=before) if before.strip() else ""
@@ -175,11 +175,11 @@ def observed(result: ShellResult, timeout: float, place: Workspace) -> str:
 
 
 def _streaming(config: RunnableConfig) -> Callable[[bytes], None] | None:
-    """What sends output to the custom stream of the graph that is running, if one is."""
+    """A function that sends output to the running graph's custom stream; None outside a graph."""
     try:
         write = get_stream_writer()
     except (RuntimeError, KeyError):
-        # How LangGraph says that no graph is running.
+        # LangGraph raises this if no graph is running.
         return None
     live = Live()
     event: dict[str, Any] = {"type": "terminal"}

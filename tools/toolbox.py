@@ -1,4 +1,4 @@
-"""All tools of a graph: the control tools, the working tools with their kinds, and who must be asked.
+"""All tools of a graph: the control tools, the working tools with their kinds, and their approvals.
 
 Also resolves a tool name that a model misspelled, and suggests the nearest one.
 """
@@ -26,17 +26,17 @@ from signoff.tools.delegates import Delegate
 from signoff.tools.undo import UndoTool, undos_of
 
 _LONGEST = 200
-# Keys and types that describe a tool that the caller of the model runs, not the provider.
+# Keys and types of a tool that the model's caller runs, not the provider.
 _DESCRIBES = {"function", "parameters", "input_schema"}
 _CALLED = ("function", "custom")
 _AROUND = re.compile(r"^(?:functions?|tools?|default_api)[.:/]|<\|.*|:\d+$", re.DOTALL)
 
 
 def resolve_name(name: str, known: Collection[str]) -> str | None:
-    """The tool of `known` that a call to `name` means; None when it is ambiguous or unknown.
+    """The tool in `known` that a call to `name` means; None if it is ambiguous or unknown.
 
-    It ignores spaces around the name, what models and servers put before it (`functions.`) or after it
-    (`<|channel|>…`, `:0`), capitals, and a name that a server repeated with every piece of a stream.
+    Ignores surrounding spaces, prefixes (`functions.`) and suffixes (`<|channel|>…`, `:0`) from models and
+    servers, case, and the repetition of a name that a server sends with every chunk of a stream.
     """
     if name in known:
         return name
@@ -50,7 +50,7 @@ def resolve_name(name: str, known: Collection[str]) -> str | None:
 
 
 def nearest_name(name: str, known: Collection[str]) -> str | None:
-    """The tool whose name looks most like `name`; None when none does."""
+    """The tool with the name most similar to `name`; None if none is similar."""
     by_look = {tool.casefold(): tool for tool in known}
     found = get_close_matches(_AROUND.sub("", name[:_LONGEST].strip()).casefold(), by_look, n=1)
     return by_look[found[0]] if found else None
@@ -62,17 +62,17 @@ def _is_repeated(word: str, text: str) -> bool:
 
 @dataclass(frozen=True)
 class Toolbox:
-    """What the machine knows of tools.
+    """What the machine knows about its tools.
 
     controls: the control tools by name. tools: the working tools by name. kinds: the kind of each.
     approvals: which calls a person must approve. driven: tools whose calls are handed over to the driver.
     dialogue: whether text without a call is put to the user, like a question.
     ask_for_turns: whether a person must approve the model's request for more turns.
     rounds: whether the model thinks after each batch of calls, before the next.
-    schemas: what the arguments of a working tool must fit, where they can be judged without running it.
-    provided: tools that the model's provider runs itself, as it is told of them, by name.
-    delegates: those of the working tools whose calls other graphs answer, by name.
-    undos: what undoes the calls of a tool, where it says so.
+    schemas: the argument schemas of working tools, if arguments can be validated without running the tool.
+    provided: tools that the model's provider runs, as they are sent to it, by name.
+    delegates: the working tools whose calls other graphs answer, by name.
+    undos: the undo tools, by the names of the tools that declare one.
     """
 
     controls: ControlRegistry
@@ -90,12 +90,12 @@ class Toolbox:
 
     @property
     def every(self) -> list[BaseTool | dict[str, Any]]:
-        """All tools, as the model is told of them."""
+        """All tools, as they are offered to the model."""
         controls = (control.tool for control in self.controls.values())
         return [*self.tools.values(), *self.provided.values(), *controls]
 
     def with_only(self, names: Collection[str]) -> "Toolbox":
-        """The toolbox with only these of its tools, in its own order, and all control tools."""
+        """The toolbox reduced to these working tools, in its own order, and all control tools."""
         tools = {name: found for name, found in self.tools.items() if name in names}
         provided = {name: found for name, found in self.provided.items() if name in names}
         return replace(self, tools=tools, provided=provided)
@@ -105,11 +105,12 @@ class Toolbox:
         return self.controls.effect(name)
 
     def problem(self, name: str, args: Mapping[str, Any]) -> str | None:
-        """Why `args` do not fit the control tool `name`; None when they do."""
+        """Why `args` are invalid for the control tool `name`; None if they are valid."""
         return self.controls.problem(name, args)
 
     def misfit(self, name: str, args: Mapping[str, Any]) -> ValidationError | None:
-        """Why `args` do not fit the working tool `name`; None when they do, or only a call can tell."""
+        """Why `args` are invalid for the working tool `name`; None if they are valid, or only a call can
+        tell."""
         schema = self.schemas.get(name)
         try:
             if schema is not None:
@@ -117,14 +118,14 @@ class Toolbox:
         except ValidationError as error:
             return error
         except BaseException as error:
-            # A validator of the user's own may raise anything; its call will tell.
+            # A user's validator may raise anything; the call itself will report it.
             if gets_past(error):
                 raise
             return None
         return None
 
     def resolve(self, name: str) -> str | None:
-        """The tool that a call to `name` means: the one of that name, or the one it misspells; else None."""
+        """The tool that a call to `name` means: by exact name, or by a misspelling; else None."""
         if name in self.tools or name in self.controls:
             return name
         found = resolve_name(name, {*self.tools, *self.controls, *self.controls.aliases})
@@ -137,11 +138,11 @@ class Toolbox:
         return name in self.tools and bool(self.approvals.allowed(name, args))
 
     def is_driven(self, name: str) -> bool:
-        """Whether the driver runs this tool, in place of the graph."""
+        """Whether the driver runs this tool instead of the graph."""
         return name in self.driven
 
     def run_tool(self, name: str) -> BaseTool | None:
-        """The tool of this name that is run: a working tool, or a finishing tool with a body of its own."""
+        """The executable tool with this name: a working tool, or a finishing tool with its own code."""
         if name in self.tools:
             return self.tools[name]
         control = self.controls.get(name)
@@ -149,7 +150,7 @@ class Toolbox:
 
     @property
     def run_tools(self) -> Mapping[str, BaseTool]:
-        """All tools that are run, by name."""
+        """All executable tools, by name."""
         return {**self.tools, **{name: found.tool for name, found in self.controls.items() if found.is_run}}
 
     def is_effect(self, name: str) -> bool:
@@ -158,11 +159,11 @@ class Toolbox:
         return self.delegates[name].effects if kind is Kind.DELEGATE else kind is not Kind.READ
 
     def is_journalled(self, name: str) -> bool:
-        """Whether the journal knows of its calls: those of a delegate journal what they do by themselves."""
+        """Whether its calls are journalled: a delegate journals its own calls instead."""
         return self.is_effect(name) and name not in self.delegates
 
     def may_repeat(self, name: str) -> bool:
-        """Whether the tool says that running it twice is the same as once."""
+        """Whether the tool declares that running it twice is the same as once."""
         return bool(self._metadata(name).get("idempotent", False))
 
     def seconds(self, name: str, default: float | None) -> float | None:
@@ -183,9 +184,9 @@ def make_toolbox(
     *,
     has_context: bool = False,
 ) -> Toolbox:
-    """The toolbox of these tools. has_context: whether runs have a context of the user's own.
+    """The toolbox of these tools. has_context: whether runs have the user's own context.
 
-    Raises SetupError for names that clash and for names that do not exist.
+    Raises SetupError for name clashes and unknown names.
     """
     registry = ControlRegistry(controls)
     by_name = _by_name([found for found in tools if not isinstance(found, Mapping)], registry)
@@ -210,7 +211,7 @@ def make_toolbox(
         )
     run = {**by_name, **{name: found.tool for name, found in registry.items() if found.is_run}}
     undos = undos_of(run, kinds | finishes, driven)
-    # A policy may name a tool that only undoes.
+    # A policy may name a tool that is only used as an undo.
     judged = {found.tool.name: kind_of(found.tool) for found in undos.values() if found.names is not None}
     return Toolbox(
         registry,
@@ -238,10 +239,10 @@ def provider_name(given: Mapping[str, Any]) -> str:
 
 
 def is_provided(one: Any) -> bool:
-    """Whether this describes a tool that the model's provider runs, as that takes it."""
+    """Whether this is a tool definition for the model's provider to run."""
     if not isinstance(one, Mapping) or one.get("type") in _CALLED or not _DESCRIBES.isdisjoint(one):
         return False
-    # Of Google's own the only key is the name.
+    # Google's own tools have the name as their only key.
     return "type" in one or (len(one) == 1 and "name" not in one)
 
 
@@ -283,15 +284,16 @@ def _from_function(given: Any) -> BaseTool:
 
 
 def _stays(given: object) -> bool:
-    """Whether it is a module-level function without a closure, which is safe to keep."""
+    """Whether it is a module-level function without a closure, which is safe to cache."""
     return isinstance(given, FunctionType) and given.__closure__ is None and "<" not in given.__qualname__
 
 
 @lru_cache(maxsize=256)
 def _of_module(given: Callable[..., Any], doc: str | None) -> BaseTool:
-    """The tool of a function, of which copies are made: a schema takes longer to derive than a graph."""
+    """The cached tool of a function, of which copies are made: deriving its schema takes longer than building
+    a graph."""
     made: BaseTool = tool(given)
-    with suppress(Exception):  # it is said where a graph needs it
+    with suppress(Exception):  # reported when a graph needs it
         _ = made.tool_call_schema
     return made
 

@@ -1,7 +1,7 @@
-"""How the effect of a tool's call is taken back: `metadata={"undo": …}` of the tool.
+"""Undoing the effect of a tool call: `metadata={"undo": …}` of the tool.
 
-It is a function of the call's arguments and its result, or another tool, which gets those of the arguments
-that it knows, and the result where it asks for `result`.
+It is a function of the call's arguments and its result, or another tool, which gets the arguments that it has
+in common, and the result if it has a parameter `result`.
 """
 
 import inspect
@@ -20,11 +20,11 @@ UNDO = "undo"
 """The key of the metadata."""
 
 UNDO_PREFIX = "undo_"
-"""What the name of a function that undoes begins with, before that of its tool."""
+"""The prefix for the name of an undo function, before the name of its tool."""
 
 
 class UndoArguments(BaseModel):
-    """What a function that undoes a call is given."""
+    """The arguments of an undo function."""
 
     args: dict[str, Any] = Field(description="The arguments that the call ran with.")
     result: str = Field(description="Its result, as the model was shown it.")
@@ -33,30 +33,29 @@ class UndoArguments(BaseModel):
 
 @dataclass(frozen=True)
 class UndoTool:
-    """What undoes the calls of one tool. tool: what is run for it. judged_as: the tool by whose rule of
-    approvals it is judged; of a function, that of the tool itself. names: the arguments of another tool."""
+    """The undo of one tool. tool: the tool that runs. judged_as: the tool whose approval rule applies; for a
+    function, the tool itself. names: the arguments of another tool."""
 
     tool: BaseTool
     judged_as: str
     names: frozenset[str] | None = None
 
     def arguments(self, args: Mapping[str, Any], result: ToolMessage) -> dict[str, Any]:
-        """What the undo of a call with these arguments and this result is run with."""
+        """The arguments for undoing a call with these arguments and this result."""
         if self.names is None:
             return UndoArguments(args=dict(args), result=result.text, artifact=result.artifact).model_dump()
         given = {name: value for name, value in args.items() if name in self.names}
         return {"result": result.text, **given} if "result" in self.names else given
 
     def judged(self, args: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments that the rule of approvals is asked about."""
+        """The arguments to which the approval rule is applied."""
         return args if self.names is None else arguments
 
 
 def undos_of(
     tools: Mapping[str, BaseTool], kinds: Mapping[str, Kind], driven: frozenset[str] | set[str]
 ) -> dict[str, UndoTool]:
-    """What undoes the calls of each tool that declares it. Raises SetupError for what cannot undo
-    anything."""
+    """The undo of each tool that declares one. Raises SetupError for an invalid undo."""
     found = dict[str, UndoTool]()
     for name, tool in tools.items():
         given = (tool.metadata or {}).get(UNDO)
@@ -107,14 +106,14 @@ def _undo(
 
 
 def _arguments(tool: BaseTool) -> tuple[set[str], set[str]]:
-    """The arguments that a model may give, and those that it must give."""
+    """The arguments that a model may pass, and those that it must pass."""
     schema = tool.tool_call_schema
     found = schema if isinstance(schema, dict) else TypeAdapter(schema).json_schema()
     return set(found.get("properties", ())), set(found.get("required", ()))
 
 
 def _from_function(tool: BaseTool, given: Callable[..., Any]) -> BaseTool:
-    """The function as a tool, so that it runs like one: within its time, in a thread where that is needed."""
+    """The function as a tool, so that it runs like one: within its time limit, in a thread where needed."""
     takes_artifact = _takes_artifact(tool, given)
 
     def more(artifact: Any) -> dict[str, Any]:
@@ -139,7 +138,7 @@ def _from_function(tool: BaseTool, given: Callable[..., Any]) -> BaseTool:
 
 
 def _finished(tool: BaseTool, found: Any) -> Any:
-    """What the undo returned. Raises TypeError for what has only been begun, of which nothing has run."""
+    """The return value of the undo. Raises TypeError for a coroutine or generator, whose code has not run."""
     if not inspect.isawaitable(found) and not inspect.isgenerator(found) and not inspect.isasyncgen(found):
         return found
     if close := getattr(found, "close", None) or getattr(found, "cancel", None):
@@ -151,8 +150,8 @@ def _finished(tool: BaseTool, found: Any) -> Any:
 
 
 def _takes_artifact(tool: BaseTool, given: Callable[..., Any]) -> bool:
-    """Whether the function asks for the artifact, too. Raises SetupError for one that does not take two
-    arguments."""
+    """Whether the function also has a parameter `artifact`. Raises SetupError for one that does not accept
+    two arguments."""
     try:
         found = inspect.signature(given)
     except ValueError:

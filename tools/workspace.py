@@ -1,4 +1,4 @@
-"""The folder that the working tools work in, and nothing outside it."""
+"""The folder in which the file tools work, and nothing outside it."""
 
 import os
 import secrets
@@ -22,14 +22,14 @@ OWN_FOLDER = STATE
 """The tools' own folder in a workspace: full texts of capped outputs, ignored by git."""
 
 MOST_BYTES = 10_000_000
-"""The largest file that is read at once."""
+"""The largest file that is read as a whole."""
 
 SKIPPED = frozenset({".git", ".venv", "__pycache__", "node_modules", OWN_FOLDER})
 """Folders that a recursive walk does not enter unless it starts inside them."""
 
 _MOST_IGNORE_BYTES = 500_000
 OUTPUTS = f"{OWN_FOLDER}/outputs"
-"""Where in a workspace they are."""
+"""The location of full texts in a workspace."""
 
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -38,10 +38,10 @@ _SYSTEM = ("/proc", "/sys", "/dev")
 
 @dataclass(frozen=True)
 class FolderEntry:
-    """One thing found in a folder: its path below the workspace, and its size in bytes for a file.
+    """An entry of a folder: its path below the workspace, and its size in bytes for a file.
 
-    Of folders, `empty` has nothing in it, `skipped` is not entered by the walk, and `closed` could not
-    be opened. `ignored` is what a `.gitignore` leaves out; the path of a folder then ends with "/".
+    A folder is `empty`, `skipped` (not entered by the walk) or `closed` (could not be opened). `ignored`
+    entries are excluded by a `.gitignore`; the path of a folder then ends with "/".
     """
 
     path: str
@@ -50,18 +50,18 @@ class FolderEntry:
 
 
 class Workspace:
-    """An existing folder. Every access below it refuses a path that leads out of it, at any time.
+    """An existing folder. Every access refuses a path that leads out of it, at any time.
 
-    Paths are relative to the folder ("src/app.py", "./src", "a//b"); an absolute path below the folder
-    is accepted too. A link is followed as long as it stays inside. What cannot be done raises
-    ToolException with a sentence for the model. A hard link cannot be told from a file: it is read,
-    and a write replaces it without touching the other name.
+    Paths are relative to the folder ("src/app.py", "./src", "a//b"); an absolute path below the folder is
+    accepted too. A link is followed as long as it stays inside. Failures raise ToolException with a sentence
+    for the model. A hard link cannot be told from a file: it can be read, and a write replaces it without
+    touching the other name.
 
-    protect: what is read but not written, as in `signoff.tools.protected`: by default git's own folders,
-    environments of Python, Signoff's installation and its folder `.signoff`.
+    protect: what may be read but not written, as in `signoff.tools.protected`: by default git's own folders,
+    Python environments, Signoff's installation and its folder `.signoff`.
 
-    Raises SetupError when the folder does not exist or is the file system itself, and for a name in
-    `protect` that is not there.
+    Raises SetupError if the folder does not exist or is the root of the file system, and for a path in
+    `protect` that does not exist.
     """
 
     def __init__(self, root: str | os.PathLike[str], *, protect: Collection[str] | None = None) -> None:
@@ -83,7 +83,7 @@ class Workspace:
         return "/".join(steps(path, self._roots)) or "."
 
     def kind(self, path: str) -> Literal["file", "folder", "other"]:
-        """What is at `path`, links resolved. Raises ToolException when nothing is there."""
+        """The kind of entry at `path`, with links resolved. Raises ToolException if it does not exist."""
         with beneath(self._roots, path) as place:
             mode = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False).st_mode
         return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
@@ -98,7 +98,7 @@ class Workspace:
 
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:
-        """The regular file at `path`, to be read. What fails meanwhile is a ToolException, too."""
+        """The regular file at `path`, for reading. Failures inside the block become ToolException, too."""
         with beneath(self._roots, path) as place:
             _regular(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False), path)
             handle = os.open(place.name, _READ, dir_fd=place.folder)
@@ -107,15 +107,16 @@ class Workspace:
                 yield file
 
     def write(self, path: str, data: bytes) -> bool:
-        """Replaces the file at `path` in one step, or creates it with its folders. True when created.
+        """Replaces the file at `path` atomically, or creates it with its folders. Returns True if created.
 
-        A reader sees the old bytes or the new ones, also when the process is killed in between. The
-        mode of a replaced file is kept. ToolException, nothing changed, for what is protected.
+        A reader sees the old bytes or the new ones, even if the process is killed in between. The mode of a
+        replaced file is kept. Raises ToolException, with nothing changed, for a protected path.
         """
         return self._written(path, data, self._check(path))
 
     def remove(self, path: str) -> None:
-        """Removes the file at `path`. ToolException, nothing changed, for what is protected or no file."""
+        """Removes the file at `path`. Raises ToolException, with nothing changed, for a protected path or a
+        non-file."""
         with beneath(self._roots, path, check=self._check(path)) as place:
             _regular(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False), path)
             os.unlink(place.name, dir_fd=place.folder)
@@ -144,11 +145,11 @@ class Workspace:
         return before is None
 
     def walk(self, path: str = ".") -> Iterator[FolderEntry]:
-        """The files below the folder at `path`: first a folder's own, then those of its folders.
+        """The files below the folder at `path`: first a folder's own, then those of its subfolders.
 
-        Links are reported and not followed; of folders only those that hide something or nothing. What a
-        `.gitignore` leaves out is not entered, unless `path` itself is left out or skipped.
-        Raises ToolException for `path` itself alone.
+        Links are reported but not followed; folders are reported only if they are empty or not entered.
+        Folders excluded by a `.gitignore` are not entered, unless `path` itself is excluded or skipped.
+        Raises ToolException only for `path` itself.
         """
         start = "" if self.relative(path) == "." else self.relative(path) + "/"
         found = self._scanned(path, start)
@@ -168,7 +169,7 @@ class Workspace:
             rules = [*rules, *own] if rules and own else own or rules
 
     def _rules_above(self, start: str) -> list[IgnoreRule] | None:
-        """The rules of the folders above `start`; None when it is one of those that are left out."""
+        """The ignore rules of the folders above `start`; None if it is itself excluded."""
         rules: list[IgnoreRule] = []
         names = start.split("/")[:-1]
         for depth, name in enumerate(names):
@@ -185,7 +186,7 @@ class Workspace:
         try:
             data = self.read(name, _MOST_IGNORE_BYTES)
         except ToolException:
-            # None there, or none that can be read: nothing is left out.
+            # Missing or unreadable: nothing is excluded.
             return []
         return rules_of(data.decode("utf-8-sig", "surrogateescape"), folder)
 
@@ -196,7 +197,7 @@ class Workspace:
             return [FolderEntry(folder, "closed")]
 
     def keep(self, name: str) -> Callable[[str], str]:
-        """A `keep` for `signoff.graph.foreign.capped`: full texts go to `.signoff/outputs` in here.
+        """A `keep` for `signoff.graph.foreign.capped`, which stores full texts in `.signoff/outputs`.
 
         It returns a relative path, which `read` accepts.
         """
@@ -236,7 +237,7 @@ def _entry(item: os.DirEntry[str], prefix: str) -> FolderEntry:
     try:
         mode, size = (info := item.stat(follow_symlinks=False)).st_mode, info.st_size
     except OSError:
-        # Deleted since it was listed; a listing has no better moment than this one.
+        # Deleted since it was listed: a listing is always a snapshot.
         return FolderEntry(path, "other")
     if stat.S_ISREG(mode):
         return FolderEntry(path, "file", size)
@@ -277,14 +278,14 @@ def _replaceable(place: Place, path: str) -> os.stat_result | None:
 
 
 def _create(folder: int | None, name: str, data: bytes, before: os.stat_result | None) -> None:
-    # No fsync: a killed process loses nothing by its absence, and a power cut is the file system's matter.
+    # No fsync: killing the process loses nothing, and power failures are left to the file system.
     handle = os.open(name, _CREATE, 0o666 if before is None else 0o600, dir_fd=folder)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
         if before is None:
             return
         if hasattr(os, "fchown") and (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
-            # Only root may give a file away; without it the file becomes the writer's.
+            # Only root may change a file's owner; otherwise the file belongs to the writer.
             with suppress(PermissionError):
                 os.fchown(handle, before.st_uid, before.st_gid)
         os.chmod(handle if os.chmod in os.supports_fd else name, stat.S_IMODE(before.st_mode))

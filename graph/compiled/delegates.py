@@ -1,4 +1,4 @@
-"""Makes the tool by which a model gives a part of its task to another graph."""
+"""Makes the tool through which a model delegates part of its task to another graph."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from signoff.graph.kinds import Kind
 from signoff.nodes.delegates.graphs import check_graph, has_effects, made_later, tools_below
 from signoff.tools.delegates import Assignment, Delegate
 
-# It stands in the namespace of checkpoints, where `|` and `:` mean something, and numbers alone as well.
+# Names become part of the checkpoint namespace, where `|`, `:` and bare numbers have a meaning.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
@@ -25,24 +25,25 @@ def delegate(
     parallel: int | None = None,
     read: Callable[[Mapping[str, Any]], Any] | None = None,
 ) -> BaseTool:
-    """A tool of kind `delegate`: the model calls it with a task, which `graph` works on in its own way.
+    """A tool of kind `delegate`: the model calls it with a task, and `graph` runs that task as its own.
 
-    name: of the tool; it begins the path of what the graph waits for. graph: what `build_graph` returned,
-    without storage, since it is kept in the thread of the graph that calls it; or a function that returns it,
-    so that a graph may delegate to itself. description: for the model, when to call it. parallel: how many of
-    its calls in one reply run beside each other at most; None for all. read: for a compiled graph that
-    `build_graph` has not made: a function of its last values that returns text, or an `Outcome`.
+    name: the tool's name; it starts the path of whatever the graph waits for. graph: a graph from
+    `build_graph`, without storage, since it is saved in the calling graph's thread; or a function that
+    returns one, so that a graph can delegate to itself. description: tells the model when to call it.
+    parallel: the maximum number of its calls in one reply that run in parallel; None for all. read: for a
+    compiled graph that does not come from `build_graph`: a function of its final values that returns text or
+    an `Outcome`.
 
     The result of a call is the outcome of the graph's task. Anything but a success that claims "done" is a
-    failed call. A call that a crash cut short goes on where it stood, and no effect of a graph of Signoff's
-    runs twice. Of any other graph neither can be promised: LangGraph runs the node again in which it was
-    killed, what it uses is not counted, and no limit but its own number of steps holds in it.
+    failed call. A call interrupted by a crash continues where it stopped, and no effect of a Signoff graph
+    runs twice. Other graphs give neither guarantee: LangGraph reruns the node in which it was killed, its
+    usage is not counted, and only its own recursion limit applies.
 
-    Raises SetupError for a name that is none, and for a graph with storage or a thread of its own.
+    Raises SetupError for an invalid name, and for a graph with its own storage or thread.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise SetupError(
-            f"The name of a delegate is {describe(name)}; begin with a letter, then letters, digits, _ and -."
+            f"The name of a delegate is {describe(name)}; use a letter, then letters, digits, _ and -."
         )
     if not isinstance(description, str) or not description.strip():
         raise SetupError(f"The delegate {name!r} has no description; say what it does, and when to call it.")

@@ -1,4 +1,4 @@
-"""LangGraph's own drawing of a graph, with the delegates that its tools call."""
+"""LangGraph's own drawing of a graph, with its delegates added."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ _CALLER = str(State.EXECUTE)
 
 
 def draw(graph: Pregel[Any, Any, Any, Any], config: RunnableConfig | None, xray: int | bool) -> Drawing:
-    """The machine of a graph; the state that runs calls names the delegates that may be called there.
+    """The machine of a graph; `execute` lists the delegates that may be called.
 
-    xray: as LangGraph's own, to draw the machines of the delegates, too, so many levels deep, or all. A graph
-    that delegates to itself is drawn once.
+    xray: as in LangGraph: also draws the delegates' machines, to this depth or all. A graph that delegates to
+    itself is drawn once.
     """
     return _with_own_names(_draw(graph, config, xray))
 
@@ -24,7 +24,7 @@ def draw(graph: Pregel[Any, Any, Any, Any], config: RunnableConfig | None, xray:
 def _draw(
     graph: Any, config: RunnableConfig | None, xray: int | bool, above: tuple[Any, ...] = (), deeper: int = -1
 ) -> Drawing:
-    """above: the declarations of the graphs that lead here. deeper: how many levels more may be drawn."""
+    """above: the declarations of the graphs that lead here. deeper: how many more levels to draw."""
     deps = deps_of(graph)
     if deps is None:
         found: Drawing = graph.get_graph(config, xray=xray)
@@ -47,7 +47,7 @@ def _draw(
 
 
 def _add(drawn: Drawing, name: str, below: Drawing) -> None:
-    """Adds the machine of a delegate, and the ways there and back."""
+    """Adds the machine of a delegate, with the edges there and back."""
     if below.first_node() is None or below.last_node() is None:
         return
     first, last = drawn.extend(below, prefix=name)
@@ -59,7 +59,7 @@ def _add(drawn: Drawing, name: str, below: Drawing) -> None:
 
 
 def _with_own_names(drawn: Drawing) -> Drawing:
-    """The drawing, in which no two machines have one name: Mermaid would take them for the same."""
+    """The drawing with a unique name for each machine: Mermaid would merge two with the same name."""
     taken = {at for at in drawn.nodes if ":" not in at}
     names = dict[str, str]()
 

@@ -1,8 +1,8 @@
-"""The compiled graph: every step is saved before the next one begins, and one runner holds a thread.
+"""The compiled graph: saves every step before the next one begins, and lets one runner hold a thread.
 
-LangGraph's savers have no locking: of three runs of one thread at once each would make its own fork, and the
-last one to write would win. A checkpointer with a `runner` of its own (those of `sqlite_storage` and
-`postgres_storage`) keeps other processes out, too; with any other one this holds within the process.
+LangGraph's savers have no locking: three concurrent runs of a thread would each make a fork, and the last one
+to write would win. A checkpointer with its own `runner` (those of `sqlite_storage` and `postgres_storage`)
+also keeps other processes out; with any other checkpointer the lock holds within this process only.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ from signoff.nodes.node import Node
 from signoff.nodes.requests import Operation, acarry_out, carry_out
 from signoff.tools.processes.held import end_graph
 
-# A runner that is just letting go must not send the next one away.
+# A runner that is just releasing the thread must not make the next one fail.
 GRACE_SECONDS = 0.2
 
 _lock = threading.Lock()
@@ -70,19 +70,19 @@ _held: WeakKeyDictionary[BaseCheckpointSaver[Any], set[str]] = WeakKeyDictionary
 def thread_to_hold(checkpointer: Any, own: RunnableConfig | None, given: RunnableConfig | None) -> str | None:
     """The id of the thread that a run with this configuration must hold; None when it must hold none.
 
-    Raises SetupError for what cannot be the id of a thread, held or not.
+    Raises SetupError for an invalid thread id, whether the thread is held or not.
     """
     check_config(given)
     configurable = merge_configs(own, given).get("configurable", {})
     saved = isinstance(checkpointer, BaseCheckpointSaver)
-    # The saver of a nested run is its parent's.
+    # A nested run uses its parent's saver.
     if has_saver(configurable) or not (saved or "thread_id" in configurable):
         return None
     thread_id = configurable.get("thread_id")
     if thread_id is None and not saved:
         return None
     if "thread_id" not in configurable:
-        # Within another run, LangGraph takes the thread of that one.
+        # Inside another run, LangGraph uses that run's thread.
         if not configurable and nested():
             return None
         raise no_thread(configurable)
@@ -99,20 +99,20 @@ def runner(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> AbstractCo
 
 @contextmanager
 def storage_errors() -> Iterator[None]:
-    """Raises StorageError in place of SQLite's errors for a full disk, a locked database and the like."""
+    """Translates SQLite's errors (a full disk, a locked database and the like) into StorageError."""
     try:
         yield
     except sqlite3.Error as error:
         if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
             raise closed() from error
         raise StorageError(
-            f"The database failed ({error}); what was saved before is kept, and the thread goes on when the "
-            "database can be used again."
+            f"The database failed ({error}); what was saved before is kept, and the thread can continue "
+            "when the database is available again."
         ) from error
 
 
 def closed() -> StorageError:
-    """The error for a graph that is used after its storage was closed."""
+    """The error for a graph used after its storage was closed."""
     return StorageError(
         "The storage of this graph is closed: its `with` block has ended. Use the graph within it, or open "
         "the storage again and build the graph again."
@@ -127,7 +127,7 @@ def busy(thread_id: str) -> ThreadBusy:
 
 
 def lost(thread_id: str) -> ThreadLost:
-    """The error for a runner whose connection was lost and whose thread another one has taken over."""
+    """The error for a runner that lost its connection and whose thread another runner has taken over."""
     return ThreadLost(
         f"Another runner has taken thread {quote_id(thread_id)} over; this one has stopped, nothing is lost."
     )
@@ -163,35 +163,35 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     """Saves every step before the next one begins (`durability="sync"`), unless a weaker durability is
     passed.
 
-    Holds the thread while it runs it (LangGraph's own default saves in the background and lets several runs
-    of one thread overwrite each other): a second run at the same time raises ThreadBusy.
+    Holds the thread during a run (by default, LangGraph saves in the background and lets concurrent runs of a
+    thread overwrite each other): a second concurrent run raises ThreadBusy.
     """
 
     def close(self) -> None:
-        """Ends what its tools hold open (shells, interpreters, servers of MCP) and no other graph uses.
+        """Closes what its tools hold open (shells, interpreters, MCP servers) and no other graph uses.
 
         A later run starts them again.
         """
         end_graph(self.builder)
 
     def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Drawing:
-        """LangGraph's drawing of the machine. Its state `execute` names the delegates in its metadata; with
-        `xray` their machines are drawn, too."""
+        """LangGraph's drawing of the machine. The metadata of `execute` lists the delegates; with `xray`
+        their machines are drawn, too."""
         from signoff.graph.compiled.drawn import draw  # only a drawing needs it
 
         return draw(self, config, xray)
 
     async def aget_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Drawing:
-        # The graph of a delegate may be made by a function of the user's.
+        # A user's function may build the delegate's graph.
         return await asyncio.to_thread(self.get_graph, config, xray=xray)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        """What a notebook shows: the machine. LangGraph's own has a server on the internet draw it."""
+        """The machine, for notebooks. LangGraph's own version has a server on the internet draw it."""
         from signoff.graph.drawing.diagram import svg  # only a notebook needs it
 
         return {"text/plain": f"{type(self).__name__} {self.name!r}", "image/svg+xml": svg()}
 
-    # LangGraph's overloads of these two tell the return type by `version`, and end in one that says nothing.
+    # LangGraph's overloads of these two pick the return type by `version`; the last one is untyped.
     @overload  # type: ignore[override]  # as above
     def invoke(
         self, input: Any, config: RunnableConfig | None = None, *, version: Literal["v2", "v3"], **kwargs: Any
@@ -227,7 +227,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         return self._result(await super().ainvoke(input, config, **kwargs, shown=False, version="v2"))
 
     def _result(self, output: GraphOutput[Any]) -> Any:
-        """What the older form of `invoke` returns, with the type of its result."""
+        """The return value of the older form of `invoke`, with the type of its result."""
         if not isinstance(output.value, dict) and (output.value is not None or not output.interrupts):
             return output.value
         found = RunResult[ResultT](output.value or {})
@@ -239,7 +239,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
 
     @property
     def _channels(self) -> Mapping[str, BaseChannel[Any, Any, Any]]:
-        """Those of the state that are the user's own."""
+        """The channels that the user has added to the state."""
         node = self.builder.nodes[str(FIRST)].runnable
         return node.deps.channels if isinstance(node, Node) else {}
 
@@ -247,7 +247,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         with self.runner(config), storage_errors():
             yield from self.stream_held(input, config, **kwargs)
 
-    # LangGraph's own is a generator; where there is nothing to hold, another would only stand around it.
+    # LangGraph's own is a generator; with no thread to hold, a second one around it would only cost time.
     def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
         held, holding = self.astream_held(input, config, **kwargs), self.runner(config)
         return held if isinstance(holding, nullcontext) else _while_held(held, holding)
@@ -263,7 +263,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     ) -> Iterator[Any]:
         """`stream`, for a caller that holds the thread already.
 
-        shown: whether somebody sees the items one by one; what he has seen of a state is saved then.
+        shown: whether a person sees the items one by one; a state that was shown has been saved.
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
         self._check(input, config, kwargs)
@@ -305,7 +305,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
                 yield item
 
     def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
-        """LangGraph's snapshot, with what a process that was killed had been given and not yet taken up."""
+        """LangGraph's snapshot, including saved input that a killed process had not yet applied."""
         self._thread(config)
         with storage_errors():
             state = super().get_state(config, subgraphs=subgraphs)
@@ -321,21 +321,21 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
             return state if saver is None else with_input(state, await saver.aget_tuple(state.config))
 
     def get_whole_state(self, config: RunnableConfig) -> StateSnapshot:
-        """`get_state` with all channels, for the machine's own use."""
+        """`get_state` with all channels, for internal use."""
         return self.get_state(config)
 
     async def aget_whole_state(self, config: RunnableConfig) -> StateSnapshot:
         """`get_whole_state`, for an event loop."""
         return await self.aget_state(config)
 
-    # Writing a state is a way into a thread, too: LangGraph would drop what was saved and not yet taken up.
+    # Updating the state enters the thread, too: LangGraph would drop saved input that is not yet applied.
     def bulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
         at = self._place_to_hold(config)
         with storage_errors():
             if at is not None and is_unsettled(at[0].get_tuple(at[1])):
-                # Whoever runs the thread takes it up by itself.
+                # The runner of the thread applies it by itself.
                 with suppress(ThreadBusy), self.runner(config):
                     self.settle(config)
             return super().bulk_update_state(config, supersteps)
@@ -351,9 +351,9 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
                         await self.asettle(config)
             return await super().abulk_update_state(config, supersteps)
 
-    # LangGraph's are generators: they would say what is wrong only when they are read.
+    # LangGraph's own are generators, which would report an error only when iterated.
     def get_state_history(self, config: RunnableConfig, **kwargs: Any) -> Iterator[StateSnapshot]:
-        """LangGraph's snapshots of the thread, the newest first."""
+        """LangGraph's snapshots of the thread, newest first."""
         self._thread(config)
         return self._past(config, kwargs)
 
@@ -372,8 +372,8 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
                 yield snapshot
 
     def settle(self, config: RunnableConfig) -> None:
-        """Takes up what a process that was killed had been given, and runs no state; for a caller that holds
-        the thread."""
+        """Applies saved input that a killed process left behind, without running a state; for a caller that
+        holds the thread."""
         for _ in super().stream(None, self._own(config), interrupt_before=[str(FIRST)], durability="sync"):
             pass
 
@@ -394,7 +394,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         return thread_to_hold(self.checkpointer, self.config, config)
 
     def _check(self, given: Any, config: RunnableConfig | None, options: Mapping[str, Any]) -> None:
-        """Rejects a run that cannot work before anything is saved."""
+        """Rejects an impossible run before anything is saved."""
         self._thread(config)
         check_input(given)
         taken = self.builder.schemas[self.builder.input_schema]
@@ -406,7 +406,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
             raise SetupError(f"Without a checkpointer there is nothing to go on with; pass {EXAMPLE}.")
 
     def _entry(self, given: Any, config: RunnableConfig | None) -> Entry:
-        """What a run with this input really begins with."""
+        """The input that the run actually starts with."""
         at = self._place_to_hold(config)
         if not at:
             self._check_channels(given)
@@ -419,13 +419,13 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         return (yield from entry(self, given, saver, place))
 
     def _check_channels(self, given: Any) -> None:
-        """Refuses an input of a thread that is not saved here, with a value that its channel cannot take."""
+        """Rejects an input value that its channel cannot take, for a thread that is not saved here."""
         channels = self._channels
         if channels and (values := channels_of(given, channels)):
             checked_input(values, channels, {}, None)
 
     def _steps(self, config: RunnableConfig | None) -> tuple[Any, str] | None:
-        """The saver that saves steps as a whole (`signoff.storage.steps`), if it does, and the thread."""
+        """The thread and its saver, if that saves whole steps at once (see `signoff.storage.steps`)."""
         at = self._place_to_hold(config)
         if at is None or not hasattr(at[0], "whole_steps"):
             return None
@@ -434,7 +434,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     def _place_to_hold(
         self, config: RunnableConfig | None
     ) -> tuple[BaseCheckpointSaver[Any], RunnableConfig] | None:
-        """The saver, and where in it the thread stands that a run with this configuration holds."""
+        """The saver, and the place in it of the thread that a run with this configuration holds."""
         thread_id = self._thread(config)
         if thread_id is None or not isinstance(self.checkpointer, BaseCheckpointSaver):
             return None
@@ -447,14 +447,13 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     def _saver_of_input(
         self, state: StateSnapshot, config: RunnableConfig
     ) -> BaseCheckpointSaver[Any] | None:
-        """The saver, if it may hold an input that the snapshot does not show; older points of a thread stay
-        as they were."""
+        """The saver, if it may hold an input that the snapshot does not show; not for an older checkpoint."""
         at = self._place_to_hold(config) if START in state.next else None
         return at[0] if at and "checkpoint_id" not in at[1]["configurable"] else None
 
     def _own(self, config: RunnableConfig) -> RunnableConfig:
-        """The configuration of a run of the machine's own on this thread: without a caller's limit of steps,
-        and without what would mark the checkpoint as a caller's."""
+        """The configuration for an internal run on this thread: without the caller's recursion limit, and
+        without keys that would mark the checkpoint as the caller's."""
         at = self._place_to_hold(config)
         assert at is not None, "the caller holds a thread"
         return at[1]
@@ -467,9 +466,9 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
 
 
 class JournalledGraph(DurableGraph[ResultT]):
-    """Always saves every step before the next one begins: no effect for a reply that is not saved.
+    """Always saves every step before the next one begins: no effect runs for a reply that is not saved.
 
-    A weaker `durability` would lose the reply in a crash, and with it the way to know that its call has run.
+    A weaker `durability` would lose the reply in a crash, and with it the record that its call has run.
     """
 
     def _raised(self, durability: Durability | None) -> Durability | None:
@@ -477,7 +476,7 @@ class JournalledGraph(DurableGraph[ResultT]):
 
 
 def _saved(stream: Iterator[Any], saver: Any, thread_id: str, shown: bool) -> Iterator[Any]:
-    """The items of a run, in which the writes of a state wait for their checkpoint."""
+    """The items of a run whose node writes are held back until their checkpoint."""
     with saver.whole_steps(thread_id), closing(cast(Generator[Any, None, None], stream)):
         for item in stream:
             if shown:
@@ -498,7 +497,8 @@ async def _asaved(
                     yield item
         finally:
             if saver.holds(thread_id):
-                # What ended the run is told; what could not be saved is tried once more in the end.
+                # The error that ended the run is raised; what could not be saved is tried once more at the
+                # end.
                 with suppress(Exception):
                     await asyncio.to_thread(saver.save_held, thread_id)
 
@@ -506,7 +506,7 @@ async def _asaved(
 async def _while_held(
     stream: AsyncGenerator[Any, None], holding: AbstractContextManager[None]
 ) -> AsyncGenerator[Any, None]:
-    # A caller that leaves early gives the thread back only when the run has really stopped.
+    # If the caller leaves early, the thread is released only once the run has really stopped.
     with storage_errors():
         async with in_thread(holding), aclosing(stream):
             async for item in stream:
@@ -515,7 +515,7 @@ async def _while_held(
 
 @asynccontextmanager
 async def in_thread(context: AbstractContextManager[None]) -> AsyncIterator[None]:
-    """A context that may wait for the disk or the network, for an event loop."""
+    """Enters a context manager that may block on disk or network, without blocking the event loop."""
     if isinstance(context, nullcontext):
         yield
         return
@@ -523,7 +523,7 @@ async def in_thread(context: AbstractContextManager[None]) -> AsyncIterator[None
     try:
         await asyncio.shield(entering)
     except asyncio.CancelledError:
-        # The thread of a pool cannot be cancelled: what it takes is given back when it has it.
+        # A pool thread cannot be cancelled: whatever it acquires is released once it has it.
         entering.add_done_callback(partial(_give_back, context))
         raise
     try:
@@ -538,7 +538,7 @@ def _give_back(context: AbstractContextManager[None], entered: asyncio.Future[No
 
 
 def _with_context(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The options with the context in the one form of a mapping that LangGraph checks by its schema."""
+    """The options, with the context as the mapping that LangGraph validates against its schema."""
     context = kwargs.get("context")
     if context is None or isinstance(context, dict) or not isinstance(context, Mapping):
         return kwargs
@@ -546,10 +546,10 @@ def _with_context(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _asks_for_values(kwargs: Mapping[str, Any]) -> bool:
-    """Whether `invoke` is to give the last values in LangGraph's older form, which is its default.
+    """Whether `invoke` returns the last values in LangGraph's older form, which is its default.
 
-    For that LangGraph has every step tell its updates, too, and looks for interrupts in them; in the newer
-    form they come with the values.
+    For that form, LangGraph also streams the updates of every step and looks for interrupts in them; in the
+    newer form the interrupts come with the values.
     """
     return kwargs.get("stream_mode", "values") == "values" and "version" not in kwargs
 
@@ -557,7 +557,7 @@ def _asks_for_values(kwargs: Mapping[str, Any]) -> bool:
 def _without_default(config: RunnableConfig | None) -> RunnableConfig | None:
     """`config` without LangChain's default limit of 25 steps, which `batch` and chains fill in.
 
-    LangChain's own merging of configurations takes that number for "not given", too.
+    When LangChain merges configurations, it also takes that number as "not given".
     """
     if config is None or config.get("recursion_limit") != DEFAULT_RECURSION_LIMIT:
         return config

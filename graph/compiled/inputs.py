@@ -1,10 +1,10 @@
-"""Checks the input of a graph before anything is saved, and makes the inputs that continue after an end.
+"""Validates the input of a graph before anything is saved, and makes the inputs that continue a thread.
 
-LangGraph leaves a misspelt key alone and raises from deep within for a wrong type. It saves an input as it
-came, in a checkpoint of its own, before its first step writes it to the history. A process that is killed in
-between leaves a message that is in the database, and in no history: LangGraph's own reading shows the thread
-as it was before, and its next input takes the message's place. So it does with what the last state wrote,
-when a process was killed before the checkpoint of it.
+LangGraph ignores a misspelt key, and raises from deep within for a wrong type. It saves the input as it came,
+in a separate checkpoint, before the first step writes it to the history. If the process is killed in between,
+the message is in the database but not in the history: LangGraph then shows the thread as it was before, and
+the next input replaces the message. The same happens to the writes of the last state if the process is killed
+before their checkpoint.
 """
 
 import reprlib
@@ -36,43 +36,43 @@ from signoff.nodes.requests import Operation
 
 
 def go_on(snapshot: StateSnapshot) -> Command[Any] | None:
-    """The input that continues a thread whose process ended, or whose history was changed by hand.
+    """The input that continues a thread whose process ended, or whose history was edited by hand.
 
-    `graph.invoke(go_on(graph.get_state(config)), config)`. It is None where LangGraph has something left to
-    run, and the way back in where it has not. Raises ThreadError when the thread waits for an answer, or has
-    ended: then there is nothing to continue.
+    `graph.invoke(go_on(graph.get_state(config)), config)`. None if LangGraph has something left to run, else
+    a command that enters the machine again. Raises ThreadError if the thread waits for an answer or has
+    ended, since there is nothing to continue.
     """
     if not isinstance(snapshot, StateSnapshot):
-        raise SetupError("go_on takes what graph.get_state(config) gives, not the values in it.")
+        raise SetupError("go_on takes the snapshot of graph.get_state(config), not its values.")
     if snapshot.interrupts:
-        raise ThreadError("The thread waits; answer it by Command(resume={interrupt.id: answer}).")
-    # An input that was saved and not yet taken up comes after every end.
+        raise ThreadError("The thread waits; answer it with Command(resume={interrupt.id: answer}).")
+    # A saved input that is not yet applied comes after every end.
     if START not in snapshot.next and current_outcome(snapshot.values) is not None:
         raise ThreadError("The thread has ended; send a new message to begin the next task.")
     return None if snapshot.tasks or snapshot.next else entering(Event.GO_ON)
 
 
 def entry_update(event: Event, values: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """What `graph.update_state` is given so that `event` enters a thread, whatever that has left to run: what
-    was pending is dropped, and nothing runs.
+    """The arguments for `graph.update_state` by which `event` enters a thread, whatever is left to run there:
+    pending work is dropped, and nothing runs.
 
-    LangGraph knows no writing from outside: it writes in the name of a node, and goes where its edges lead.
-    So that of a state is taken from which the only way leads to where the event enters.
+    LangGraph has no update from outside: it writes as a node and follows that node's edges. So this picks a
+    state whose only edge leads to where the event enters.
     """
     place = enters(event)
     name = next(state for state, row in TRANSITIONS.items() if {*row.values()} == {place})
     return {**values, "event": str(event)}, str(name)
 
 
-# Under this channel LangGraph keeps that a task waits for an answer.
+# In this channel LangGraph records that a task waits for an answer.
 INTERRUPT = "__interrupt__"
-# And under this one, what it was answered.
+# And in this one, the answer.
 RESUME = "__resume__"
 _ID_DIGITS = 32
 
 
 class EntryGraph(Protocol):
-    """What an entry needs of the graph; `nodes` are the names of its states."""
+    """What `entry` needs from the graph; `nodes` are the names of its states."""
 
     @property
     def nodes(self) -> Container[str]: ...
@@ -87,28 +87,28 @@ class EntryGraph(Protocol):
 
 
 Entry = Generator[Operation, Any, Any]
-"""Asks for what it needs of the thread, and returns the input that its run really begins with."""
+"""Yields requests for what it needs from the thread, and returns the input that the run starts with."""
 
 
 def entry(graph: EntryGraph, given: Any, saver: BaseCheckpointSaver[Any], place: RunnableConfig) -> Entry:
     """How a run with the input `given` enters the thread at `place`, which the caller holds.
 
-    A message does not take the place of one that was saved before it, nor of the end of the task before: that
-    is taken up first. If it is the very same message, the run goes on with it. Raises ThreadError when there
-    is no thread to go on with, and when a run that goes on stands in a state that this graph does not have.
+    A new message does not replace one that was saved before it, nor the end of the previous task: that is
+    applied first. If it is the same message, the run continues with it. Raises ThreadError when there is no
+    thread to continue, and when the thread is in a state that this graph does not have.
     """
     newest = "checkpoint_id" not in place["configurable"]
     goes_on = given is None or isinstance(given, Command)
     if isinstance(given, Command):
         check_says_something(given)
-    # Read in time: an input is saved before LangGraph reads it, and would come back with every reading.
+    # Checked early: LangGraph saves an input before it reads it, so a bad one would fail at every reading.
     messages = [] if goes_on else messages_of(given)
     if not goes_on and not newest:
         return given
     saved = yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))
     if given is None and saved is None:
         raise ThreadError(
-            f"There is no thread {place['configurable']['thread_id']!r:.80}; begin it with a task."
+            f"There is no thread {place['configurable']['thread_id']!r:.80}; start it with a task."
         )
     if not goes_on:
         if _is_at_rest(saved):
@@ -120,7 +120,7 @@ def entry(graph: EntryGraph, given: Any, saver: BaseCheckpointSaver[Any], place:
             return with_ids(given)
         given = go_on(state)
     elif isinstance(given, Command) and newest and is_unsettled(saved):
-        # LangGraph would run both, each as if it were alone: nobody could read the thread any more.
+        # LangGraph would run both, each as if it were alone, and the thread would become unreadable.
         yield Operation(partial(graph.settle, place), partial(graph.asettle, place))
     if not newest and isinstance(given, Command):
         yield from check_is_no_other(given, saved, saver, place)
@@ -133,8 +133,8 @@ def entry(graph: EntryGraph, given: Any, saver: BaseCheckpointSaver[Any], place:
 
 
 def beside_saved(command: Command[Any], saved: CheckpointTuple | None) -> Command[Any] | None:
-    """The command, or None where another one is saved and still to be taken up: LangGraph would apply both in
-    one step, and nobody could read the thread any more. Raises ThreadError for one that would be lost.
+    """The command, or None if an equal one is saved and not yet applied: LangGraph would apply both in one
+    step, and the thread would become unreadable. Raises ThreadError for a command that would be lost.
 
     saved: the newest checkpoint of the thread.
     """
@@ -142,8 +142,8 @@ def beside_saved(command: Command[Any], saved: CheckpointTuple | None) -> Comman
         return command
     if not isinstance(command.update, Mapping) or command.update.get("event") != Event.GO_ON:
         raise ThreadError(
-            f"Thread {saved.config['configurable']['thread_id']!r:.80} was killed as it took up a command; "
-            "let it go on by invoke(None) first."
+            f"Thread {saved.config['configurable']['thread_id']!r:.80} was killed while it applied a "
+            "command; continue it with invoke(None) first."
         )
     return None
 
@@ -154,8 +154,8 @@ def _has_delegates(graph: EntryGraph) -> bool:
 
 
 def _check_still_waits(command: Command[Any], saved: CheckpointTuple | None, place: RunnableConfig) -> None:
-    """Raises ThreadError for an answer by an id under which nothing waits: LangGraph would drop it in
-    silence."""
+    """Raises ThreadError for an answer to an interrupt id that nothing waits under: LangGraph would silently
+    drop it."""
     given = command.resume
     if not isinstance(given, dict) or not given or not all(map(_names_interrupt, given)):
         return
@@ -185,7 +185,7 @@ def check_says_something(command: Command[Any]) -> None:
 
 
 def _answers(saved: CheckpointTuple | None) -> list[Any]:
-    """The answers that were given at a checkpoint."""
+    """The answers given at a checkpoint."""
     found = (
         [value for _, channel, value in (saved.pending_writes or ()) if channel == RESUME] if saved else []
     )
@@ -198,8 +198,8 @@ def check_is_no_other(
     saver: BaseCheckpointSaver[Any],
     place: RunnableConfig,
 ) -> Generator[Operation, Any, None]:
-    """Raises ThreadError for another answer at a point that the thread has left behind: LangGraph would take
-    the one that was given there before. saved: the checkpoint at `place`, which names it."""
+    """Raises ThreadError for a different answer at a point that the thread has already passed: LangGraph
+    would use the earlier answer. saved: the checkpoint that `place` names."""
     before = _answers(saved)
     if not before or command.resume is None:
         return
@@ -214,9 +214,9 @@ def check_is_no_other(
         return
     thread_id = place["configurable"]["thread_id"]
     raise ThreadError(
-        f"This point of thread {quote_id(thread_id)} was answered before "
+        f"This point of thread {quote_id(thread_id)} was already answered "
         f"({reprlib.repr(before[-1])}), and that "
-        "answer would be taken again in place of yours. Fork the thread there and answer the fork: "
+        "answer would be used again instead of yours. Fork the thread there and answer the fork: "
         f"Session(graph, thread_id).fork({at!r}).resume(answer), or `signoff fork THREAD --at {at}`. Nothing "
         "was changed."
     )
@@ -227,25 +227,25 @@ def _names_interrupt(key: Any) -> bool:
 
 
 def messages_of(given: Any) -> list[BaseMessage]:
-    """The messages of an input. Raises what LangChain raises for anything that is not a message."""
+    """The messages of an input. Raises LangChain's error for anything that is not a message."""
     return list(as_messages(_writes(given)))
 
 
 def with_ids(given: Any) -> Any:
-    """The input, its messages with the ids that they will have in the history.
+    """The input, with its messages carrying the ids that they will have in the history.
 
-    LangGraph would give an id to message objects and dicts when its first step writes them, and another one
-    when a process that was killed is followed by a second one. (What has another form gets one that is made
-    from its place and words, see `append_messages`.) A tuple alone would come back from the database as a
-    list, which means something else.
+    LangGraph would assign an id to message objects and dicts when its first step writes them, and a different
+    one if the process is killed and the step runs again. (Other forms get an id derived from their position
+    and text, see `append_messages`.) A bare tuple would come back from the database as a list, which has
+    another meaning.
     """
     writes = _writes(given)
     return {**given, "messages": [_with_id(write) for write in writes]} if writes else given
 
 
 def with_input(snapshot: StateSnapshot, saved: CheckpointTuple | None) -> StateSnapshot:
-    """The snapshot with the messages of an input that was saved as it came, as the first step will write
-    them. LangGraph adds them itself once that step has run."""
+    """The snapshot with the messages of a saved but unapplied input, as the first step will write them.
+    LangGraph adds them itself once that step has run."""
     found = _input(saved) if START in snapshot.next else []
     if not found or not isinstance(snapshot.values, dict):
         return snapshot
@@ -254,9 +254,9 @@ def with_input(snapshot: StateSnapshot, saved: CheckpointTuple | None) -> StateS
 
 
 def is_unsettled(saved: CheckpointTuple | None) -> bool:
-    """Whether a thread, of which this is the newest checkpoint, was left with messages that no step has taken
-    up, or by the end of a task of which there is no checkpoint. LangGraph drops either for what comes next;
-    of an end that would be the outcome, which everybody was shown, and the message that tells it."""
+    """Whether the thread with this newest checkpoint has messages that no step has applied, or the end of a
+    task without a checkpoint. LangGraph drops either when the next input arrives; for an end, that would be
+    the outcome, which users have already seen, and the message that reports it."""
     return bool(_input(saved)) or any(
         channel == "outcome" and value is not None
         for _, channel, value in (saved.pending_writes or () if saved else ())
@@ -264,10 +264,10 @@ def is_unsettled(saved: CheckpointTuple | None) -> bool:
 
 
 def is_repeated(given: Sequence[BaseMessage], values: Mapping[str, Any]) -> bool:
-    """Whether these very messages are the last that the thread was given, and nothing has answered them.
+    """Whether these same messages are the last input of the thread, and nothing has answered them.
 
-    So it is when whoever sent them does not know that they were saved before the process was killed. A
-    message with its own id is the same only under that id.
+    That happens when the sender does not know that they were saved before the process was killed. A message
+    with an id is the same only as one with that id.
     """
     if current_outcome(values) is not None or not any(is_genuine(message) for message in given):
         return False
@@ -283,7 +283,7 @@ def _same(given: BaseMessage, saved: BaseMessage) -> bool:
 
 
 def _writes(given: Any) -> list[Any]:
-    """What the input adds to the history, one by one; nothing where it replaces the history as a whole."""
+    """The items that the input adds to the history; none if it replaces the whole history."""
     found = given.get("messages") if isinstance(given, Mapping) else None
     if found is None or isinstance(found, Overwrite):
         return []
@@ -306,7 +306,7 @@ def _is_at_rest(saved: CheckpointTuple | None) -> bool:
 
 
 def _input(saved: CheckpointTuple | None) -> list[BaseMessage]:
-    """The messages of an input that was saved as it came; none for one that cannot be read."""
+    """The messages of a saved but unapplied input; none if it cannot be read."""
     if saved is None or saved.metadata.get("source") != "input":
         return []
     try:
@@ -320,7 +320,7 @@ _CONFIG = 'config={"configurable": {"thread_id": "my-thread"}}'
 
 
 def check_input(given: Any) -> None:
-    """Rejects an input that is not a message, and one whose messages stand under another key."""
+    """Rejects an input that is not a message, and one with its messages under another key."""
     if isinstance(given, Command):
         given = given.update if isinstance(given.update, Mapping) else None
     elif given is not None:
@@ -338,7 +338,8 @@ def check_input(given: Any) -> None:
 
 
 def check_channels(given: Any, channels: Collection[str]) -> None:
-    """Rejects an input with a key that is none of `channels`: the messages, and what the user has added."""
+    """Rejects an input with a key outside `channels`: the messages, and the channels that the user has
+    added."""
     unknown = [key for key in given if key not in channels] if isinstance(given, Mapping) else []
     if unknown and not nested():
         raise SetupError(
@@ -348,21 +349,21 @@ def check_channels(given: Any, channels: Collection[str]) -> None:
 
 
 def channels_of(given: Any, channels: Collection[str]) -> dict[str, Any]:
-    """What an input gives to these channels, the user's own."""
+    """The values that an input has for these channels, the user's own."""
     update = _update_of(given) if isinstance(given, Command) else given
     return {key: update[key] for key in channels if key in update} if isinstance(update, Mapping) else {}
 
 
 def with_channels(given: Any, values: Mapping[str, Any]) -> Any:
-    """The input with these values in place of what it gives to their channels."""
+    """The input with these values for their channels."""
     if isinstance(given, Command):
         return replace(given, update={**_update_of(given), **values})
     return {**given, **values}
 
 
 def _update_of(command: Command[Any]) -> dict[str, Any]:
-    """What a command writes, as a mapping. LangGraph takes pairs, too; with several for one channel they are
-    not read here."""
+    """The update of a command, as a mapping. LangGraph also accepts pairs; several pairs for one channel are
+    ignored here."""
     given: Any = command.update
     try:
         found = dict(given or ())
@@ -380,7 +381,7 @@ def _check_shape(given: Any) -> None:
 
 
 def reason(error: Exception) -> str:
-    """The first line of what LangChain or pydantic says; the rest are links."""
+    """The first line of an error of LangChain or pydantic; the rest is links."""
     lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
     return ": ".join(lines[1:3]) if lines[:1] and "validation error" in lines[0] else "".join(lines[:1])
 
@@ -398,7 +399,7 @@ def check_pauses(options: Mapping[str, Any], states: Collection[str]) -> None:
 
 
 def check_config(config: RunnableConfig | None) -> None:
-    """Rejects a configuration of another shape, and a thread that is named where nothing looks for it."""
+    """Rejects a malformed configuration, and a thread id in the wrong place."""
     if config is None:
         return
     if not isinstance(config, Mapping):
@@ -411,7 +412,7 @@ def check_config(config: RunnableConfig | None) -> None:
 
 
 def no_thread(configurable: Mapping[str, Any]) -> SetupError:
-    """The error for a run that is to be saved and names no thread."""
+    """The error for a run that would be saved but names no thread."""
     meant = get_close_matches(
         "thread_id", [key for key in configurable if isinstance(key, str)], n=1, cutoff=0.6
     )
@@ -420,7 +421,7 @@ def no_thread(configurable: Mapping[str, Any]) -> SetupError:
 
 
 def check_context(context: Any, form: type | None = None) -> None:
-    """Rejects what cannot be a context; its keys and values are checked by its schema, `form`."""
+    """Rejects anything that cannot be a context; the schema, `form`, validates its keys and values."""
     if context is None or isinstance(context, Context):
         return
     if isinstance(context, Mapping):
@@ -441,7 +442,7 @@ def check_context(context: Any, form: type | None = None) -> None:
 
 
 def nested() -> bool:
-    """Whether this is called within a run of LangGraph's, whose configuration then holds here, too."""
+    """Whether this is called inside a LangGraph run, whose configuration then applies here, too."""
     try:
         get_config()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Checks the arguments of `build_graph`: every mistake raises one sentence that says what to write."""
+"""Validates the arguments of `build_graph`: every mistake raises one sentence that says what to write."""
 
 import inspect
 import os
@@ -32,7 +32,7 @@ _Given = TypeVar("_Given")
 
 
 def describe(given: object) -> str:
-    """What was given, short: the name of a class or a function, else its value."""
+    """A short description of a value: the name of a class or a function, else its repr."""
     if inspect.isclass(given):
         return f"the class {given.__name__}"
     if inspect.isroutine(given):
@@ -41,7 +41,7 @@ def describe(given: object) -> str:
 
 
 def check_model(model: object) -> None:
-    """Rejects anything that is not a chat model: what has no `bind_tools`, and a class."""
+    """Rejects anything that is not a chat model: an object without `bind_tools`, or a class."""
     if inspect.isclass(model):
         raise SetupError(
             f"model= is the class {model.__name__}; pass an instance of it: {model.__name__}(…)."
@@ -54,7 +54,7 @@ def check_model(model: object) -> None:
 
 
 def checked_models(model: Any, fallbacks: Any) -> list[Any]:
-    """The models, made from their names where needed: the first, and its fallbacks."""
+    """The model and its fallbacks, created from their names where needed."""
     if isinstance(fallbacks, Runnable):
         raise SetupError(f"fallbacks= is {_kind(fallbacks)}, not a list; write fallbacks=[my_model].")
     given = [model, *listed("fallbacks", fallbacks, '["openai:gpt-…"]')]
@@ -65,7 +65,7 @@ def checked_models(model: Any, fallbacks: Any) -> list[Any]:
 
 
 def checked_retries(given: Any) -> ModelRetries | None:
-    """How often a model is asked again; None for never."""
+    """How often a model call is retried; None for never."""
     if given is not None and not isinstance(given, ModelRetries):
         raise SetupError(
             f"model_retries= is {describe(given)}; write model_retries=ModelRetries(tries=5), or None for no "
@@ -75,7 +75,7 @@ def checked_retries(given: Any) -> ModelRetries | None:
 
 
 def listed(name: str, given: Any, example: str) -> list[Any]:
-    """The members of an argument that is a list; None is an empty one. example: how it is written."""
+    """The members of a list argument; None counts as empty. example: how to write it."""
     if given is None:
         return []
     single = isinstance(given, str | bytes | Mapping | BaseTool) or inspect.isclass(given)
@@ -85,7 +85,7 @@ def listed(name: str, given: Any, example: str) -> list[Any]:
 
 
 def checked_limits(given: Any) -> Limits:
-    """Limits; a mapping of their names is taken, too. None: the default ones."""
+    """Limits, or a mapping of their names. None: the defaults."""
     if given is None:
         return Limits()
     if isinstance(given, Limits):
@@ -95,12 +95,12 @@ def checked_limits(given: Any) -> Limits:
     raise SetupError(f"limits= is {describe(given)}; write limits=Limits(turns=30).")
 
 
-# Providers refuse a whole request for a message under another name.
+# Providers reject a whole request if one message has any other name.
 _NAME = re.compile(r"[^\s<|\\/>]{1,64}")
 
 
 def checked_name(given: object) -> str | None:
-    """The name of a graph, as it may stand on a message."""
+    """The name of a graph, in a form that is valid on a message."""
     if given is None or (isinstance(given, str) and _NAME.fullmatch(given)):
         return given
     raise SetupError(f"name= is {describe(given)}; pass at most 64 characters, without spaces and < | / >.")
@@ -117,7 +117,7 @@ def checked_function(name: str, given: Any, arguments: str) -> Any:
     except TypeError:
         raise SetupError(f"{name}= must take ({arguments}).") from None
     except ValueError:
-        # Of some functions in C nothing is known.
+        # Some functions written in C have no signature.
         pass
     return given
 
@@ -126,7 +126,7 @@ PromptFunction = Callable[[Any, Any], Any]
 
 
 def checked_prompt(given: Any) -> tuple[str | SystemMessage, PromptFunction | None]:
-    """The system prompt, and the function that makes it for each call; either may be missing."""
+    """The system prompt, and the function that makes it for each call; either may be absent."""
     if given is None or isinstance(given, str):
         return given or "", None
     if isinstance(given, SystemMessage):
@@ -140,7 +140,7 @@ def checked_prompt(given: Any) -> tuple[str | SystemMessage, PromptFunction | No
     try:
         inspect.signature(given).bind(None, None)
     except ValueError:
-        pass  # A function of C may say nothing of its arguments.
+        pass  # A function written in C may have no signature.
     except TypeError as error:
         raise SetupError(
             f"system_prompt= is {describe(given)}, which must accept (state, context) ({error})."
@@ -157,7 +157,7 @@ def _check_blocks(content: Any) -> None:
 
 
 def cache_way(given: Any, model: BaseChatModel) -> str | None:
-    """Whose way to cache prompts is used. "auto": that of the model's provider, where it is known."""
+    """The provider whose prompt caching is used. "auto": the model's own provider, if known."""
     if given is None:
         return None
     way = one_of("cache", given, ("auto", "anthropic", "openai"))
@@ -169,7 +169,7 @@ def cache_way(given: Any, model: BaseChatModel) -> str | None:
     kind = str(getattr(inner, "_llm_type", ""))
     if "anthropic" in kind:
         return "anthropic"
-    # Another server behind OpenAI's protocol may refuse a field that it does not know.
+    # Another server with OpenAI's protocol may reject an unknown field.
     elsewhere = getattr(inner, "openai_api_base", None) or os.environ.get("OPENAI_BASE_URL")
     return "openai" if kind == "openai-chat" and not elsewhere else None
 
@@ -182,13 +182,13 @@ def checked_texts(given: object) -> Texts:
 
 
 def check_storage(storage: Any, checkpointer: Any, store: Any) -> None:
-    """Rejects anything that is not a storage, a checkpointer or a store: a path, a class, or an unopened
-    one."""
+    """Rejects anything that is not a storage, a checkpointer or a store: a path, a class, or one that is not
+    open."""
     if storage is not None and (checkpointer is not None or store is not None):
         raise SetupError("Give storage=, or checkpointer= and store=, not both.")
     if storage is not None:
         _check_storage(storage)
-    # True and False are LangGraph's: of a graph within a graph.
+    # True and False are LangGraph's own values, for a subgraph.
     if checkpointer is not None and not isinstance(checkpointer, BaseCheckpointSaver | bool):
         raise SetupError(_no_part("checkpointer", checkpointer, BaseCheckpointSaver, "InMemorySaver()"))
     if store is not None and not isinstance(store, BaseStore):
@@ -199,10 +199,10 @@ def _check_storage(storage: Any) -> None:
     if isinstance(storage, str | PathLike):
         opening = f"sqlite_storage({str(storage)!r})"
         if str(storage).startswith(("postgres://", "postgresql://")):
-            # Not shown: there may be a password in it.
+            # Not shown: it may contain a password.
             opening = "postgres_storage(url)"
         raise SetupError(
-            "storage= is the address of a database that nobody has opened; write "
+            "storage= is the address of a database that is not open; write "
             f"`with {opening} as storage:` and build and run the graph within it."
         )
     if isinstance(storage, BaseCheckpointSaver):
@@ -234,7 +234,7 @@ def _no_part(name: str, given: Any, wanted: type, example: str) -> str:
 
 
 def _unopened(given: object) -> bool:
-    """Whether it is a context manager that nobody has entered, as `sqlite_storage(path)` alone gives it."""
+    """Whether it is a context manager that was not entered, as a bare `sqlite_storage(path)` is."""
     return isinstance(given, AbstractContextManager | AbstractAsyncContextManager) and not isinstance(
         given, BaseCheckpointSaver | BaseStore
     )
@@ -245,7 +245,7 @@ def _kind(given: object) -> str:
 
 
 def renamed_option(old: str, given: _Given | None, new: str, now: _Given, default: _Given) -> _Given:
-    """The value of an option that had another name, which still works and warns."""
+    """The value of a renamed option; the old name still works, with a warning."""
     if given is None:
         return now
     if now is not default:
@@ -259,7 +259,7 @@ def renamed_option(old: str, given: _Given | None, new: str, now: _Given, defaul
 
 
 def positive(name: str, value: _Number, *, whole: bool = False, none: bool = True) -> _Number:
-    """A number above 0. whole: without a fraction. none: None is allowed, for no limit."""
+    """A number above 0. whole: an integer. none: None is allowed, for no limit."""
     if value is None and none:
         return value
     number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
@@ -270,14 +270,14 @@ def positive(name: str, value: _Number, *, whole: bool = False, none: bool = Tru
 
 
 def flag(name: str, value: object) -> bool:
-    """True or False: a text such as "false" would count as true."""
+    """True or False, and nothing else: a string such as "false" would count as true."""
     if not isinstance(value, bool):
         raise SetupError(f"{name} is {describe(value)}; pass True or False.")
     return value
 
 
 def one_of(name: str, value: object, words: Sequence[_Word]) -> _Word:
-    """One of some words."""
+    """One of the allowed words."""
     for word in words:
         if isinstance(value, str) and word == value:
             return word

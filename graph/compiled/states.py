@@ -1,4 +1,4 @@
-"""The function of each state, and the table of the machine as a LangGraph graph."""
+"""The function of each state, and the transition table as a LangGraph graph."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -49,9 +49,9 @@ def works_of(deps: Dependencies) -> Mapping[State, Work]:
 def declare(
     deps: Dependencies, aliases: Mapping[str, State] = ALIASES, schemas: StateSchemas | None = None
 ) -> StateGraph[AgentState, Any, Any, Output]:
-    """The table of the machine as a StateGraph: one node a state, one labelled edge for each of its ways.
+    """The transition table as a StateGraph: one node per state, one labelled edge per pair of states.
 
-    `aliases` are further names of states; no edge leads there, but a saved thread may stand in one.
+    `aliases` are former names of states; no edge leads there, but a saved thread may be in one.
     """
     found: Any = schemas or StateSchemas()
     graph: StateGraph[AgentState, Any, Any, Output] = StateGraph(

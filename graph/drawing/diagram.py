@@ -1,4 +1,4 @@
-"""Draws the machine from its table, as Mermaid and as a picture."""
+"""Draws the machine from its transition table, as Mermaid and as SVG."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -56,9 +56,9 @@ _STYLE = """\
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the picture: the events that lead from one state to another, in the order of the table.
+    """One line of the picture: the events that lead from one state to another, in table order.
 
-    The events that lead to the last state have one line for each exit, all others one for each target.
+    Events that lead to the last state have one line per exit, all others one line per target.
     """
 
     source: State
@@ -89,7 +89,7 @@ def mermaid() -> str:
 
 
 def lines() -> list[Line]:
-    """The lines of the picture. Raises LookupError for an event that ends a task in no known way."""
+    """The lines of the picture. Raises LookupError for an event that ends a task and has no known exit."""
     grouped: dict[tuple[State, State, ExitWord | None], list[Event]] = {}
     for source, row in TRANSITIONS.items():
         for event, target in row.items():
@@ -108,7 +108,7 @@ def _exit(event: Event, target: State) -> ExitWord | None:
 
 
 def svg() -> str:
-    """The machine as an SVG picture on a card of its own, so that it reads on dark and on light pages.
+    """The machine as an SVG picture on its own card, so that it is readable on dark and light pages.
 
     Raises LookupError when the layout and the table do not name the same states and edges.
     """
@@ -177,7 +177,7 @@ def _edge(line: Line) -> str:
 
 
 def round_path(points: Sequence[Point]) -> str:
-    """The line through `points` with round corners, ending where the arrow's head begins."""
+    """The line through `points` with round corners, ending where the arrowhead begins."""
     steps = [f"M{points[0].x} {points[0].y}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         start, end = _towards(corner, before, _CORNER), _towards(corner, after, _CORNER)
@@ -187,7 +187,7 @@ def round_path(points: Sequence[Point]) -> str:
 
 
 def _towards(here: Point, there: Point, distance: int) -> Point:
-    """The point `distance` away from `here` on the way to `there`, straight across or straight down."""
+    """The point at `distance` from `here` towards `there`, horizontally or vertically."""
     dx, dy = there.x - here.x, there.y - here.y
     length = abs(dx) + abs(dy)
     return Point(here.x + distance * dx // length, here.y + distance * dy // length)
@@ -219,8 +219,8 @@ def _door(exit: ExitWord, height: int) -> str:
 
 
 def _ends() -> Iterator[str]:
-    """Where a run begins and ends: a disc with an arrow to the first state, and what enters there; a ring
-    after the last."""
+    """The start and the end of a run: a disc with an arrow to the first state, labelled with the events that
+    enter there; a ring after the last state."""
     colour = _COLOURS["plain"][0]
     first, last, tip = BOXES[FIRST], BOXES[LAST], _marker("plain")
     begin = round_path([Point(START_AT.x + _RING, START_AT.y), Point(int(first.left), START_AT.y)])

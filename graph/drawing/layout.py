@@ -1,6 +1,6 @@
-"""Where the picture of the machine has its boxes and lines. What it shows comes from the table alone.
+"""The positions of boxes and lines in the picture of the machine. Its content comes from the table alone.
 
-Units are pixels of a picture `WIDTH` by `HEIGHT`. All lines run straight across or straight down.
+Units are pixels of a picture `WIDTH` by `HEIGHT`. All lines are horizontal or vertical.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class Point(NamedTuple):
 
 
 class ExitWord(StrEnum):
-    """How an event that leads to the last state ends the task: the word on the door that its line enters."""
+    """How an event that leads to the last state ends the task: the label of the exit that its line enters."""
 
     SUCCESS = "success"
     LIMIT = "limit"
@@ -43,7 +43,7 @@ EXITS: Mapping[Event, ExitWord] = {
 
 @dataclass(frozen=True)
 class Box:
-    """One state: the middle of its box, and a few words under its name."""
+    """One state: the centre of its box, and a few words under its name."""
 
     x: int
     y: int
@@ -70,7 +70,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Route:
-    """The corners of one line from box to box, and where its label stands (on the text's base line)."""
+    """The corners of one line from box to box, and the position of its label (on the text's baseline)."""
 
     points: tuple[Point, ...]
     label: Point
@@ -82,9 +82,9 @@ def route(*points: tuple[int, int], label: tuple[int, int], anchor: Anchor = "mi
 
 
 MAIN_PATH = (State.COMPRESS, State.DECIDE, State.CALL_LLM, State.ROUTE_TOOLS, State.EXECUTE)
-# The line of each turn: the main path, and the way back from its end.
+# The lines of a normal turn: the main path, and the way back from its end.
 MAIN_LINES = frozenset({*pairwise(MAIN_PATH), (State.EXECUTE, State.DECIDE)})
-# The machine cannot be drawn flat; these lines of it run straight across another.
+# The graph is not planar; these lines cross another one.
 ACROSS = frozenset(
     {
         (State.EXECUTE, State.DECIDE),
@@ -96,9 +96,9 @@ ACROSS = frozenset(
 PAUSES = frozenset({State.ASK_USER, State.APPROVE, State.HAND_OVER, State.CONFIRM})
 
 START_AT, END_AT = Point(30, 230), Point(562, 572)
-# Under the start stands what enters there: the base line of the first word, and how far the next is below it.
+# The events that enter are listed under the start: the baseline of the first word, and the line height.
 ENTRIES_AT, LINE_HEIGHT = Point(30, 260), 17
-# What enters elsewhere has a start of its own, below its state.
+# Events that enter elsewhere have their own start, below the state.
 OTHER_STARTS: Mapping[State, Point] = {State.UNDO: Point(790, 600)}
 
 BOXES: Mapping[State, Box] = {
@@ -117,7 +117,7 @@ BOXES: Mapping[State, Box] = {
     State.UNDO: Box(790, 540, "take it back"),
 }
 
-# The doors of the last state, on its left side: the height at which each is drawn.
+# The exits on the left side of the last state: the height of each.
 DOORS: Mapping[ExitWord, int] = {
     ExitWord.ERROR: 346,
     ExitWord.AS_BEFORE: 378,

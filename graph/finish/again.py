@@ -1,8 +1,8 @@
-"""How a task goes on after its end: what `extend` and `retry` write, and which delegates go on with it.
+"""How a task continues after its end: what `extend` and `retry` write, and which delegates continue, too.
 
-A delegate that ended with its parent, or shortly before it, has a result that its call need not have. Where
-nothing has come after it, the result is taken back: the call is open again, and its delegate goes on where it
-stood, by the same words.
+A delegate that ended with its parent, or shortly before it, has already returned a result for its call. If
+nothing has come after that result, it is withdrawn: the call is open again, and its delegate continues where
+it stopped, in the same way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from signoff.graph.state import Undoing
 from signoff.graph.texts import DEFAULT_TEXTS, Texts
 
 LEFT = "left"
-"""The status of a delegate that was begun and came to no end."""
+"""The status of a delegate that was started and has not ended."""
 
 
 def extend(
@@ -28,15 +28,15 @@ def extend(
 ) -> Command[Any]:
     """The input that continues a task that ended at a limit, with `turns` more turns.
 
-    It goes on after every limit: whatever else is limited (tool calls, tokens, seconds, cost, replies without
-    a call, repetitions) is counted from now on, so that its whole amount is granted once more. Delegates that
-    ended at a limit right before go on, too, with as many more turns.
+    Works after every limit: all other limits (tool calls, tokens, seconds, cost, replies without a call,
+    repetitions) count from now on, so that the full amount is available again. Delegates that ended at a
+    limit just before continue, too, with the same number of extra turns.
 
     `graph.invoke(extend(graph.get_state(config).values, turns=10), config)`. Raises ThreadError when the
     task did not end at a limit, SetupError when `turns` is below 1.
     """
     if not isinstance(turns, int) or isinstance(turns, bool):
-        raise SetupError(f"Extend by a whole number of turns, not by {turns!r:.80}.")
+        raise SetupError(f"Extend by a whole number of turns, not {turns!r:.80}.")
     if turns < 1:
         raise SetupError(f"Extend by at least 1 turn, not by {turns}.")
     state = _values(state)
@@ -53,8 +53,8 @@ def extend(
 
 
 def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
-    """The input that retries a task that ended with an error. Delegates that failed right before, or were
-    ended with it, go on where they stood.
+    """The input that retries a task that ended with an error. Delegates that failed just before, or ended
+    with it, continue where they stopped.
 
     `graph.invoke(retry(graph.get_state(config).values), config)`. Raises ThreadError when the task did not
     end with an error.
@@ -65,11 +65,11 @@ def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS
 
 
 def undo(state: Mapping[str, Any] | StateSnapshot, *, ask: bool = False) -> Command[Any]:
-    """The input that undoes the effects of a task that has ended, the newest first.
+    """The input that undoes the effects of a task that has ended, newest first.
 
-    `graph.invoke(undo(graph.get_state(config).values), config)`. ask: whether a person is asked about all of
-    it first; without it about those that the policy of approvals names. Raises ThreadError when the task has
-    not ended. What was undone before stays so, and is listed again.
+    `graph.invoke(undo(graph.get_state(config).values), config)`. ask: whether a person must approve every
+    undo; otherwise only those that the approval policy names. Raises ThreadError when the task has not ended.
+    Effects that are already undone stay so, and are listed again.
     """
     outcome = current_outcome(_values(state))
     if outcome is None:
@@ -79,12 +79,12 @@ def undo(state: Mapping[str, Any] | StateSnapshot, *, ask: bool = False) -> Comm
 
 
 def entering(event: Event, **update: Any) -> Command[Any]:
-    """The input by which `event` enters a thread that has nothing left to run, with what it writes."""
+    """The input by which `event` enters a thread with nothing left to run, with its state update."""
     return Command(goto=str(enters(event)), update={"event": str(event), **update})
 
 
 def _values(state: Mapping[str, Any] | StateSnapshot) -> Mapping[str, Any]:
-    """The values of a state; the snapshot around them is taken, too."""
+    """The values of a state, given as such or as a snapshot."""
     values = state.values if isinstance(state, StateSnapshot) else state
     if not isinstance(values, Mapping):
         raise SetupError(f"{values!r:.80} is not the state of a thread; pass graph.get_state(config).values.")
@@ -114,8 +114,8 @@ def _again(
     outcome = current_outcome(state) or {}
     text, taken = texts.nudges["resumed"].format(), list[ToolMessage]()
     if outcome.get("undo"):
-        # What the model still reads of its work is not so any more, and it would build on that. Nor may a
-        # delegate go on with what it does not know to be undone.
+        # The history no longer matches the world, and the model would build on it. Nor may a delegate
+        # continue without knowing what was undone.
         undone = undone_lines(outcome)
         text = texts.nudges["resumed_undone"].format(undone="\n".join(undone)) if undone else text
         notes, update = {**notes, "undone": undone}, {**update, "undo": None}
@@ -129,7 +129,7 @@ def _again(
     removed = [RemoveMessage(id=found.id or "") for found in taken]
     moved = _answers_without(taken, state["messages"]) if taken else []
     found = entering(event, messages=[*removed, *moved, mark], outcome=None, **update)
-    # An agent of LangChain has other nodes than the machine: its guards say where an input enters.
+    # A LangChain agent has other nodes than the machine: its guards decide where an input enters.
     place = (state.get("guards") or {}).get("enters")
     return Command(goto=place, update=found.update) if place else found
 
@@ -166,17 +166,16 @@ def _answers_without(taken: Sequence[BaseMessage], messages: Sequence[BaseMessag
 
 @dataclass(frozen=True)
 class GoingOn:
-    """How a delegate goes on whose result was taken back. mark: the id of the message that says so. turns:
-    that it gets more; 0 where it is to try again. used: what it had used by then, with all below it, as the
-    mark of its result said."""
+    """How a delegate continues after its result was withdrawn. mark: the id of the message that records it.
+    turns: the extra turns; 0 for a retry. used: what it and all delegates below it had used by then, from the
+    marks of its result."""
 
     mark: str
     turns: int
     used: Mapping[str, Any]
 
     def command(self, state: Mapping[str, Any], texts: Texts) -> Command[Any] | None:
-        """The input of the delegate with this state; None where it needs none: it has gone on already, or
-        had not ended."""
+        """The input for the delegate with this state; None if it has already continued, or had not ended."""
         messages = state["messages"]
         outcome = current_outcome(state)
         if outcome is None or any(message.id == self.mark for message in messages):
@@ -197,7 +196,7 @@ def marked(command: Command[Any], mark: str | None) -> Command[Any]:
 
 
 def going_on(messages: Sequence[BaseMessage]) -> Mapping[str, GoingOn]:
-    """The delegates of the last reply that go on, by the ids of their calls."""
+    """The delegates of the last reply that continue, by call id."""
     found: dict[str, GoingOn] = {}
     for message in reversed(messages):
         if is_reply(message):

@@ -1,4 +1,4 @@
-"""The delegates of a task that did not succeed: a finish must not pass over them in silence."""
+"""The failed delegates of a task: a finish must not silently pass over them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,13 @@ from signoff.graph.history.task import Task
 from signoff.graph.messages import marks
 
 REFUSAL = "delegates"
-"""The kind of refusal for a finish that leaves out a failed delegate: a key of `Texts.refusals`."""
+"""The kind of refusal for a finish that omits a failed delegate: a key of `Texts.refusals`."""
 
 
 @dataclass(frozen=True)
 class FailedDelegate:
-    """A delegate of which a call in the task has failed. turn: the number of the reply that made it. above:
-    the delegates that lead to one further below, whose own tasks were done all the same."""
+    """A delegate with a failed call in the task. turn: the number of the reply that made the call. above: for
+    a delegate further down, the delegates on the way to it, whose own tasks succeeded."""
 
     name: str
     why: str
@@ -28,8 +28,8 @@ class FailedDelegate:
 
 
 def failed_delegates(task: Task) -> list[FailedDelegate]:
-    """Those that failed, and that no later reply has called with success. Calls of one reply are different
-    parts of the work, in no order: what one of them has done makes up for no other."""
+    """The delegates that failed, and that no later reply has called successfully. The calls of one reply are
+    separate parts of the work, so the success of one does not make up for the failure of another."""
     failed: dict[str, FailedDelegate] = {}
     for turn, reply in enumerate(task.replies, 1):
         results = [(call.name, found) for call in reply.calls if (found := reply.result(call))]
@@ -45,7 +45,7 @@ def failed_delegates(task: Task) -> list[FailedDelegate]:
 
 
 def failed_below(task: Task) -> list[FailedDelegate]:
-    """Those that failed below a delegate that is done, as the result of its last reply tells."""
+    """Failed delegates below a delegate that succeeded, as recorded in the result of its last reply."""
     failed: dict[str, list[FailedDelegate]] = {}
     for turn, reply in enumerate(task.replies, 1):
         in_reply: dict[str, list[FailedDelegate]] = {}
@@ -62,7 +62,7 @@ def failed_below(task: Task) -> list[FailedDelegate]:
 
 
 def failed_for_above(task: Task) -> list[dict[str, Any]]:
-    """Those that failed in a task that is done, and below it, as they stand in the mark of its result."""
+    """The delegates that failed in a finished task and below it, as recorded in the marks of its result."""
     if not task.total.children:
         return []
     found = [*failed_delegates(task), *failed_below(task)]
@@ -70,12 +70,12 @@ def failed_for_above(task: Task) -> list[dict[str, Any]]:
 
 
 def unlisted(failed: Sequence[FailedDelegate], issues: Sequence[str]) -> list[FailedDelegate]:
-    """Those that a claim with these issues does not name."""
+    """The failed delegates that these issues do not mention."""
     return [one for one in failed if not any(_names(issue, one.name) for issue in issues)]
 
 
 def _names(issue: str, name: str) -> bool:
-    """Whether the name stands in it as a word of its own: `it` is not named by "write", nor by "it-desk"."""
+    """Whether the issue has the name as a separate word: neither "write" nor "it-desk" names `it`."""
     return re.search(rf"(?<!\w)(?<!\w-){re.escape(name)}(?!-?\w)", issue, re.IGNORECASE) is not None
 
 
@@ -94,7 +94,7 @@ def unseen(failed: Sequence[FailedDelegate], task: Task) -> list[FailedDelegate]
 
 
 def unmentioned_failures(task: Task, claim: Mapping[str, Any], issues: Sequence[str]) -> list[str]:
-    """What a claim of "done" leaves out, in a sentence each."""
+    """What a claim of "done" omits, one sentence each."""
     if claim.get("outcome", "done") != "done":
         return []
     return [one.sentence for one in unlisted([*failed_delegates(task), *failed_below(task)], issues)]

@@ -1,7 +1,6 @@
-"""What judges a finish beside its arguments: the calls that it cites as evidence, and standstill.
+"""Judges a finish by the calls that it cites as evidence, and detects standstill.
 
-A finish stands still when it is refused again and again, with no work in between.
-
+A task stands still when its finishes are refused again and again, with no work in between.
 """
 
 import re
@@ -16,13 +15,13 @@ from signoff.graph.kinds import SENT_BACK, Effect
 from signoff.graph.messages import marks
 from signoff.graph.state import RefusedFinish
 
-# The note that the terminal writes under every output: a command that failed is a result like any other.
+# The line that the terminal appends to every output: a failed command has an ordinary result.
 _EXIT = re.compile(r"\n\[exit code (\w+)[^\n]*\]\s*\Z")
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """Why a cited call shows nothing. why: a key of `Texts.refusals`; last: the change after it."""
+    """Why a cited call proves nothing. why: a key of `Texts.refusals`; last: the change after it."""
 
     why: str
     id: str
@@ -41,7 +40,8 @@ class _Past:
 
     @property
     def took_effect(self) -> bool:
-        """Whether it may have: it succeeded, or nobody knows. A command that failed may have done a part."""
+        """Whether it may have had an effect: it succeeded, or its outcome is unknown. A failed command may
+        have done a part."""
         return self.result.status != "error" or bool(marks(self.result).get("unknown"))
 
 
@@ -55,9 +55,9 @@ def doubt(
     """What is wrong with the evidence of `finish`; None when every cited call exists in this task, succeeded,
     and is newer than the last call that may have changed something.
 
-    cited: ids of calls, or names of tools for their last call. changes: whether a tool of this name may
-    change something. checks: whether such a tool can check something, too (a terminal): then the last change
-    may be the evidence.
+    cited: call ids, or tool names, which stand for the tool's last call. changes: whether the tool of this
+    name may change something. checks: whether such a tool can also verify something (a terminal): then the
+    last change itself may be the evidence.
     """
     past = list(_past(task, finish))
     last = max((at for at, one in enumerate(past) if changes(one.call.name) and one.took_effect), default=-1)
@@ -87,15 +87,15 @@ def _past(task: Task, finish: Call) -> Iterator[_Past]:
 
 
 def _place(name: str, past: Sequence[_Past]) -> int | None:
-    """The place of the newest call with this id; else of the newest call of the tool with this name."""
+    """The index of the newest call with this id, else of the newest call of the tool with this name."""
     ids = [at for at, one in enumerate(past) if one.call.id == name]
     names = [at for at, one in enumerate(past) if one.call.name == name]
     return max(ids or names, default=None)
 
 
 def idle_refusals(task: Task, finish: Call | None = None) -> list[tuple[Call, RefusedFinish]]:
-    """The finishes that were refused before `finish` (by default: so far), and why: since the last work, the
-    last word of a person, and the last time that the task was resumed after an end. The newest first."""
+    """The finishes refused before `finish` (by default: so far) since the last work, the last message of a
+    person, and the last resume after an end, each with the reason; newest first."""
     found: list[tuple[Call, RefusedFinish]] = []
     holding = task.last if finish is None else task.reply_of(finish)
     place = next((at for at, reply in enumerate(task.replies) if reply is holding), -1)
@@ -109,7 +109,7 @@ def idle_refusals(task: Task, finish: Call | None = None) -> list[tuple[Call, Re
 
 
 def moved(replies: Sequence[Reply]) -> bool:
-    """Whether work of these replies was run, or a question in them was answered."""
+    """Whether these replies made progress: a work call ran, or a question was answered."""
     return any(
         call.effect in (None, Effect.ASK) and reply.was_run(call) for reply in replies for call in reply.calls
     )

@@ -1,4 +1,4 @@
-"""What the analytics need to know of a task beside its outcome, read from the task at its end."""
+"""Computes the figures that the analytics keep of a task, beside its outcome."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ from signoff.graph.state import RefusedFinish
 
 OTHER = "other"
 _WORK = (None, Effect.FINISH, Effect.ASK)
-# What an imported history holds must not make the entry large.
+# An imported history must not make the entry large.
 _MOST_ENDS = 4
 _MOST_KINDS = 10
 _KIND_CHARACTERS = 24
@@ -61,7 +61,7 @@ def figures(
 
 
 def _delegates(task: Task) -> dict[str, DelegateFigures]:
-    """The delegates of the task, as the results of their calls tell them."""
+    """The delegates of the task, from the results of their calls."""
     found: dict[str, DelegateFigures] = {}
     for reply in task.replies if task.total.children else ():
         for call in reply.calls:
@@ -84,7 +84,7 @@ def _delegates(task: Task) -> dict[str, DelegateFigures]:
 def refusal_kind(refused: RefusedFinish | None) -> str:
     """The name of a refusal: a key of `Texts.refusals`, `sent_back`, or `other`.
 
-    `other` covers the refusals of an imported history, and those of which version 0.1.0 kept the words alone.
+    `other` covers the refusals of an imported history, and those of which version 0.1.0 stored only the text.
     """
     return (refused["kind"] if refused else "") or OTHER
 
@@ -132,7 +132,8 @@ def _finishes(task: Task) -> Iterator[tuple[int, Reply, Call]]:
 
 
 def _is_refused(task: Task, reply: Reply, call: Call) -> bool:
-    """As `Outcome.refusals` counts them: by their verdict, or by an imported result that is an error."""
+    """Whether a finish was refused, as `Outcome.refusals` counts it: by its verdict, or by an imported result
+    that is an error."""
     return reply.key(call) in task.refused or (reply.failed(call) and reply.was_run(call))
 
 
@@ -141,7 +142,7 @@ def _claim(call: Call) -> str:
 
 
 def _did_work(reply: Reply, counts: Callable[[str], bool] = lambda _: True) -> bool:
-    """Whether a work call of the reply was run, of a tool that counts."""
+    """Whether a work call of the reply ran whose tool counts."""
     return any(call.effect is None and counts(call.name) and reply.was_run(call) for call in reply.calls)
 
 
@@ -164,7 +165,7 @@ def _changed(task: Task, since: int, changes: Callable[[str], bool]) -> bool:
 
 
 def _went_on(task: Task, changes: Callable[[str], bool]) -> int:
-    """The replies since the last change, except for the accepted finish, that brought nothing."""
+    """The number of replies without use since the last change, not counting the accepted finish."""
     changed = [at for at, reply in enumerate(task.replies) if _did_work(reply, changes)]
     idle, seen = 0, set[str]()
     for reply in task.replies[changed[-1] + 1 if changed else 0 : -1]:
@@ -175,8 +176,8 @@ def _went_on(task: Task, changes: Callable[[str], bool]) -> int:
 
 
 def _is_of_use(task: Task, reply: Reply) -> bool:
-    """Whether a reply without new work does something else: it thinks, asks, reports a phase, or claims an
-    end that a person did not accept."""
+    """Whether a reply without new work is still of use: it thinks, asks, reports a phase, or makes a claim
+    that a person sent back."""
     steering = [call for call in reply.calls if call.effect is not None and call.problem is None]
     refused = [task.refused.get(reply.key(call)) for call in steering if call.effect is Effect.FINISH]
     needless = all(found is not None and found["kind"] != SENT_BACK for found in refused)

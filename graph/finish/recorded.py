@@ -1,4 +1,4 @@
-"""What the analytics keep of a task beside its outcome: its figures, as they are stored."""
+"""The stored figures of a task, which the analytics keep beside its outcome."""
 
 from typing import NotRequired, TypedDict
 
@@ -6,9 +6,9 @@ from typing import NotRequired, TypedDict
 class NudgeFigures(TypedDict):
     """Reminders of one kind. back: those after which the model went back to work.
 
-    That is: the reply right after the reminder makes a call that can run, of a working tool, a finish or a
-    question. These do not count: talk, an empty reply, `think` or a request for turns alone, malformed calls,
-    no further reply. A reminder between two rounds puts nothing right and is not counted.
+    It did if the very next reply makes a valid call of a working tool, a finish or a question. Talk, an empty
+    reply, only `think` or a request for turns, malformed calls and no further reply do not count. A reminder
+    between two rounds corrects nothing and is not counted.
     """
 
     given: int
@@ -18,8 +18,8 @@ class NudgeFigures(TypedDict):
 class RefusalFigures(TypedDict):
     """Finishes refused for one reason. needless: those whose claim was right.
 
-    That is: a finish that `review` refused, while a later one with the same claim was accepted and no working
-    tool had run between the two. What a person sent back is a refusal and never needless.
+    A refusal was needless if a later finish with the same claim was accepted and no working tool had run in
+    between. A finish that a person sent back is a refusal, but never needless.
     """
 
     times: int
@@ -27,7 +27,7 @@ class RefusalFigures(TypedDict):
 
 
 class EndFigures(TypedDict):
-    """One end of a task; it may go on afterwards."""
+    """One end of a task; the task may continue afterwards."""
 
     status: str
     reason: str
@@ -35,7 +35,8 @@ class EndFigures(TypedDict):
 
 
 class DelegateFigures(TypedDict):
-    """The calls of one delegate: how many, how many of them were done, and what they and all below used."""
+    """The calls of one delegate: how many, how many succeeded, and the usage of all, including delegates
+    below."""
 
     calls: int
     done: int
@@ -48,25 +49,24 @@ class Figures(TypedDict):
     """The figures of one task; JSON, below 2 KB.
 
     at: when it ended; began: when its first model call began (both in seconds since 1970).
-    model: the name that its last reply gave. talk: replies of words only.
+    model: the name in its last reply. talk: replies without tool calls.
     nudges: by kind. refused: finishes, by reason. end: how it ended; ends: how it had ended before, the last
-    four times; resumed: how often it went on after an end.
+    four times; resumed: how often it continued after an end.
 
-    cut_short: limits that ended the task although its work was done, if the claim that it was is right.
-    Nothing extra is run to find that out: it counts when the task was extended afterwards and ended with an
-    accepted "done" that no check contradicts, and no call that may change something had run since. Nothing
-    had changed, so the checks would have passed at the limit, too. A limit that nobody extends is never
-    counted: this is a lower bound.
+    cut_short: limits that ended the task although its work was already done, provided that the later claim is
+    right. Nothing extra runs to find that out: a limit counts when the task was extended afterwards and ended
+    with an accepted "done" that no check contradicts, and no call that may change something ran in between.
+    Since nothing changed, the checks would have passed at the limit, too. A limit that is never extended is
+    not counted, so this is a lower bound.
 
-    went_on: replies that brought nothing, after the last call that may have changed something: words alone, a
-    finish that was refused needlessly, or only calls that had been made since that change, with the same
-    arguments; of a task that ended as done. confirmed: a person confirmed the finish. Neither was recorded by
-    version 0.1.0.
+    went_on: for a task that ended as done, the useless replies after the last call that may have changed
+    something: text alone, a needlessly refused finish, or only calls that repeat earlier ones since that
+    change, with the same arguments. confirmed: a person confirmed the finish. Version 0.1.0 recorded neither.
 
-    delegates: those that the task called, by name; it is not there for a task that called none.
+    delegates: the delegates that the task called, by name; absent if it called none.
 
-    rules: how often a rule of `decide` fired, of those that leave a trace: a turn (`think`), a claim, a
-    question, a reminder, and the rule that ended the task.
+    rules: how often each rule of `decide` fired that leaves a trace: a turn (`think`), a claim, a question, a
+    reminder, and the rule that ended the task.
     """
 
     at: float

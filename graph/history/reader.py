@@ -1,9 +1,9 @@
 """The history of a thread, read message by message into sections, one for each task.
 
 The reading is a pure function of the checkpointed messages and state. It gives the same before and after a
-restart, on another worker and in a replay. A section knows what is due, what stands and what waits in its
-task. The ledger notes where each message stands and how many tokens it takes while the thread grows, so that
-a prompt and its size cost as much as what is new, not as much as the whole thread.
+restart, on another worker and in a replay. A section knows which calls are due, standing or waiting in its
+task. The ledger records the position and the tokens of each message as the thread grows, so that building a
+prompt takes time in proportion to the new messages, not to the whole thread.
 """
 
 from array import array
@@ -38,14 +38,14 @@ PHASE = "phase"
 GOES_ON = "goes on"
 _STANDS = (ACCEPTED, PENDING)
 _NO_REFUSALS = (ACCEPTED, PENDING, PHASE, GOES_ON)
-# How version 0.1.0 kept a person's word; it kept every refusal as a text.
+# How version 0.1.0 stored a person's rejection; it stored every refusal as text.
 _SENT_BACK_BEFORE = "sent back"
 
 Verdict = str | RefusedFinish
 
 
 class Wait(StrEnum):
-    """What a thread waits for a person, or its driver, to give. `word`: the next word in a dialogue."""
+    """What a thread waits for, from a person or its driver. `word`: the next message in a dialogue."""
 
     ANSWER = "answer"
     APPROVAL = "approval"
@@ -55,7 +55,7 @@ class Wait(StrEnum):
 
 
 class Tools(Controls, Protocol):
-    """What the reading needs to know of all tools."""
+    """What the reader needs to know about the tools."""
 
     def needs_approval(self, name: str, args: Mapping[str, Any]) -> bool: ...
 
@@ -81,7 +81,7 @@ class TaskSection:
     """The messages of one task while they are being read.
 
     `nudges`, `sent_back` (finishes that a person did not accept, by `Reply.key`) and `heard` (the user's
-    words in a dialogue) each say after how many replies that was.
+    words in a dialogue) each record after how many replies that was.
     """
 
     id: str = ""
@@ -95,7 +95,7 @@ class TaskSection:
     tally: Tally = field(default_factory=Tally)
 
     def ask(self) -> Call | None:
-        """The question that stands: put, not answered, and nothing of its reply left to do before it."""
+        """The standing question: asked, not answered, and with no open calls before it in its reply."""
         for reply, call in self.controls:
             if call.effect is Effect.ASK and reply.open(call) and call.id not in self.answers:
                 return call
@@ -104,8 +104,9 @@ class TaskSection:
     def finish(self, verdicts: Mapping[str, Verdict]) -> Call | None:
         """The latest finish that was not refused, here or in an import.
 
-        None after one that a person sent back, or that was no end: an earlier claim does not stand again in
-        its place. One that was accepted still stands: a process can be killed before its task has ended.
+        None after one that a person sent back, or that did not end the task: an earlier claim does not stand
+        again in its place. An accepted finish still stands, since a process can be killed before its task has
+        ended.
         """
         for reply, call in reversed(self.controls):
             if call.effect is not Effect.FINISH:
@@ -144,7 +145,7 @@ class TaskSection:
         )
 
     def spoke(self) -> Reply | None:
-        """The last reply, when it is words only and neither the user nor a reminder has come after it."""
+        """The last reply, if it has text only and neither the user nor a reminder has followed."""
         now = len(self.replies)
         reminded = any(at == now for _, at in self.nudges)
         return (
@@ -160,7 +161,7 @@ class TaskSection:
         asked: Mapping[str, str],
         verdicts: Mapping[str, Verdict],
     ) -> tuple[Wait, tuple[Call, ...]] | None:
-        """What waits, so that a human message arriving now belongs to it."""
+        """What the task waits for, so that a human message arriving now belongs to it."""
         due = self.due()
         if not due:
             if ask := self.ask():
@@ -182,7 +183,7 @@ def verdicts_of(found: Verdicts | None, task: str) -> dict[str, Verdict]:
 
 
 def refusals_of(verdicts: Mapping[str, Verdict]) -> dict[str, RefusedFinish]:
-    """Those of the verdicts that are refusals."""
+    """The refusals among the verdicts."""
     return {key: _refused(verdict) for key, verdict in verdicts.items() if verdict not in _NO_REFUSALS}
 
 
@@ -199,22 +200,22 @@ def decided(call: Call, decisions: Mapping[str, CallDecision]) -> CallDecision |
 
 
 def who_decided(decision: CallDecision | None) -> dict[str, Any]:
-    """The mark that says who decided; none where that was not said."""
+    """The mark that records who decided; empty if unknown."""
     return {"by": decision["by"]} if decision is not None and "by" in decision else {}
 
 
 CHARS = 4
-"""Characters of a token, by estimate."""
+"""The estimated characters per token."""
 
 
-# Characters of a call beside its arguments, as `tokens` counts them.
+# The characters of a call without its arguments, as `tokens` counts them.
 _AROUND = 120
 
 
 class Ledger:
     """`replies` are the positions of the model's replies; `places` the position of each message by its id;
-    `systems` the texts of the system messages, which take no place of their own in a prompt; `reported` the
-    ids of the answers that other threads have given. `weights`: see there."""
+    `systems` the texts of the system messages, which have no place of their own in a prompt; `reported` the
+    ids of answers from other threads."""
 
     __slots__ = ("_seen", "_sums", "places", "replies", "reported", "systems")
 
@@ -228,7 +229,7 @@ class Ledger:
         self.reported: set[str] = set()
 
     def upto(self, messages: Sequence[BaseMessage]) -> "Ledger":
-        """The ledger with all of `messages`, of which the first ones may be noted already."""
+        """The ledger with all of `messages`, the first of which may be recorded already."""
         for position in range(self._seen, len(messages)):
             message = messages[position]
             self.places[message.id or ""] = position
@@ -236,7 +237,7 @@ class Ledger:
                 self.systems.append(message.text)
             elif is_answer(message):
                 before = messages[position - 1].id if position else None
-                # The finish, or the reminder, that it follows says the same in its own thread.
+                # In its own thread, the finish or the reminder before it says the same.
                 if marks(message)["after"] != (before or ""):
                     self.reported.add(message.id or "")
             elif isinstance(message, AIMessage):
@@ -245,8 +246,8 @@ class Ledger:
         return self
 
     def weights(self, messages: Sequence[BaseMessage]) -> "array[int]":
-        """At each place the tokens of all messages before it. Counted when they are asked for: a prompt that
-        nobody keeps short needs none."""
+        """For each position, the tokens of all messages before it. Computed on demand, since a prompt without
+        a budget needs none."""
         for message in messages[len(self._sums) - 1 :]:
             shown = not is_answer(message) or (message.id or "") in self.reported
             self._sums.append(self._sums[-1] + (_tokens(message) if shown else 0))
@@ -270,7 +271,7 @@ _NOTHING_ASKED: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Stray:
-    """An open call that will never run, and why: a key of `Texts.results`."""
+    """An open call that will never run, and the reason: a key of `Texts.results`."""
 
     call: Call
     why: str
@@ -279,7 +280,7 @@ class Stray:
 
 
 def calls_left(replies: Sequence[Reply]) -> list[Stray]:
-    """Every open call of these replies, whose task has come to its end."""
+    """Every open call of these replies, whose task has ended."""
     return [
         Stray(call, "ended", reply.message.id or "")
         for reply in replies
@@ -290,8 +291,8 @@ def calls_left(replies: Sequence[Reply]) -> list[Stray]:
 
 @dataclass(slots=True)
 class PromptHead:
-    """How a prompt begins: its messages from the one at `start` on, up to the one at `upto`, which stay as
-    they are however the history goes on."""
+    """The beginning of a prompt: its messages from index `start` to `upto`, which stay the same whatever the
+    history adds."""
 
     start: int = -1
     upto: int = 0
@@ -303,10 +304,10 @@ class Reader:
     """Reads messages one by one into sections, one a task.
 
     `replies` are all replies of the thread in order; `spoken` are the ids of the user's messages that belong
-    to a call that waited, and begin nothing. `unmarked` are the marks that `compress` writes on such
-    messages, and on those that began a task beside open calls, so that no later reading depends on today's
-    settings. `source` is the history as it was read last. What is made of a reading is kept with it: `task`
-    (see task.py), `head` and `shown` (prompt.py).
+    to a waiting call, and begin no task. `unmarked` are the marks that `compress` writes on such messages,
+    and on those that began a task beside open calls, so that no later reading depends on the current
+    settings. `source` is the history as last read. Derived values are cached here: `task` (see task.py),
+    `head` and `shown` (prompt.py).
     """
 
     def __init__(self, tools: Tools, ended_at: str | None) -> None:
@@ -338,13 +339,13 @@ class Reader:
 
     @property
     def begins(self) -> int:
-        """Where in the messages the current task begins."""
+        """The index of the message that begins the current task."""
         first = self.section.messages[0] if self.section.messages else None
         return self.index.places[first.id or ""] if first is not None else 0
 
     @property
     def index(self) -> Ledger:
-        """Where the messages stand."""
+        """The positions of the messages."""
         return self._ledger.upto(self.messages)
 
     @property
@@ -353,7 +354,7 @@ class Reader:
         return self.index.weights(self.messages)
 
     def holds(self, messages: Sequence[BaseMessage], ended_at: str | None) -> bool:
-        """Whether `messages` begin with exactly those that were read: the very same objects."""
+        """Whether `messages` begin with exactly the objects that were read."""
         if self.ended_at != ended_at or len(self.messages) > len(messages):
             return False
         own = self.lineage
@@ -365,7 +366,7 @@ class Reader:
         if isinstance(message, SystemMessage):
             return
         if is_answer(message):
-            # It ends what came before it, and begins nothing.
+            # It ends the messages before it, and begins nothing.
             self.adjacent, self.answering, self.last_id = False, None, message.id
             return
         if isinstance(message, AIMessage):
@@ -373,7 +374,7 @@ class Reader:
         elif isinstance(message, ToolMessage):
             self._result(message)
         elif isinstance(message, FunctionMessage):
-            # The first protocol knew no ids: such a result is of the one call before it.
+            # OpenAI's first protocol had no ids: such a result belongs to the one call before it.
             self._result(ToolMessage(message.content, tool_call_id="", name=message.name))
         elif isinstance(message, HumanMessage) and is_genuine(message):
             self._human(message)
@@ -401,7 +402,7 @@ class Reader:
             self.open_calls.setdefault(call.id, []).append((reply, call))
 
     def _estimate(self) -> tuple[int, int]:
-        """The tokens of the messages before the last one, and of that one."""
+        """The tokens of all messages but the last, and of the last one."""
         before, upto = self.sums[-2:]
         return before, upto - before
 
@@ -422,13 +423,13 @@ class Reader:
             del self.open_calls[message.tool_call_id]
 
     def _section_of(self, reply: Reply) -> TaskSection | None:
-        """The section with this reply, out of the last two; nothing needs an earlier one."""
-        # Nearly always it is the last reply of all.
+        """The section with this reply, one of the last two; earlier ones are never needed."""
+        # Nearly always it is the last reply.
         sections = (self.section, self.before)
         return next((s for s in sections if s and any(reply is r for r in reversed(s.replies))), None)
 
     def _note_rejection(self, key: str | None) -> None:
-        """Notes a finish that a person did not accept and whose call the history had answered before."""
+        """Records a finish that a person did not accept and whose call the history had already answered."""
         if key is None:
             return
         self.section.sent_back[key] = len(self.section.replies)
@@ -468,7 +469,7 @@ class Reader:
         return self.adjacent and bool(self.section.messages) and not ended
 
     def _addressed(self, message: HumanMessage) -> tuple[Wait, tuple[Call, ...]] | None:
-        """The waiting calls that the message belongs to: as it is marked, else as the history stands."""
+        """The waiting calls that the message belongs to: from its mark, else from the history."""
         marked = marks(message)
         if "begins" in marked:
             return None
@@ -489,7 +490,7 @@ class Reader:
             self.unmarked[message.id or ""] = notes
 
     def strays(self, kept: Sequence[Call]) -> tuple[Stray, ...]:
-        """Every open call but the `kept` ones and those that the user's words answer."""
+        """Every open call except the `kept` ones and those that a user's message answers."""
         if not self.open_calls:
             return ()
         found: list[Stray] = []
@@ -508,13 +509,13 @@ class Reader:
 
 
 def read_messages(state: AgentState, tools: Tools, before: Reader | None = None) -> Reader:
-    """All messages of the thread, read. `before` is an earlier reading to go on from, if it still holds."""
+    """A reader of all messages of the thread. `before` is an earlier one to continue from, if still valid."""
     messages, ended = state.get("messages", []), state.get("ended")
     reader = before
     if reader is None or not reader.holds(messages, ended["message"] if ended else None):
         reader = Reader(tools, ended["message"] if ended else None)
     elif reader.tools is not tools:
-        # What needs approval may depend on the context of the run.
+        # Which calls need approval may depend on the context of the run.
         reader.tools, reader.task = tools, None
     if approvals := state.get("approvals"):
         reader.decisions, reader.asked = approvals["calls"], approvals["asked"]

@@ -1,8 +1,8 @@
-"""One reply of the model, read: its calls in order, what is wrong with each, how the reply stopped.
+"""Reads one reply of the model: its calls in order, what is wrong with each, how the reply stopped.
 
-A reply's calls belong into `tool_calls` and `invalid_tool_calls`. Imported histories, and servers of older
-protocols, have them elsewhere: in a provider's extras or among the blocks of the content. All these shapes
-are read alike, the arguments from their raw text by a strict parser.
+A reply's calls belong in `tool_calls` and `invalid_tool_calls`. Imported histories and servers with older
+protocols have them elsewhere: in a provider's extras or in content blocks. All these forms are read alike,
+with the arguments parsed strictly from their raw text.
 """
 
 import hashlib
@@ -27,9 +27,9 @@ _DEPTH = 64
 def read_arguments(raw: str) -> dict[str, Any]:
     """The arguments of a call from their raw text: one whole JSON object.
 
-    No text, or null, means no arguments; an object written into a JSON string is read, and so are line ends
-    inside of strings. Raises ValueError, saying what is wrong, for everything else: it is cut, no JSON (NaN),
-    no object, or nothing that a database takes.
+    No text, or null, means no arguments; an object inside a JSON string is accepted, and so are newlines
+    inside strings. Raises ValueError, with the reason, for everything else: truncated text, invalid JSON
+    (NaN), not an object, or not storable in a database.
     """
     value = _parsed(raw) if raw.strip() else {}
     if isinstance(value, str):
@@ -44,7 +44,7 @@ def read_arguments(raw: str) -> dict[str, Any]:
 
 
 def complete_json(raw: str) -> bool:
-    """Whether `raw` is the whole text of a call's arguments, as `read_arguments` reads them."""
+    """Whether `raw` is the complete text of a call's arguments, as `read_arguments` accepts it."""
     try:
         read_arguments(raw)
     except ValueError:
@@ -64,8 +64,8 @@ def _no_json(word: str) -> Any:
 
 
 def storable(value: Any, depth: int = _DEPTH) -> bool:
-    """Whether this is a JSON value that a database takes: not nested too deep, no integer beyond 64 bits, no
-    infinity."""
+    """Whether this is a JSON value that a database can store: not nested too deep, no integer beyond 64 bits,
+    no infinity."""
     if isinstance(value, str):
         return True
     if isinstance(value, int):
@@ -137,7 +137,7 @@ class StopReason(StrEnum):
 
 
 def reason_of(message: AIMessage) -> str:
-    """The provider's word for how the reply stopped, in small letters; empty when it gives none."""
+    """The provider's finish reason, in lower case; empty if it gives none."""
     metadata = message.response_metadata
     details = metadata.get(_DETAILS)
     said = details.get("reason") if isinstance(details, Mapping) else None
@@ -145,22 +145,22 @@ def reason_of(message: AIMessage) -> str:
         if isinstance(said, str) and said.strip():
             break
         said = metadata.get(key)
-    # An enum of a provider's package prints as `FinishReason.SAFETY`.
+    # An enum of a provider's package is printed as `FinishReason.SAFETY`.
     return said.strip().lower().rsplit(".", 1)[-1] if isinstance(said, str) else ""
 
 
 def without_reason(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata of a reply, except what says how it stopped."""
+    """The metadata of a reply without its finish reason."""
     return {key: value for key, value in metadata.items() if key not in (*_REASONS, "status", _DETAILS)}
 
 
 def broken_off(message: AIMessage) -> bool:
-    """Whether the provider says that it failed in the middle of the reply."""
+    """Whether the provider reports that it failed in the middle of the reply."""
     return reason_of(message) in _BROKEN
 
 
 def stop_of(message: AIMessage) -> StopReason:
-    """How the provider says that the reply stopped. One that broke off reads like one that was cut."""
+    """The reason why the reply stopped, by the provider's report. A failed reply counts as truncated."""
     reason = reason_of(message)
     if reason in _LENGTH or reason in _BROKEN:
         return StopReason.LENGTH
@@ -181,7 +181,7 @@ def _blocked(message: AIMessage) -> bool:
 
 
 def words_of(message: AIMessage) -> str:
-    """What the reply says, without what a model thinks aloud in `<think>` tags before it."""
+    """The text of the reply, without any reasoning in `<think>` tags before it."""
     text: str = message.text
     if "think" in text and (thought := _THINK.match(text)):
         text = text[thought.end() :]
@@ -189,7 +189,7 @@ def words_of(message: AIMessage) -> str:
 
 
 def thinks(message: AIMessage) -> bool:
-    """Whether the reply holds thoughts that are meant for nobody else."""
+    """Whether the reply contains reasoning."""
     usage = message.usage_metadata
     counted = (usage.get("output_token_details") if usage else None) or {}
     return (
@@ -201,8 +201,8 @@ def thinks(message: AIMessage) -> bool:
 
 
 def normal(message: AIMessage) -> AIMessage:
-    """The reply with all its calls, in order, in `tool_calls` and `invalid_tool_calls`; `message` itself when
-    they are there already. What was called in blocks of the content is no longer among them.
+    """The reply with all its calls, in order, in `tool_calls` and `invalid_tool_calls`; `message` itself if
+    they are there already. Calls in content blocks are removed from the content.
     """
     if marks(message).get("checked"):
         return message
@@ -221,9 +221,9 @@ def normal(message: AIMessage) -> AIMessage:
 
 
 def with_calls(message: AIMessage, calls: Sequence[tuple[Any, Any, Any]]) -> AIMessage:
-    """The message with these calls in place of its own: name, id, and arguments as text or as they are. What
-    is not a JSON object becomes an `invalid_tool_call`; the mark `order` keeps the positions of both
-    sorts."""
+    """The message with these calls in place of its own: name, id, and arguments as text or as they are.
+    Arguments that are not a JSON object make an `invalid_tool_call`; the mark `order` keeps the positions of
+    both kinds."""
     good: list[ToolCall] = []
     bad: list[InvalidToolCall] = []
     places: list[tuple[bool, int]] = []
@@ -250,7 +250,7 @@ def with_calls(message: AIMessage, calls: Sequence[tuple[Any, Any, Any]]) -> AIM
 
 
 def raw_texts(message: AIMessage, call_id: str) -> list[Any]:
-    """The raw texts of a call's arguments, as far as the provider's extras and blocks still hold them."""
+    """The raw texts of a call's arguments, as far as the provider's extras and content blocks have them."""
     blocks = [_of_block(part) for part in _blocks(message) if part.get("type") == "function_call"]
     raw = [*_of_extras(message.additional_kwargs)] or blocks
     return [args for _, its_id, args in raw if (its_id or "") == call_id]
@@ -284,12 +284,12 @@ def in_order(message: AIMessage, found: list[_T]) -> list[_T]:
     """`found` (the malformed calls, then the others) in the order of the reply: as it is marked, else as the
     provider's raw shape shows it.
 
-    Without either the malformed come first, which is the careful reading: a finish beside them is void.
+    Without either, the malformed calls come first, which is the safe reading: a finish beside them is void.
     """
     if len(found) < 2:
         return found
     noted = marks(message).get("order")
-    # A provider can send a mark of this name, too.
+    # A provider may send a mark with this name, too.
     order = noted if isinstance(noted, list) and all(type(at) is int for at in noted) else []
     if sorted(order) == list(range(len(found))):
         return [found[at] for at in order]
@@ -302,7 +302,7 @@ def in_order(message: AIMessage, found: list[_T]) -> list[_T]:
 
 
 def _as_json(args: Any) -> str:
-    """Arguments as text; what is not JSON stays invalid, so that the call is malformed."""
+    """Arguments as text; non-JSON values stay invalid, so that the call counts as malformed."""
     try:
         return json.dumps(args)
     except (TypeError, ValueError, RecursionError):
@@ -318,7 +318,7 @@ _CALL_BLOCKS = {"tool_use", "tool_call", "function_call"}
 
 
 class Controls(Protocol):
-    """What the reading needs to know of the control tools."""
+    """What the reader needs to know about the control tools."""
 
     def effect(self, name: str) -> Effect | None: ...
 
@@ -331,9 +331,9 @@ class Controls(Protocol):
 class Call:
     """One tool call of a reply. `effect` is None for a work call.
 
-    `problem` says why the call is never run or counted: `malformed` (no JSON), `invalid` (a question
-    that does not fit), `truncated` (the reply was cut); `error` has the detail. known: whether there is such
-    a tool.
+    `problem` says why the call never runs or counts: `malformed` (invalid JSON), `invalid` (a question with
+    invalid arguments), `truncated` (the reply was truncated); `error` has the details. known: whether the
+    tool exists.
     """
 
     index: int
@@ -347,7 +347,7 @@ class Call:
 
     @property
     def provider_name(self) -> str:
-        """The name as providers take it: they refuse a whole request for one with other characters."""
+        """The name in a form that providers accept: they reject a whole request for one invalid name."""
         return self.name if self.known else _NOT_IN_NAMES.sub("_", self.name)[:64] or "unnamed"
 
     @property
@@ -358,7 +358,7 @@ class Call:
 
 @dataclass
 class Reply:
-    """A reply. `found` are the results that the history holds for its calls, in their order."""
+    """A reply. `found` are the results of its calls in the history, in call order."""
 
     message: AIMessage
     calls: tuple[Call, ...]
@@ -367,12 +367,12 @@ class Reply:
 
     @lazy
     def control(self) -> Call | None:
-        """The first finish or ask that counts; what follows it is never run."""
+        """The first finish or ask that counts; calls after it never run."""
         return next((call for call in self.calls if call.decides), None)
 
     @lazy
     def before_control(self) -> tuple[Call, ...]:
-        """The calls that are settled before the first finish or ask; all of them when there is none."""
+        """The calls before the first finish or ask; all calls if there is none."""
         control = self.control
         return self.calls if control is None else self.calls[: control.index]
 
@@ -383,37 +383,37 @@ class Reply:
 
     @property
     def only_controls(self) -> bool:
-        """Whether only a control call was asked for, so that no work call of the reply runs."""
+        """Whether only a control call was requested, so that no work call of the reply runs."""
         return bool(marks(self.message).get("controls_only"))
 
     @lazy
     def text(self) -> str:
-        """What it says, without thoughts."""
+        """Its text, without reasoning."""
         return words_of(self.message)
 
     @lazy
     def silent(self) -> bool:
-        """Whether the reply came to its end without a word and without a call."""
+        """Whether the reply is complete, without text and without a call."""
         return not self.calls and not self.text and self.stop is StopReason.NORMAL
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing in it at all."""
+        """Whether the reply has no content at all."""
         return self.silent and not thinks(self.message)
 
     @property
     def reasoning(self) -> bool:
-        """Whether there are only thoughts in it."""
+        """Whether the reply has only reasoning."""
         return self.silent and thinks(self.message)
 
     @property
     def talk(self) -> bool:
-        """Whether this is a whole reply of words without a call."""
+        """Whether the reply is complete, with text and without a call."""
         return not self.calls and bool(self.text) and self.stop is StopReason.NORMAL
 
     @lazy
     def plain(self) -> bool:
-        """Whether a provider takes the message as it is."""
+        """Whether a provider accepts the message as it is."""
         written = self.message.tool_calls
         return len(written) == len(self.calls) and all(
             call.id == self.provider_id(call) and call.provider_name == raw["name"]
@@ -421,16 +421,16 @@ class Reply:
         )
 
     def key(self, call: Call) -> str:
-        """A name of the call that is its own even where a provider repeats ids."""
+        """A key of the call that is unique even if a provider repeats ids."""
         return f"{self.message.id}:{call.index}"
 
     def provider_id(self, call: Call) -> str:
-        """The id as providers take it: they refuse a reply with one twice, or with a call that has none."""
+        """The id in a form that providers accept: they reject a reply with a duplicate or missing id."""
         repeated = any(other.id == call.id for other in self.calls[: call.index])
         return self.own_id(call) if repeated or not call.id else call.id
 
     def own_id(self, call: Call) -> str:
-        """An id of the call made from its place, so that a repetition of the step makes the same one."""
+        """An id derived from the call's position, so that repeating the step gives the same one."""
         return f"call_{uuid.uuid5(uuid.NAMESPACE_OID, self.key(call)).hex[:24]}"
 
     def result(self, call: Call) -> ToolMessage | None:
@@ -445,23 +445,23 @@ class Reply:
         return found is not None and found.status == "error"
 
     def was_run(self, call: Call) -> bool:
-        """Whether the call has a result and was run."""
+        """Whether the call ran and has a result."""
         found = self.found[call.index]
         return found is not None and "not_run" not in marks(found)
 
     @property
     def work_run(self) -> int:
-        """How many of its work calls were run."""
+        """The number of its work calls that ran."""
         return sum(call.effect is None and self.was_run(call) for call in self.calls)
 
     @property
     def results(self) -> list[ToolMessage]:
-        """The results that there are."""
+        """The results that exist so far."""
         return [result for result in self.found if result is not None]
 
 
 def read_reply(given: AIMessage, controls: Controls) -> Reply:
-    """The reply with its calls in order and judged one by one, in whatever shape it was delivered."""
+    """The reply with its calls in order, each one checked, in whatever form the provider delivered it."""
     message, stop = normal(given), stop_of(given)
     calls: list[Call] = []
     for index, (raw, error) in enumerate(_in_order(message)):
@@ -507,7 +507,7 @@ def with_call_ids(message: AIMessage, fresh: Mapping[int, str]) -> AIMessage:
 
 
 def _in_order(message: AIMessage) -> list[tuple[Mapping[str, Any], str | None]]:
-    """All calls in the order of the reply, with the error of each malformed one."""
+    """All calls in the order of the reply, each malformed one with its error."""
     found: list[tuple[Mapping[str, Any], str | None]] = [
         (dict(call), call.get("error") or "it cannot be parsed") for call in message.invalid_tool_calls
     ]
@@ -518,7 +518,7 @@ def _in_order(message: AIMessage) -> list[tuple[Mapping[str, Any], str | None]]:
 def _survives(
     message: AIMessage, raw: Mapping[str, Any], effect: Effect | None, earlier: Sequence[Call]
 ) -> bool:
-    """Whether a call of a truncated reply counts: a control call that is known to be whole, with nothing
+    """Whether a call of a truncated reply counts: a control call that is known to be complete, with nothing
     refused before it. Work calls of a truncated reply never run."""
     if effect is None or any(call.problem for call in earlier):
         return False
@@ -529,6 +529,6 @@ def _survives(
 
 
 def fingerprint(name: str, args: Mapping[str, Any]) -> str:
-    """A hash of the tool and the arguments that a decision is bound to."""
+    """A hash of the tool and its arguments, to which a decision is bound."""
     text = json.dumps([name, args], sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()

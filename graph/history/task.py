@@ -1,5 +1,4 @@
-"""The current task of a thread: everything that the rules need to know, and the phases that it has
-reported."""
+"""The current task of a thread: everything that the rules need to know, and its reported phases."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -28,28 +27,28 @@ from signoff.graph.kinds import SENT_BACK, Effect
 from signoff.graph.state import AgentState, CallDecision, Phase, Phases, RefusedFinish, Spent, TreeBudget
 
 KEPT = 1_000
-"""Characters of a phase's words that the state keeps; the history has all of them."""
+"""The characters of a phase's text that the state keeps; the history has all of it."""
 
 
 def percentage(claim: Mapping[str, Any]) -> float:
-    """How much of the task a finish says is done; 100 when its tool has no such argument."""
+    """How much of the task a finish claims is done; 100 if its tool has no such argument."""
     value = claim.get("completion_percentage", 100)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else 100
 
 
 def is_phase(claim: Mapping[str, Any]) -> bool:
-    """Whether a finish claims that a part is done, and not the whole task."""
+    """Whether a finish claims that only a part of the task is done."""
     left = percentage(claim) < 100 or bool(claim.get("next_phase"))
     return claim.get("outcome", "done") == "done" and left
 
 
 def phases_of(found: Phases | None, task: str) -> list[Phase]:
-    """The phases of `task` that were reported, the oldest first."""
+    """The reported phases of `task`, oldest first."""
     return found["done"] if found and found["task"] == task else []
 
 
 def with_phase(found: Phases | None, task: str, claim: Mapping[str, Any], turn: int) -> Phases:
-    """The phases of `task` with the one that `claim`, the reply number `turn`, reports."""
+    """The phases of `task`, with the one that `claim` reports in turn number `turn`."""
     phase = Phase(
         percentage=percentage(claim),
         summary=str(claim.get("summary", ""))[:KEPT],
@@ -60,7 +59,7 @@ def with_phase(found: Phases | None, task: str, claim: Mapping[str, Any], turn: 
 
 
 def is_new(claim: Mapping[str, Any], before: Sequence[Phase]) -> bool:
-    """Whether a phase says something that the last one did not: more done, or another next phase."""
+    """Whether a phase differs from the last one: more is done, or the next phase is another."""
     if not before:
         return True
     following = str(claim.get("next_phase") or "")[:KEPT]
@@ -68,9 +67,9 @@ def is_new(claim: Mapping[str, Any], before: Sequence[Phase]) -> bool:
 
 
 def open_phases(found: Phases | None, task: str, turns: int | None = None) -> list[str]:
-    """What the phases of `task` leave to do, one line each, for the model to read.
+    """What the phases of `task` leave to do, one line each, for the model.
 
-    turns: only those reported in this many first turns. Empty when there are none.
+    turns: only phases reported in this many first turns. Empty if there are none.
     """
     reported = [phase for phase in phases_of(found, task) if turns is None or phase["turn"] <= turns]
     return [_line(phase) for phase in reported]
@@ -81,7 +80,7 @@ def _line(phase: Phase) -> str:
     return f"{phase['percentage']:g} % done: {phase['summary']}{following}"
 
 
-# What of the state, beside its messages, says where the task stands.
+# The channels, beside the messages, from which the task is read.
 _FACTS = ("verdicts", "outcome", "extra", "spent", "stop", "phases", "approvals", "tree")
 
 
@@ -91,16 +90,15 @@ class Task:
 
     `due` are the open calls that are settled next; `ask` and `finish` are the standing control calls;
     `undecided` are those of `due` that a person must approve first; `decisions` are the decisions that hold.
-    `answers` are words of the user for calls that waited, by call id, not yet written as results. `spoke` is
-    the reply that is put to the user in a dialogue; `batch` is the number of calls of the last reply, where
-    the model works in rounds. `replies` are those of the reading that the task was made from, and grow with
-    it: a task is looked at before more is read. In-a-row counts (`talk_turns`, `filtered`) start again at a
-    "resumed" mark. `extra_turns` were granted by `extend`, or on the model's request (`requested`: it has
-    asked). `total` is what the task has used, `used` what of it counts against its limits, `spent` what its
-    summaries have cost. `row` is how often its last work has come round, as `repeats` tell. `resumed` is the
-    number of replies before the last "resumed" mark. `before` is the task that came before this one.
-    `tree` is what was last read of the budget of the tree that the task is in.
-    `unready` says what `compress` has to do before the rules can be applied.
+    `answers` are the user's answers to waiting calls, by call id, not yet written as results. `spoke` is the
+    reply that is put to the user in a dialogue; `batch` is the number of calls in the last reply, if the
+    model works in rounds. `replies` is the list of the reader that made the task, and grows with it: use a
+    task before more is read. Consecutive counts (`talk_turns`, `filtered`) restart at a "resumed" mark.
+    `extra_turns` were granted by `extend`, or on the model's request (`requested`: it has asked). `total` is
+    the usage of the task, `used` the part that counts against its limits, `spent` the cost of its summaries.
+    `row` is how often its last work was repeated, by `repeats`. `resumed` is the number of replies before the
+    last "resumed" mark. `before` is the task before this one. `tree` is the last known budget of the task's
+    tree. `unready` says what `compress` must do before the rules can be applied.
     """
 
     id: str = ""
@@ -151,8 +149,8 @@ class Task:
         return len(self.replies)
 
     def lost(self, name: str, *, since_extended: bool = True) -> float:
-        """What replies of this machine have cost that a crash cut short. since_extended: only those
-        since the task was last extended."""
+        """The cost of this machine's replies that were lost in a crash. since_extended: only those since the
+        task was last extended."""
         if not self.tree or not ("lost" in self.tree or "counted" in self.tree):
             return 0
         before = self.tree.get("counted", {}).get(name, 0) if since_extended else 0
@@ -167,13 +165,13 @@ class Task:
         return next((reply.text for reply in reversed(self.replies) if reply.text), "")
 
     def reply_of(self, call: Call) -> Reply:
-        """The reply that holds `call`."""
-        # By identity: an imported history may hold the very same call twice.
+        """The reply that contains `call`."""
+        # By identity: an imported history may contain two equal calls.
         return next(reply for reply in reversed(self.replies) if any(call is held for held in reply.calls))
 
 
 def read(state: AgentState, tools: Tools, *, can_ask: bool = True) -> Task:
-    """The current task of the thread whose state this is.
+    """The current task of the thread with this state.
 
     `can_ask` says whether the run can pause for a person (it has a checkpointer).
     """
@@ -181,7 +179,7 @@ def read(state: AgentState, tools: Tools, *, can_ask: bool = True) -> Task:
 
 
 def current_task(reader: Reader, state: AgentState, *, can_ask: bool = True) -> Task:
-    """The task that the messages end in, with what the state says of it."""
+    """The task at the end of the messages, with its values from the state."""
     read, facts = (len(reader.messages), can_ask), [state.get(name) for name in _FACTS]
     if reader.task is None or reader.task[0] != read or not all(map(is_, reader.task[1], facts)):
         reader.task = read, facts, _current(reader, state, can_ask=can_ask)
@@ -205,7 +203,7 @@ def _task(state: AgentState, reader: Reader, section: TaskSection, **more: Any) 
     tally = section.tally
     total = tally.total(spent)
     due, ask, finish = section.due(), section.ask(), section.finish(verdicts)
-    # Open calls of the task before this one are strays of this one.
+    # Open calls of the previous task are strays in this one.
     newest = section is reader.section
     return Task(
         id=section.id,
@@ -244,8 +242,8 @@ def _task(state: AgentState, reader: Reader, section: TaskSection, **more: Any) 
 
 
 class _Reminders(NamedTuple):
-    """The reminders of a task: their kinds, those since the last reply, how many replies came before the last
-    "resumed" mark, and whether the model was told since then that a limit is near."""
+    """The reminders of a task: their kinds, those since the last reply, the number of replies before the last
+    "resumed" mark, and whether the model was warned since then that a limit is near."""
 
     kinds: tuple[str, ...] = ()
     last: frozenset[str] = frozenset()
@@ -267,22 +265,22 @@ def _reminders(section: TaskSection) -> _Reminders:
 
 
 def _refused(section: TaskSection, verdicts: Mapping[str, Verdict]) -> dict[str, RefusedFinish]:
-    """The finishes that did not hold, by `Reply.key`, and why."""
+    """The refused finishes, by `Reply.key`, and why."""
     return dict.fromkeys(section.sent_back, RefusedFinish(kind=SENT_BACK, why="")) | refusals_of(verdicts)
 
 
 def _newest(replies: Sequence[Reply], since: int) -> Iterator[Reply]:
-    """Those from the place `since` on, the newest first; nothing is copied, since a run may be long."""
+    """The replies from index `since` on, newest first; without a copy, since a run may be long."""
     return islice(reversed(replies), max(0, len(replies) - since))
 
 
 def _talk_in_a_row(newest: Iterator[Reply]) -> int:
     count = 0
     for reply in newest:
-        # What was not run since only a control call was asked for leads no step down the ladder.
+        # A call that did not run because only a control call was requested does not reset the ladder.
         if reply.works and not reply.only_controls:
             break
-        # A reply that the provider only interrupted is not talk.
+        # A reply that the provider merely paused is not talk.
         count += not reply.calls and reply.stop is not StopReason.PAUSED
     return count
 

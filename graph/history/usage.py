@@ -1,10 +1,10 @@
-"""The usage of a task, and whether it repeats itself, added up while its history is read.
+"""The usage of a task and its repetitions, counted while its history is read.
 
-So a decision costs as much as what is new, not as much as the whole task. A repetition is the same work with
-the same result again and again, alone or as a cycle of two or three. Talk and thoughts between work hide
-nothing; the same thought again and again, with no work between, is a repetition, too. The calls of one reply
-are compared as a batch. Polling that returns something new is not a repetition, since results are compared as
-well.
+So a decision takes time in proportion to the new messages, not to the whole task. A repetition is the same
+work with the same result several times in a row, alone or as a cycle of two or three. Talk and thoughts in
+between do not interrupt it; the same thought several times in a row, with no work in between, is a
+repetition, too. The calls of one reply are compared as a batch. Polling that returns something new is not a
+repetition, since the results are compared, too.
 """
 
 import re
@@ -26,20 +26,20 @@ _PERIODS = (1, 2, 3)
 _Step = TypeVar("_Step")
 _NONE: Mapping[int, tuple[str, ...]] = MappingProxyType({})
 
-# The file that keeps the whole of a long result is named by the call; the digest at its end is of the text.
+# The file with the full text of a long result is named after the call; its last part is a digest of the text.
 _KEPT = re.compile(r"the full text is in [^\n;]*-([0-9a-f]{12}\.txt)")
 
 
 class RepeatCount(NamedTuple):
-    """How often the last work, or the last cycle of two or three, has come round (1: it is new), and whether
-    the model was told so."""
+    """How often the last work, or the last cycle of two or three, occurred in a row (1: it is new), and
+    whether the model was warned."""
 
     times: int = 1
     told: bool = False
 
 
 class Repeats:
-    """The work of a task, reply by reply, and the thoughts since the last of it."""
+    """The work of a task, reply by reply, and the thoughts since the last work."""
 
     def __init__(self) -> None:
         self._work = _Work()
@@ -54,31 +54,31 @@ class Repeats:
             self._thoughts.found.append(_digest([fingerprint(call.name, call.args) for call in thought]))
 
     def note_display(self, message: BaseMessage) -> None:
-        """What a tool shows beside its result."""
+        """Records what a tool displays beside its result."""
         if self._work.found:
             self._work.shows(_text(message))
 
     def note_warning(self) -> None:
-        """The model was told of the row that the task ends in."""
+        """Records that the model was warned of the current row of repetitions."""
         self._work.told_at = len(self._work.found)
         if self._thoughts:
             self._thoughts.told_at = len(self._thoughts.found)
 
     def row(self) -> RepeatCount:
-        """The longer row: that of the work, or of the thoughts after it."""
+        """The longer row of repetitions: of the work, or of the thoughts after it."""
         work = self._work.row()
         return max(work, self._thoughts.row(), key=lambda row: row.times) if self._thoughts else work
 
 
 class _Steps(ABC, Generic[_Step]):
-    """Steps in order. Only as much of their end is compared as is alike."""
+    """Steps in order. Compares them from the end, only as far as they are alike."""
 
     def __init__(self) -> None:
         self.found: list[_Step] = []
         self.told_at = 0
 
     def row(self) -> RepeatCount:
-        """The row that the steps end in. A step that has not come to its end is not looked at."""
+        """The row of repetitions at the end. An unfinished step is ignored."""
         end = len(self.found)
         if end and not self.ended(self.found[-1]):
             end -= 1
@@ -91,11 +91,11 @@ class _Steps(ABC, Generic[_Step]):
         return RepeatCount(times, self.told_at > start)
 
     def _alike(self, at: int, period: int) -> bool:
-        """Whether a step is that of `period` steps before."""
+        """Whether a step equals the one `period` steps before."""
         return at >= period and self.alike(at, at - period)
 
     def _rounds(self, period: int, end: int) -> tuple[int, int]:
-        """How often the last `period` steps have come round before `end`, and where that begins."""
+        """How often the last `period` steps occurred in a row before `end`, and where that begins."""
         at = end - 1
         while self._alike(at, period):
             at -= 1
@@ -107,7 +107,7 @@ class _Steps(ABC, Generic[_Step]):
 
     @abstractmethod
     def alike(self, at: int, before: int) -> bool:
-        """Whether two steps, by their positions, are the same. Both have come to their end."""
+        """Whether two finished steps, given by position, are the same."""
 
 
 class _Thoughts(_Steps[bytes]):
@@ -121,7 +121,7 @@ class _Thoughts(_Steps[bytes]):
 
 
 class _Work(_Steps[Reply]):
-    """The work calls of replies, and what their tools show beside the results."""
+    """The work calls of replies, and what their tools display beside the results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +139,8 @@ class _Work(_Steps[Reply]):
 
     def alike(self, at: int, before: int) -> bool:
         calls, others = _calls(self.found[at]), _calls(self.found[before])
-        # The calls alone nearly always tell two steps apart, which costs less than to compare all of them.
+        # The calls alone nearly always tell two steps apart, which is cheaper than comparing the results,
+        # too.
         if len(calls) != len(others):
             return False
         if len(calls) == 1 and (calls[0].name, calls[0].args) != (others[0].name, others[0].args):
@@ -147,7 +148,7 @@ class _Work(_Steps[Reply]):
         return self.ended(self.found[before]) and self._step(at) == self._step(before)
 
     def _step(self, at: int) -> bytes:
-        """The calls and what came of them, to compare."""
+        """The calls and their results, for comparison."""
         if at not in self._known:
             reply = self.found[at]
             done = sorted(
@@ -165,7 +166,7 @@ def _calls(reply: Reply) -> list[Call]:
 
 
 def _digest(step: object) -> bytes:
-    """A long run keeps a few bytes of each of its steps, not their texts."""
+    """A digest of a step, so that a long run keeps a few bytes per step, not the texts."""
     return blake2b(repr(step).encode(errors="backslashreplace"), digest_size=16).digest()
 
 
@@ -179,18 +180,18 @@ REPEATING = "repeating"
 FROM_TOOL = "tool"
 ROUND = "round"
 MIDDLEWARE = "middleware"
-# Marks of the machine that do not put the model right.
+# Synthetic messages that do not correct the model.
 NOT_CORRECTIONS = (RESUMED, FROM_TOOL, MIDDLEWARE, ROUND)
 
 
 class Used(NamedTuple):
-    """What was used: tokens of the model's replies (and of the summaries that a model wrote), work calls that
-    ran, seconds in model calls and tools. `refused`: work calls above the limit of them. `estimated`: model
-    calls of which the provider did not report all tokens. `retries`: how often a model call was tried again,
-    with `held` seconds between.
+    """Usage: tokens of the model's replies (and of summaries that a model wrote), work calls that ran,
+    seconds in model calls and tools. `refused`: work calls above their limit. `estimated`: model calls for
+    which the provider did not report all tokens. `retries`: how often a model call was retried, with `held`
+    seconds of waiting in all.
 
-    `children` are the calls of delegates that were begun; `no_more_children` and `too_deep` those that a
-    limit refused. What begins with `below` was used by all that stand below this machine.
+    `children` are the delegate calls that were started; `no_more_children` and `too_deep` those that a limit
+    refused. Fields that begin with `below` count all machines below this one.
     """
 
     input_tokens: int = 0
@@ -223,7 +224,7 @@ NOTHING = Used()
 
 
 class Tally:
-    """The sums of one task. `granted`: turns that it was given on request; `requested`: whether it asked."""
+    """The sums of one task. `granted`: extra turns granted on request; `requested`: whether it asked."""
 
     __slots__ = ("_all", "_before", "granted", "repeats", "requested")
 
@@ -235,15 +236,15 @@ class Tally:
         self._before = NOTHING
 
     def total(self, spent: Spent | None) -> Used:
-        """What was used since the task began. `spent`: what its summaries cost."""
+        """The usage since the task began. `spent`: the usage of its summaries."""
         return self._all.plus(_of_summaries(spent)) if spent else self._all
 
     def used(self, total: Used) -> Used:
-        """What of `total` counts against the limits: all since the task was last extended."""
+        """The part of `total` that counts against the limits: everything since the task was last extended."""
         return total.minus(self._before) if any(self._before) else total
 
     def replied(self, reply: Reply, estimate: Callable[[], tuple[int, int]]) -> None:
-        """`estimate` returns the tokens read and written, for a reply whose provider counted none."""
+        """`estimate` returns the input and output tokens, for a reply without a count from the provider."""
         self.repeats.replied(reply)
         self._all = self._all.plus(of_reply(reply.message, estimate))
 
@@ -251,7 +252,7 @@ class Tally:
         notes = marks(result)
         why = notes.get("not_run")
         if call.effect is Effect.FINISH and "seconds" in notes:
-            # Its checks, or a finishing tool that was run.
+            # Its checks, or a finishing tool that ran.
             self._all = self._all.plus(Used(seconds=notes["seconds"]))
         if call.effect is None:
             ran, refused = int(why is None), int(why == "tool_calls")
@@ -274,7 +275,7 @@ class Tally:
             if (spent := marks(message).get("extended")) is not None:
                 self._before = self._all.plus(_of_summaries(spent))
                 for used in marks(message).get("again", {}).get("delegates", {}).values():
-                    # Its result was taken back, and the next one says what it has used in all.
+                    # Its result was withdrawn, and the next one carries its total usage.
                     self._before = self._before.plus(of_child({"used": used})).plus(Used(tool_calls=1))
         elif kind == REPEATING:
             self.repeats.note_warning()
@@ -284,7 +285,7 @@ class Tally:
             self.note_person()
 
     def note_person(self) -> None:
-        """A person has spoken: what comes now does not repeat what came before."""
+        """Records a person's message: later work does not count as a repetition of earlier work."""
         self.repeats = Repeats()
 
 
@@ -292,7 +293,7 @@ _NO_CHILD = {"children": "no_more_children", "depth": "too_deep"}
 
 
 def of_child(found: Mapping[str, Any]) -> Used:
-    """What a delegate, and all below it, have used; as `below` in the mark of its result says."""
+    """The usage of a delegate and all below it, from `below` in the mark of its result."""
     used = found["used"]
     return Used(
         children=1,
@@ -308,7 +309,7 @@ def of_reply(message: AIMessage, estimate: Callable[[], tuple[int, int]]) -> Use
     usage, notes = message.usage_metadata, marks(message)
     seconds = notes.get("seconds", 0.0)
     if not usage:
-        # A reply that was imported was no call of a model here.
+        # An imported reply was not a model call of this thread.
         read, written = estimate() if "at" in notes else (0, 0)
         return Used(
             read, written, read + written, seconds=seconds, estimated=int("at" in notes), **_tries(notes)

@@ -1,7 +1,7 @@
 """The command that adds a package or an extra to this installation of Signoff.
 
-Which command is right depends on how Signoff came here: from a package index, from a clone, from a git
-repository, or from a built file. The installer has recorded that (`direct_url.json`, PEP 610).
+The right command depends on how Signoff was installed: from a package index, a clone, a git repository or a
+built file. The installer has recorded that (`direct_url.json`, PEP 610).
 """
 
 import json
@@ -17,7 +17,7 @@ NAME = "signoff"
 
 
 def install_hint(extra: str = "", *packages: str) -> str:
-    """What a person types to have Signoff's extra, and other packages beside it.
+    """The command that installs Signoff's extra, and other packages with it.
 
     >>> install_hint("langchain", "langchain-groq")  # installed from a package index, by pip
     'pip install "signoff[langchain]" langchain-groq'
@@ -31,7 +31,7 @@ def install_hint(extra: str = "", *packages: str) -> str:
 
 
 def command_for(direct_url: str | None, installer: str | None, extra: str, *packages: str) -> str:
-    """The same for what an installer has recorded; None where it has recorded nothing."""
+    """The command for what the installer has recorded; None if it has recorded nothing."""
     words = [_program(installer)]
     if extra:
         words.append(_requirement(json.loads(direct_url) if direct_url else None, extra))
@@ -41,13 +41,13 @@ def command_for(direct_url: str | None, installer: str | None, extra: str, *pack
 def _program(installer: str | None) -> str:
     if (installer or "").strip() != "uv":
         return "pip install"
-    # An environment that uv has made holds no pip; one that is not active has to be named.
+    # An environment made by uv has no pip; one that is not active must be named.
     active = os.environ.get("VIRTUAL_ENV") == sys.prefix
     return "uv pip install" if active else f"uv pip install --python {shlex.quote(sys.prefix)}"
 
 
 def _requirement(origin: dict[str, object] | None, extra: str) -> str:
-    """The package with its extra, from where it came."""
+    """The package with its extra, from its original source."""
     url = str(origin["url"]) if origin else ""
     match origin:
         case {"vcs_info": {"vcs": str(vcs), "commit_id": str(commit)}}:

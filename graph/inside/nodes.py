@@ -1,11 +1,11 @@
-"""The nodes of a compiled graph without work of LangGraph's that this graph does not need.
+"""Makes the nodes of a compiled graph skip LangGraph work that this graph does not need.
 
-Before each condition LangGraph copies every channel, so that it can be shown the state as the node left it:
-here a condition looks at nothing but the reported event, which the node has just given. And each node and
-each of its writes gets callbacks of its own: where nothing listens, there are none. Together they are a
-quarter of what a super-step costs.
+Before each condition, LangGraph copies every channel, so that the condition sees the state as the node left
+it; here a condition needs only the event that the node has just reported. LangGraph also creates callbacks
+for each node and each of its writes; here there are none unless something listens. Together this saves a
+quarter of the cost of a super-step.
 
-Imported only where LangGraph has the names that this is made of; a run is the same without it.
+Imported only if LangGraph has the private names used here; runs give the same results without it.
 """
 
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ _INTO = "branch:to:{}"
 
 
 class Leave(ChannelWrite):
-    """Writes what a node gave, and takes the edge that its branch names for the reported event."""
+    """Writes a node's update, and follows the edge that its branch names for the reported event."""
 
     def __init__(self, given: ChannelWrite, branch: Any) -> None:
         ends = branch.ends or {}
@@ -39,13 +39,13 @@ class Leave(ChannelWrite):
         }
 
     def report(self, reported: dict[str, Any], config: RunnableConfig) -> None:
-        """Writes what one of our nodes reported: channels by their names, the event among them."""
+        """Writes a node's report: channels by name, including the event."""
         config["configurable"][SEND]([*reported.items(), *self.ways[self.way.invoke(reported)]])
 
     def _write(self, input: Any, config: RunnableConfig) -> Any:
         super()._write(input, config)
-        # Without an event it is not from a node but from an edit of the state: the last event stands. When
-        # the graph is only drawn there is none.
+        # Without an event, this is an edit of the state, not a node's report, and the last event stands. When
+        # the graph is only drawn, there is none.
         of_a_node = isinstance(input, dict) and "event" in input
         event = input["event"] if of_a_node else ChannelRead.do_read(config, select="event", fresh=True)
         if event is not None:
@@ -57,11 +57,11 @@ class Leave(ChannelWrite):
 
 
 def _nothing(_: Any) -> None:
-    """What is drawn is written by `Leave` itself."""
+    """Does nothing: `Leave` itself writes the update."""
 
 
 class Lean(PregelNode):
-    """A node of LangGraph's that is run without callbacks where nothing listens."""
+    """A LangGraph node that runs without callbacks unless something listens."""
 
     @cached_property
     def node(self) -> Runnable[Any, Any]:
@@ -73,7 +73,7 @@ class Lean(PregelNode):
 
 
 class _Step(Runnable[Any, Any]):
-    """A node and its writes; `whole` is what LangGraph makes of them."""
+    """A node and its writes; `whole` is LangGraph's own combination of them."""
 
     def __init__(self, bound: Runnable[Any, Any], write: ChannelWrite, whole: Runnable[Any, Any]) -> None:
         self.bound = bound
@@ -83,10 +83,10 @@ class _Step(Runnable[Any, Any]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         if config is None or listened(config):
             return self.whole.invoke(input, config, **kwargs)
-        # The name is for the node alone, and what runs within would inherit it. LangGraph makes this
-        # configuration for one try of one node.
+        # The name is for the node alone, and the runnables in it would inherit it. LangGraph makes this
+        # configuration for one attempt of one node.
         config.pop("run_name", None)
-        # The one that `interrupt` and LangGraph's other helpers look up.
+        # The configuration that `interrupt` and LangGraph's other helpers look up.
         token = var_child_runnable_config.set(config)
         try:
             given = self.bound.invoke(input, config, **kwargs)
@@ -110,14 +110,14 @@ class _Step(Runnable[Any, Any]):
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
-        # Asked for by a stream of events alone, which listens.
+        # Only called for an event stream, which counts as listening.
         async for part in self.whole.astream(input, config, **kwargs):
             yield part
 
 
 def lean(graph: CompiledStateGraph[Any, Any, Any, Any]) -> None:
-    """Gives every node of `graph` the form above, or none of them: a version of LangGraph may have the names
-    and mean something else by them, and the graph runs as it is, too."""
+    """Replaces every node of `graph` by the form above, or none: a LangGraph version may use the same names
+    with another meaning, and the graph also runs unchanged."""
     try:
         made = {name: _make(graph, name) for name in graph.builder.nodes}
     except (AssertionError, AttributeError, KeyError, TypeError, ValueError):

@@ -1,25 +1,25 @@
-"""Every private name of LangGraph, LangChain and pydantic that Signoff knows, and no other file knows one.
+"""Every private name of LangGraph, LangChain and pydantic that Signoff uses; no other file uses one.
 
-Each makes a run faster, and none is needed: it is looked up when it is first asked for, and is None where the
-installed version has no such name. Then the public way is gone, with the same results:
+Each makes a run faster, and none is required: it is looked up at its first use, and is None if the installed
+version has no such name. Then a public way is used instead, with the same results:
 
 - `PregelNode`, `ChannelRead`, `ChannelWrite`, `ChannelWriteTupleEntry`, `SEND`: the nodes of a compiled graph
-  run as LangGraph compiled them (`lean.py`).
-- `RUNTIME`: a run's runtime is known by its type, else asked of `langgraph.runtime.get_runtime`, and copied
-  as LangGraph does (`light.py`).
-- `SCRATCHPAD`: reads always run one by one, as they must when one of them brings an answer, and one that
-  ended its process is not told from one that was cut short by chance: it is run again.
-- `RESUMING`: the last name that is known is used: LangGraph has no public way to enter a subgraph again.
-- `CHECKPOINTER`: a run's checkpointer is known by its type.
+  run as LangGraph compiled them (`nodes.py`).
+- `RUNTIME`: a run's runtime is found by its type, else by `langgraph.runtime.get_runtime`, and copied as
+  LangGraph does (`speed.py`).
+- `SCRATCHPAD`: reads always run one by one, as they must when one of them receives an answer, and a read that
+  killed its process cannot be told from one interrupted by chance: it runs again.
+- `RESUMING`: the last known name is used: LangGraph has no public way to enter a subgraph again.
+- `CHECKPOINTER`: a run's checkpointer is found by its type.
 - `format_output`, `config_param`, `to_args`: every tool is called by its `invoke`
   (`graph/inside/speed.py`).
 - `inject`, `injected_args`: a `ToolNode` is invoked up to the point where it would call the tool
   (`nodes/tool_calls/inject.py`).
 - `FIELDS_SET`: a message is rebuilt by `model_construct`.
-- `PRIVATE`: a copy of a model hands its private attributes on, one by one.
+- `PRIVATE`: a copy of a model passes on its private attributes one by one.
 
-What a chat model or a tool is made of (`_stream`, `_generate`, `_llm_type`, `_run`, `_arun` and the like) is
-no such name: LangChain documents them as what a class of one's own defines.
+The methods of a chat model or a tool (`_stream`, `_generate`, `_llm_type`, `_run`, `_arun` and the like) do
+not count as private: LangChain documents them for subclasses to implement.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     __all__ = ["ChannelRead", "ChannelWrite", "ChannelWriteTupleEntry", "PregelNode"]
 
-SEND: str  # used only in `lean.py`, where it is known to be there
+SEND: str  # used only in `nodes.py`, after a check that it exists
 RUNTIME: str | None
 SCRATCHPAD: str | None
 RESUMING: str | None
@@ -72,14 +72,14 @@ NAMES: Mapping[str, tuple[str, str]] = {
     "FIELDS_SET": ("pydantic", "BaseModel.__pydantic_fields_set__"),
     "PRIVATE": ("pydantic", "BaseModel.__pydantic_private__"),
 }
-"""Where each name is found: the module, and the name in it."""
+"""The location of each name: the module, and the name in it."""
 
 LEAN = ("PregelNode", "ChannelRead", "ChannelWrite", "ChannelWriteTupleEntry", "SEND")
-"""What `lean.py` is built of."""
+"""The names that `nodes.py` needs."""
 
 
 def __getattr__(name: str) -> Any:
-    # Looked up only now: to import Signoff must not import all of LangGraph.
+    # Looked up only now: importing Signoff must not import all of LangGraph.
     if name not in NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, path = NAMES[name]
@@ -97,7 +97,7 @@ def has(*names: str) -> bool:
 
 
 def runtime(config: RunnableConfig) -> Any:
-    """LangGraph's runtime of the run that `config` belongs to; None outside of a run."""
+    """LangGraph's runtime for the run with this configuration; None outside a run."""
     if (key := _runtime_key(config)) is not None:
         return config.get("configurable", {}).get(key)
     from langgraph.runtime import get_runtime
@@ -109,7 +109,7 @@ def runtime(config: RunnableConfig) -> Any:
 
 
 def with_runtime(config: RunnableConfig, made: Any) -> RunnableConfig:
-    """`config` of a run with this runtime in place of its own; `config` itself where it has none."""
+    """`config` of a run with this runtime instead of its own; `config` itself if it has none."""
     if (key := _runtime_key(config)) is None:
         return config
     return {**config, "configurable": {**config.get("configurable", {}), key: made}}
@@ -126,25 +126,25 @@ def _runtime_key(config: RunnableConfig) -> str | None:
 
 
 def has_saver(configurable: Mapping[str, Any]) -> bool:
-    """Whether this configuration is that of a run which saves what it does, and not that of a caller."""
+    """Whether this is the configuration of a run that saves, not that of a caller."""
     return bool(saver_of(configurable))
 
 
 def saver_of(configurable: Mapping[str, Any]) -> Any:
-    """The checkpointer of the run that this configuration is of; None for a caller's configuration."""
+    """The checkpointer of the run with this configuration; None for a caller's configuration."""
     if (key := _own("CHECKPOINTER")) is not None:
         return configurable.get(key)
     return next((value for value in configurable.values() if isinstance(value, BaseCheckpointSaver)), None)
 
 
 def within_saver(configurable: Mapping[str, Any], saver: BaseCheckpointSaver[Any]) -> dict[str, Any]:
-    """The configuration by which a graph without a checkpointer reads and writes a machine of a thread. The
-    last name that is known is used: LangGraph has no public way to write below a thread's own machine."""
+    """The configuration by which a graph without a checkpointer reads and writes a machine in a thread. Uses
+    the last known name: LangGraph has no public way to write below a thread's own machine."""
     return {**configurable, _own("CHECKPOINTER") or "__pregel_checkpointer": saver}
 
 
 def is_answered(configurable: Mapping[str, Any]) -> bool:
-    """Whether a node that runs with this configuration may bring an answer to an `interrupt` in it."""
+    """Whether a node with this configuration may receive an answer to its `interrupt`."""
     if (key := _own("SCRATCHPAD")) is None:
         return True
     pad = configurable.get(key)
@@ -155,8 +155,8 @@ def is_answered(configurable: Mapping[str, Any]) -> bool:
 
 
 def is_resumed(config: RunnableConfig) -> bool:
-    """Whether a node that runs with this configuration may be the first one of a run that goes on where
-    another one stopped. LangGraph counts the steps of a run from where it begins; new input is one."""
+    """Whether a node with this configuration may be the first one of a resumed run. LangGraph counts the
+    steps of a run from its start; new input is a step."""
     if (key := _own("SCRATCHPAD")) is None:
         return True
     pad, limit = config.get("configurable", {}).get(key), config.get("recursion_limit")
@@ -167,10 +167,10 @@ def is_resumed(config: RunnableConfig) -> bool:
 
 
 def within_namespace(configurable: Mapping[str, Any], ns: str, *, goes_on: bool) -> dict[str, Any]:
-    """The configuration of a graph that a node runs in the checkpoint namespace `ns`, of its own thread.
+    """The configuration of a graph that a node runs in the checkpoint namespace `ns` of the node's thread.
 
-    goes_on: something of it is saved there, and it goes on from that. LangGraph would number the graphs that
-    a node runs, and add the number to the namespace; from the first on it adds none.
+    goes_on: there is saved state to continue from. LangGraph would number the graphs that a node runs, and
+    add the number to the namespace; it adds none for the first.
     """
     made = {**configurable, "checkpoint_ns": ns, "checkpoint_id": None}
     made[_own("RESUMING") or "__pregel_resuming"] = goes_on
@@ -181,15 +181,15 @@ def within_namespace(configurable: Mapping[str, Any], ns: str, *, goes_on: bool)
 
 
 def looking_into(thread_id: str, ns: str, saver: BaseCheckpointSaver[Any]) -> RunnableConfig:
-    """The configuration that names what a graph has saved in the checkpoint namespace `ns` of a thread.
-    Without the checkpointer LangGraph would look for a graph of that name among its own nodes."""
+    """The configuration for what a graph has saved in the checkpoint namespace `ns` of a thread. Without the
+    checkpointer, LangGraph would look for a graph of that name among its own nodes."""
     key = _own("CHECKPOINTER") or "__pregel_checkpointer"
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, key: saver}}
 
 
 def played(*, runtime: Any, pad: Any, saver: BaseCheckpointSaver[Any] | None) -> dict[str, Any]:
-    """The configuration of a node that is run without LangGraph. Where a key has no name any more, it is the
-    last that is known: LangGraph has no public way to play a node."""
+    """The configuration of a node that runs without LangGraph. If a key's name no longer exists, the last
+    known one is used: LangGraph has no public way to run a single node."""
     return {
         _own("RUNTIME") or "__pregel_runtime": runtime,
         _own("SCRATCHPAD") or "__pregel_scratchpad": pad,
@@ -202,8 +202,8 @@ _Message = TypeVar("_Message", bound=BaseMessage)
 
 
 def with_fields_set(message: _Message, names: set[str]) -> _Message:
-    """`message` with `names` as pydantic's record of the fields that were given. The set is not copied, so
-    that one serves all messages of a kind."""
+    """`message` with `names` as pydantic's set of explicitly set fields. The set is not copied, so that all
+    messages of a kind share one."""
     slot = _own("FIELDS_SET")
     if slot is None:
         return cast(_Message, type(message).model_construct(names, **dict(message)))
@@ -212,8 +212,8 @@ def with_fields_set(message: _Message, names: set[str]) -> _Message:
 
 
 def share_private(twin: Any, model: BaseModel) -> None:
-    """Makes the private attributes of `model`, as pydantic calls them, those of its copy `twin` as well: what
-    one of them notes there, the other has."""
+    """Makes the copy `twin` share pydantic's private attributes of `model`: a change in one is seen in the
+    other."""
     slot = _own("PRIVATE")
     if slot is None:
         twin.__dict__[_SHARED] = model
@@ -227,7 +227,7 @@ _SHARED = "_signoff_shared"
 
 
 class _Sharing:
-    """Looks the private attributes up at the model that this one is a copy of."""
+    """Looks up private attributes on the original of this copy."""
 
     def __getattr__(self: Any, name: str) -> Any:
         if name in type(self).__private_attributes__:

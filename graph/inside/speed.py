@@ -1,12 +1,12 @@
 """Code that exists only for speed; each part returns what the public way returns.
 
-`lazy`: properties that are worked out once, when they are first asked for. `in_thread`: threads that run sync
-tools and calls of models, kept for the next, since starting one takes as long as a small tool. `plain_tools`
-and `call`: a plain tool without LangChain's callbacks where nobody listens to them, in a tenth of the time.
-`LightRuntime`: LangGraph copies the runtime of a run three times for each super-step, the execution info in
-it twice, by `dataclasses.replace`, which reads the fields of the class and checks the names again each time:
-a twentieth of what a turn costs. `unheard`: so it does with the callbacks and their notes of a run within a
-run.
+`lazy`: properties that are computed once, at the first access. `in_thread`: threads for sync tools and model
+calls, which are reused, since starting a thread takes as long as a small tool. `plain_tools` and `call`: run
+a plain tool without LangChain's callbacks when nothing listens, in a tenth of the time. `LightRuntime`: a
+LangGraph Runtime with a cheaper copy. LangGraph copies the runtime three times per super-step, and its
+execution info twice, with `dataclasses.replace`, which inspects the class and checks the names each time: a
+twentieth of the cost of a turn. `unheard`: saves the same kind of copies of callbacks and metadata for a
+nested run.
 """
 
 import os
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 class lazy(Generic[_T]):
     """`functools.cached_property` without the lock that it takes before Python 3.12, which costs more than
-    most of these properties do. Two threads may work out the same value twice."""
+    most of these properties. Two threads may compute the same value twice."""
 
     def __init__(self, work: Callable[[Any], _T]) -> None:
         self._work = work
@@ -54,7 +54,7 @@ class lazy(Generic[_T]):
         if instance is None:
             return self
         value = self._work(instance)
-        # From now on the instance's own attribute is found first. Not by `vars`, which makes a dict of each
+        # From now on, the instance attribute is found first. Not set by `vars`, which creates a dict for each
         # instance, nor by the instance's own class, which may be frozen.
         object.__setattr__(instance, self._name, value)
         return value
@@ -63,16 +63,16 @@ class lazy(Generic[_T]):
 _MOST_IDLE = 16
 _Work = Callable[[], object]
 _idle: deque[SimpleQueue[_Work]] = deque()
-# In a child process none of these threads exists.
+# None of these threads exists in a child process.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle.clear)
 
 
 def in_thread(work: _Work) -> None:
-    """Runs `work`, which must not raise, in a daemon thread; one that hangs holds up nothing else.
+    """Runs `work`, which must not raise, in a daemon thread, so that one that hangs blocks nothing else.
 
-    The last thread that came free is taken first: so one serves all calls of a run. When `work` returns
-    False, its thread is not used again.
+    The most recently used free thread is taken first, so that one thread serves all calls of a run. If `work`
+    returns False, its thread is not reused.
     """
     try:
         queue = _idle.pop()
@@ -90,13 +90,12 @@ def _serve(queue: SimpleQueue[_Work]) -> None:
 
 
 Arguments = tuple[str, ...] | None
-"""The names of a tool's arguments; None where its schema says more of them than its function does."""
+"""The names of a tool's arguments; None if LangChain must read the schema at each call."""
 
 
 def plain_tools(tools: Iterable[BaseTool]) -> dict[str, Arguments]:
-    """Those that are a function with a schema and nothing else that LangChain would look after: no handlers
-    of errors, no callbacks or configuration to pass on, no artifact. By their names, each with the names of
-    its arguments."""
+    """The tools that are a function with a schema and nothing else for LangChain to handle: no error
+    handlers, no callbacks or configuration to pass on, no artifact. By name, each with its arguments."""
     if config_param is None or format_output is None or to_args is None:
         return {}
     return {tool.name: _names(tool) for tool in tools if isinstance(tool, StructuredTool) and _is_plain(tool)}
@@ -151,7 +150,7 @@ def _names(tool: StructuredTool) -> Arguments:
 
 
 def listened(config: RunnableConfig) -> bool:
-    """Whether callbacks (tracing, a stream of events) wait for what happens in this run."""
+    """Whether callbacks (tracing, an event stream) listen to this run."""
     callbacks = config.get("callbacks")
     if callbacks is None or isinstance(callbacks, list):
         return bool(callbacks)
@@ -159,15 +158,15 @@ def listened(config: RunnableConfig) -> bool:
 
 
 def call(tool: StructuredTool, request: ToolCall, names: Arguments = None) -> Any:
-    """What `tool.invoke(request)` returns: the result, or the error that is raised. A text is given as it is,
-    and not in a message. names: see `plain_tools`."""
+    """The result of `tool.invoke(request)`, which may raise. A string is returned as it is, not in a message.
+    names: see `plain_tools`."""
     assert tool.func is not None, "only a tool with a sync function gets here"
     args, named = _arguments(tool, request, names)
     return _result(tool, request, tool.func(*args, **named))
 
 
 async def acall(tool: StructuredTool, request: ToolCall, names: Arguments = None) -> Any:
-    """What `await tool.ainvoke(request)` returns, as above."""
+    """The result of `await tool.ainvoke(request)`, as above."""
     assert tool.coroutine is not None, "only a tool with an async function gets here"
     args, named = _arguments(tool, request, names)
     return _result(tool, request, await tool.coroutine(*args, **named))
@@ -196,20 +195,19 @@ _OF_RUNTIME = tuple(field.name for field in fields(Runtime))
 
 
 class LightRuntime(Runtime[Any]):
-    """LangGraph's runtime; only how it is copied differs: a copy holds what was changed, and asks the runtime
-    that it was made of for the rest. Changes of the execution info are made when somebody asks for it:
-    LangGraph notes two for each node, and hardly any node reads them."""
+    """A LangGraph Runtime with a cheaper copy: the copy holds the changed fields, and looks up the rest in
+    the original. It applies changes of the execution info only when they are read: LangGraph makes two for
+    each node, and few nodes read them."""
 
     __slots__ = ("_before", "_info")
 
     def __getattr__(self, name: str) -> Any:
-        # Called for a field that this copy does not hold.
+        # Called for a field that this copy does not have.
         if name not in _OF_RUNTIME:
             raise AttributeError(name)
         found = getattr(object.__getattribute__(self, "_before"), name)
         if name == "execution_info" and (changes := object.__getattribute__(self, "_info")):
             found = found.patch(**changes)
-        # Asked for once, it is asked for again.
         object.__setattr__(self, name, found)
         return found
 
@@ -230,14 +228,14 @@ class LightRuntime(Runtime[Any]):
         if changes is None and self.execution_info is None:
             return super().patch_execution_info(**overrides)
         put, made = object.__setattr__, object.__new__(LightRuntime)
-        # One that changes nothing else is passed over, so that a node has few to ask.
+        # A copy that only has changes of the execution info is skipped, which keeps the chain short.
         put(made, "_before", self if changes is None else object.__getattribute__(self, "_before"))
         put(made, "_info", overrides if changes is None else {**changes, **overrides})
         return made
 
 
 def with_light_runtime(config: RunnableConfig | None, store: BaseStore | None) -> RunnableConfig:
-    """`config` of a run with a runtime of this kind to begin with, unless it has, or inherits, one."""
+    """`config` of a run that starts with a runtime of this kind, unless it has or inherits one."""
     given = config or RunnableConfig()
     configurable, around = given.get("configurable", {}), var_child_runnable_config.get()
     inherited = around.get("configurable", {}) if around else {}
@@ -250,9 +248,8 @@ _OWN_NOTES = "langgraph_"
 
 
 def unheard(config: RunnableConfig) -> RunnableConfig:
-    """`config` of a run within a run that nothing listens to, without the callbacks, and without what
-    LangGraph notes for them of the run around it: it would copy all of it for each step. None of that is
-    saved."""
+    """`config` of a nested run that nothing listens to, without callbacks, and without the metadata that
+    LangGraph keeps for them and would copy at each step. None of that is saved."""
     noted = config.get("metadata", {}).items()
     kept = {name: value for name, value in noted if not name.startswith(_OWN_NOTES)}
     return {**config, "callbacks": None, "metadata": kept}
@@ -260,7 +257,7 @@ def unheard(config: RunnableConfig) -> RunnableConfig:
 
 @contextmanager
 def within_config(config: RunnableConfig) -> Iterator[None]:
-    """What runs here takes this configuration for that of the run around it."""
+    """Inside this context, code sees this configuration as that of the surrounding run."""
     token = var_child_runnable_config.set(config)
     try:
         yield

@@ -1,7 +1,6 @@
 """Compaction: when the prompt is over its budget, its oldest whole turns go into the summary.
 
-When the last turn alone is over the budget, its largest results lose their middle.
-
+When the last turn alone is over the budget, its largest results are truncated in the middle.
 """
 
 import re
@@ -37,7 +36,7 @@ SMALLEST = 400
 """A result is never cut below this many characters."""
 
 Keep = Callable[[str], Callable[[str], str]]
-"""For the name of a result: where its full text is kept, as `signoff.graph.foreign.capped` takes it."""
+"""Takes the name of a result, and returns the `keep` of `signoff.graph.foreign.capped`."""
 
 
 class _Piece(NamedTuple):
@@ -49,14 +48,14 @@ class _Piece(NamedTuple):
 
 
 def spare(messages: Sequence[BaseMessage]) -> int:
-    """The tokens that cutting the results among `messages` can save, by estimate."""
+    """The estimated tokens that truncating the results among `messages` can save."""
     return sum(max(0, len(piece.text) - SMALLEST - CHARS) // CHARS for piece in _pieces(messages))
 
 
 def truncate(prompt: Sequence[BaseMessage], last: int, most: int, keep: Keep) -> list[BaseMessage]:
-    """`prompt` in at most `most` tokens, as far as cutting the largest results from `last` on achieves that.
+    """`prompt` within `most` tokens, as far as truncating the largest results from `last` on achieves that.
 
-    The same prompt is always cut in the same way.
+    The same prompt is always truncated in the same way.
     """
     made = list(prompt)
     pieces = list(_pieces(made[last:]))
@@ -74,7 +73,7 @@ def truncate(prompt: Sequence[BaseMessage], last: int, most: int, keep: Keep) ->
 
 
 def _pieces(messages: Sequence[BaseMessage]) -> Iterator[_Piece]:
-    """The texts of the results, and of what tools showed beside them."""
+    """The texts of the results, and of what tools displayed beside them."""
     for at, message in enumerate(messages):
         if not (isinstance(message, ToolMessage) or nudge_kind(message) == _TOOL):
             continue
@@ -97,7 +96,7 @@ def _with(message: BaseMessage, piece: _Piece, text: str) -> Any:
 
 
 def _limit(sizes: Sequence[int], over: int) -> int:
-    """The length to which all longer texts must be cut so that `over` characters go, but not below
+    """The length to which all longer texts must be truncated to save `over` characters, but at least
     `SMALLEST`."""
     longest = sorted(sizes, reverse=True)
     for count, following in enumerate([*longest[1:], 0], start=1):
@@ -108,8 +107,8 @@ def _limit(sizes: Sequence[int], over: int) -> int:
 
 
 KEEP_TURNS = 2
-"""The number of last turns that stay whole, unless they alone are over the budget; the very last always
-stays."""
+"""The number of most recent turns that are kept whole, unless they alone are over the budget; the very last
+one is always kept."""
 
 PIECE = 120
 """Characters of one text or result in a line of the summary."""
@@ -124,10 +123,10 @@ _NOTE = re.compile(r"- \((\d+) older lines are not listed\)")
 
 @dataclass(frozen=True)
 class Compaction:
-    """Turns that are to be summarised, the oldest first, each with the messages between it and the next.
+    """Turns to summarise, oldest first, each with the messages between it and the next.
 
-    before: the summary so far. upto: the last message of the turns. room: the characters of the new summary.
-    most: the characters that a model's text of it may have. budget: the tokens of the prompt.
+    before: the summary so far. upto: the last message of the turns. room: the maximum characters of the new
+    summary. most: the maximum characters of a summary that a model writes. budget: the tokens of the prompt.
     """
 
     turns: Sequence[tuple[Reply, Sequence[BaseMessage]]]
@@ -140,7 +139,7 @@ class Compaction:
     budget: int
 
     def turn_lines(self, piece: int = PIECE) -> list[str]:
-        """The turns, one line each, texts and results cut to `piece` characters."""
+        """The turns, one line each, with texts and results truncated to `piece` characters."""
         own = {message.id for message in self.reader.section.messages}
         return [
             *self._earlier_lines(own, piece),
@@ -148,20 +147,20 @@ class Compaction:
         ]
 
     def _earlier_lines(self, own: set[str | None], piece: int) -> Iterator[str]:
-        """A line for each message of an earlier task that was shown whole until now."""
+        """A line for each message of an earlier task that prompts showed in full until now."""
         places = self.reader.index.places
         for id in self.before.get("kept", ()) if self.before else ():
             if id not in own and id in places:
                 yield f"- user: {shortened(self.reader.messages[places[id]].text, piece)}"
 
     def by_lines(self) -> HistorySummary:
-        """The summary with one more line for each of the turns."""
+        """The summary extended by one line per turn."""
         text, lines = summary_parts(self.before)
         text = text[: self.room]
         return self._summary(text, bounded([*lines, *self.turn_lines()], self.room - len(text)))
 
     def by_text(self, text: str) -> HistorySummary:
-        """The summary that is `text`: it stands for the summary so far and for the turns."""
+        """`text` as the summary, which replaces the summary so far and the turns."""
         return self._summary(text, [])
 
     def _summary(self, text: str, lines: list[str]) -> HistorySummary:
@@ -172,10 +171,10 @@ class Compaction:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """The tokens of the prompt, if it were summarised up to one message or another.
+    """The tokens of the prompt for each place up to which it could be summarised.
 
-    It can be summarised up to any of `ends`, the first of which is where it begins now: up to a reply before
-    which no call is open, at the latest up to the last reply.
+    These places are `ends`; the first is where the prompt begins now. Each is a reply before which no call is
+    open, at the latest the last reply.
     """
 
     state: AgentState
@@ -206,16 +205,16 @@ class _Sizes:
 
     @cached_property
     def least(self) -> int:
-        """The last turn with its results cut as far as that goes."""
+        """The size of the last turn with its results truncated as far as possible."""
         last = self.starts[-1] if self.starts else len(self.reader.messages)
         return self.turns(last) - spare(self.reader.messages[last:])
 
     def turns(self, end: int) -> int:
-        """What is not summarised."""
+        """The size of the turns that are not summarised."""
         return turns_size(self.reader, end, self.texts)
 
     def fixed(self, end: int, held: Contract) -> int:
-        """All but the turns and the words of the summary."""
+        """The size of everything but the turns and the text of the summary."""
         empty = HistorySummary(upto="", lines=[_omission(10**6)], contract=held)
         message = summary_message(empty, self.reader.section.id, self.texts)
         return tokens([*front(end, self.reader, self.system_prompt), message]) + beyond(
@@ -223,9 +222,9 @@ class _Sizes:
         )
 
     def free(self, count: int) -> int:
-        """What is left for the words of the summary when this many turns are summarised."""
+        """The size left for the text of the summary when this many turns are summarised."""
         end = self.ends[count]
-        # The results of a last turn that stands alone are cut to make room for the summary.
+        # If only the last turn is left, its results are truncated to make room for the summary.
         staying = self.turns(end) if len(self.starts) > count + 1 else self.least
         return self.budget - self.fixed(end, self.contract(end)) - staying
 
@@ -239,10 +238,10 @@ def compact(
 ) -> Compaction | None:
     """The turns to summarise when the prompt is over its budget; None when nothing can be summarised.
 
-    Summarises enough turns that the remaining ones take at most a tenth of the free space, so that the prefix
-    of the prompt stays the same for many turns and the provider's prompt cache holds; what stays is paid in
-    full once more. Turns with open calls, the last turns and the task's own messages are never summarised.
-    With no turns to summarise, it shortens the summary itself.
+    Enough turns are summarised that the remaining ones take at most a tenth of the free space. So the prefix
+    of the prompt stays the same for many turns, and the provider's prompt cache hits; the remaining turns are
+    paid in full once more. Turns with open calls, the last turns and the task's own messages are never
+    summarised. If there are no turns to summarise, the summary itself is shortened.
     """
     sizes = _Sizes(state, reader, budget, system_prompt, texts)
     before, start = compacted(state, reader)
@@ -252,7 +251,7 @@ def compact(
     end = sizes.ends[count]
     if end == 0:
         return None
-    # Keep a little room even where nothing fits: a task that forgets all its work would never end.
+    # Keep a little room even if nothing fits: a task that forgets all its work would never end.
     room = int(min(budget * _SUMMARY_PART, free) if free >= 0 else budget * _LEAST_PART) * CHARS
     return Compaction(
         turns=_turns(reader, sizes.starts[: count + 1], start),
@@ -267,7 +266,7 @@ def compact(
 
 
 def _enough(sizes: _Sizes, before: HistorySummary | None, reader: Reader) -> int:
-    """How many turns to summarise."""
+    """The number of turns to summarise."""
     base = sizes.fixed(0, sizes.contract(sizes.ends[-1]))
     places, sums, own = reader.index.places, reader.sums, {message.id for message in reader.section.messages}
     text, lines = summary_parts(before)
@@ -286,7 +285,7 @@ def _enough(sizes: _Sizes, before: HistorySummary | None, reader: Reader) -> int
 
 
 def with_undone(summary: HistorySummary, calls: Sequence[str]) -> HistorySummary:
-    """The summary with a line for each of these calls of it, which were undone since it was made."""
+    """The summary with a line for each of these calls, which were undone after it was written."""
     lines = [f"- undone, and does not hold any more: {shortened(call, PIECE)}" for call in calls]
     return HistorySummary(**{**summary, "lines": [*summary["lines"], *lines]})
 
@@ -297,8 +296,8 @@ def summary_parts(summary: HistorySummary | None) -> tuple[str, list[str]]:
 
 
 def _turns(reader: Reader, starts: Sequence[int], start: int) -> list[tuple[Reply, Sequence[BaseMessage]]]:
-    """The turns that begin at `starts`, except for the last of them, each with all other messages before the
-    next; the first also with what comes before it."""
+    """The turns that begin at `starts`, except the last, each with all messages before the next one; the
+    first also with the messages before it."""
     first = bisect_left(reader.index.replies, start)
     begins = [start, *starts[1:]]
     return [
@@ -310,8 +309,8 @@ def _turns(reader: Reader, starts: Sequence[int], start: int) -> list[tuple[Repl
 def _lines_of_turn(
     turn: tuple[Reply, Sequence[BaseMessage]], own: set[str | None], reader: Reader, piece: int
 ) -> Iterator[str]:
-    """A turn in one line, and one for each message of the user, or of a tool, that the prompt does not keep
-    by itself."""
+    """A line for a turn, and one for each message of the user or a tool that the prompt does not keep
+    separately."""
     reply, messages = turn
     for message in messages:
         if is_reply(message):
@@ -338,7 +337,7 @@ def _line(reply: Reply, piece: int) -> str:
 
 
 def bounded(lines: Sequence[str], room: int) -> list[str]:
-    """The newest lines that fit into `room` characters, and a note on how many older ones are not listed."""
+    """The newest lines that fit into `room` characters, with the number of older ones that are not listed."""
     older = sum(int(found[1]) for line in lines if (found := _NOTE.fullmatch(line)))
     listed = [line for line in lines if not _NOTE.fullmatch(line)]
     if not older and sum(len(line) + 1 for line in listed) <= room:

@@ -1,10 +1,9 @@
-"""What the model is shown: system prompt, the task's own messages, summary, contract, recent turns.
+"""Builds the prompt: system prompt, the task's own messages, summary, contract, recent turns.
 
-Every call in it is answered, right after the reply that made it. The contract is what of the summarised part
-of a task still binds the model, in a few lines: a pure function of the history, which changes only when more
-turns are summarised, so that the prefix of the prompt stays the same in between; what is newer stands in the
-turns that the prompt shows whole.
-
+Every call in it is answered, right after the reply that made it. The contract lists, in a few lines, what
+still binds the model from the summarised part of a task. It is a pure function of the history and changes
+only when more turns are summarised, so that the prefix of the prompt stays the same in between; anything
+newer is in the turns that the prompt shows whole.
 """
 
 from bisect import bisect_left
@@ -39,8 +38,8 @@ CACHE_MARK = "cache_control"
 
 @dataclass(frozen=True)
 class PromptBlocks:
-    """A system prompt in content blocks. mark: the cache mark of its last block, whichever that is: a mark
-    covers all that stands before it."""
+    """A system prompt in content blocks. mark: the cache mark for whichever block comes last, since a mark
+    covers everything before it."""
 
     message: SystemMessage
     mark: Any = None
@@ -50,13 +49,13 @@ SystemPrompt = str | PromptBlocks
 
 
 def is_text_alone(prompt: SystemMessage) -> bool:
-    """Whether the message says nothing beside its text."""
+    """Whether the message has nothing but text."""
     return isinstance(prompt.content, str) and not prompt.additional_kwargs and prompt.name is None
 
 
 def in_blocks(prompt: str | SystemMessage, rules: str, mark: Any = None) -> PromptBlocks:
-    """`prompt`, with the rules of the loop after it as a block of their own. A mark on its last block moves
-    to the last of all; where there is none, `mark` does."""
+    """`prompt`, followed by the rules of the loop as a separate block. The last block of all takes the mark
+    of the prompt's last block, else `mark`."""
     message = SystemMessage(content=prompt) if isinstance(prompt, str) else prompt
     given = [message.content] if isinstance(message.content, str) else message.content
     blocks = [_text_block(one) if isinstance(one, str) else dict(one) for one in given if one]
@@ -70,11 +69,11 @@ def _text_block(text: str) -> dict[str, Any]:
 
 
 def marked(message: BaseMessage, mark: Any) -> BaseMessage:
-    """A copy of `message` with a cache mark on its last block; the very same where there is none to mark."""
+    """A copy of `message` with a cache mark on its last block; `message` itself if there is none to mark."""
     given = message.content
     blocks = [_text_block(given)] if isinstance(given, str) else list(given)
     if not blocks or not (blocks[-1] if isinstance(blocks[-1], str) else blocks[-1].get("text", " ")):
-        # Anthropic refuses a mark on an empty text.
+        # Anthropic rejects a mark on an empty text.
         return message
     last = blocks[-1]
     blocks[-1] = {**(_text_block(last) if isinstance(last, str) else last), CACHE_MARK: mark}
@@ -88,10 +87,10 @@ _NUDGES = ("refused", "sent_back")
 
 
 def contract(reader: Reader, end: int, most: int, phases: Phases | None = None) -> Contract:
-    """The contract of the current task's part before the message at `end`, of about `most` tokens at most.
+    """The contract for the current task's part before the message at `end`, in at most about `most` tokens.
 
-    The approach and the status are those of the last thought that names them; the issues those of the last
-    finish; of refusals, and of the `phases` reported in this part, the last few.
+    Approach and status come from the last thought that names them, the issues from the last finish; of
+    refusals, and of the `phases` reported in this part, it keeps the last few.
     """
     section, starts = reader.section, reader.index.replies
     places = starts[len(starts) - len(section.replies) :]
@@ -112,7 +111,7 @@ def contract(reader: Reader, end: int, most: int, phases: Phases | None = None) 
 
 
 def contract_text(found: Contract | None, task: str, texts: Texts) -> str:
-    """The contract as the model reads it; empty when nothing binds, or when it is another task's."""
+    """The contract as the model reads it; empty if nothing binds, or if it is another task's."""
     if found is None or found["task"] != task:
         return ""
     parts = [("approach", found["approach"]), ("status", found["status"]), ("issues", found["issues"])]
@@ -123,7 +122,7 @@ def contract_text(found: Contract | None, task: str, texts: Texts) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """`text` on one line and of at most `most` characters."""
+    """`text` on one line of at most `most` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= most else flat[: max(most - 1, 0)] + "…"
 
@@ -150,7 +149,7 @@ def _issues(replies: Sequence[Reply]) -> list[str]:
 
 
 def _results(replies: Sequence[Reply]) -> Iterator[str]:
-    """What the model was told of finishes that did not count."""
+    """The results of finishes that did not count."""
     for reply in replies:
         for call in reply.calls:
             result = reply.result(call)
@@ -159,7 +158,7 @@ def _results(replies: Sequence[Reply]) -> Iterator[str]:
 
 
 def _reminders(messages: Sequence[BaseMessage]) -> Iterator[str]:
-    """The same, of finishes that an imported history had answered already."""
+    """The reminders about such finishes, if an imported history had already answered them."""
     return (message.text for message in messages if nudge_kind(message) in _NUDGES)
 
 
@@ -173,10 +172,9 @@ _LOOK_BACK = 8
 def build_prompt(
     state: AgentState, reader: Reader, system_prompt: SystemPrompt, texts: Texts
 ) -> list[BaseMessage]:
-    """System prompt, the task's own messages, summary and contract, and the turns that are not summarised,
-    whole.
+    """The prompt: system prompt, the task's own messages, summary and contract, and all later turns whole.
 
-    The history itself is never changed; what is summarised or repaired is so only in the prompt.
+    The history itself never changes; only the prompt is summarised and repaired.
     """
     summary, start = compacted(state, reader)
     head, _ = _head(summary, start, reader, system_prompt, texts)
@@ -185,24 +183,24 @@ def build_prompt(
 
 
 def prompt_size(state: AgentState, reader: Reader, system_prompt: SystemPrompt, texts: Texts) -> int:
-    """The tokens of the prompt, by estimate; costs as much as what is new and not summarised."""
+    """The estimated tokens of the prompt; takes time in proportion to the new, unsummarised messages."""
     summary, start = compacted(state, reader)
     _, size = _head(summary, start, reader, system_prompt, texts)
     return size + turns_size(reader, start, texts)
 
 
 def turns_size(reader: Reader, start: int, texts: Texts) -> int:
-    """The tokens of what a prompt shows of the messages from `start` on, by estimate."""
+    """The estimated tokens of the messages from `start` on, as a prompt shows them."""
     sums, waiting = reader.sums, [one for calls in reader.open_calls.values() for one in calls]
     pending = tokens([_pending(reply, call, texts) for reply, call in waiting]) if waiting else 0
     return sums[-1] - sums[start] + pending
 
 
 def beyond(reader: Reader, budget: int) -> int:
-    """The tokens that the provider counted on top of our estimate of the same prompt: tools, its tokenizer.
+    """The provider's token count beyond our estimate of the same prompt: tools, another tokenizer.
 
-    By the last reply that it counted; 0 where it counts none. An estimated count says nothing new, and one
-    that leaves less than half of the budget is not believed: nothing would be left to summarise.
+    Taken from the last reply with a count; 0 if there is none. An estimated count is ignored, and a count
+    that leaves less than half of the budget is not trusted: nothing would be left to summarise.
     """
     for reply in reversed(reader.replies[-_LOOK_BACK:]):
         usage, notes = reply.message.usage_metadata, marks(reply.message)
@@ -224,9 +222,8 @@ def compacted(state: AgentState, reader: Reader) -> tuple[HistorySummary | None,
 def front(
     start: int, reader: Reader, system_prompt: SystemPrompt, kept: Sequence[str] | None = None
 ) -> list[BaseMessage]:
-    """What stands before the summary: the system prompt, joined by the history's system messages in their
-    order, and the messages `kept`; None for those of the current task that are among the first `start` of
-    the history."""
+    """The part before the summary: the system prompt with the history's system messages appended in order,
+    and the messages `kept`; None stands for those of the current task among the first `start` messages."""
     places = reader.index.places
     if kept is None:
         kept = own_messages(reader, start)
@@ -241,7 +238,7 @@ def own_messages(reader: Reader, start: int) -> list[str]:
 
 
 def system_size(reader: Reader, system_prompt: SystemPrompt) -> int:
-    """The tokens of the system message, by estimate."""
+    """The estimated tokens of the system message."""
     return int(tokens([_system(reader, system_prompt)]))
 
 
@@ -257,13 +254,13 @@ def _system(reader: Reader, system_prompt: SystemPrompt) -> BaseMessage:
 
 @lru_cache(maxsize=32)
 def _system_message(text: str) -> SystemMessage:
-    """One for all runs of a graph."""
+    """The system message, cached and shared by all runs of a graph."""
     return slim(SystemMessage(content=text))
 
 
 def summary_message(summary: HistorySummary, task: str, texts: Texts) -> HumanMessage:
-    """The summary and its contract, which stay the same over later tasks, so that a provider's cache of the
-    prompt holds. Of a summary that an older version made, the contract is shown in its own task only."""
+    """The summary and its contract, which stay the same in later tasks, so that the provider's prompt cache
+    hits. The contract of a summary from an older version is shown in its own task only."""
     parts = [part for part in (summary.get("text"), *summary["lines"]) if part]
     found = summary.get("contract")
     bound = contract_text(found, found["task"] if found and "kept" in summary else task, texts)
@@ -276,7 +273,7 @@ def summary_message(summary: HistorySummary, task: str, texts: Texts) -> HumanMe
 def _head(
     summary: HistorySummary | None, start: int, reader: Reader, system_prompt: SystemPrompt, texts: Texts
 ) -> tuple[list[BaseMessage], int]:
-    """What stands before the turns, and its tokens."""
+    """The messages before the turns, and their tokens."""
     counts = (start, len(reader.section.messages), len(reader.index.systems), system_prompt)
     of = (summary, texts, reader.section)
     if reader.head is None or reader.head[0] != counts or not all(map(is_, reader.head[1], of)):
@@ -289,7 +286,7 @@ def _head(
 
 
 def _head_from(start: int, reader: Reader, texts: Texts) -> PromptHead:
-    """The turns from `start` on that have all their results: no later message changes how they are shown."""
+    """The turns from `start` on that have all their results, so that no later message changes them."""
     kept = reader.shown
     if kept.start != start:
         kept = reader.shown = PromptHead(start, start, bisect_left(reader.index.replies, start))
@@ -306,9 +303,9 @@ def _head_from(start: int, reader: Reader, texts: Texts) -> PromptHead:
 def _repaired(
     start: int, turns: Sequence[Reply], reader: Reader, texts: Texts, end: int | None = None
 ) -> Iterator[BaseMessage]:
-    """The messages from `start` to `end`; `turns` are the replies among them. A result stands directly after
-    its call, wherever the history has it; a user's answer to a question stands only as that result; a result
-    that belongs to no call is left out, and so is an answer that tells only what this thread holds."""
+    """The messages from `start` to `end`; `turns` are the replies among them. Each result is placed directly
+    after its call; a user's answer to a question appears only as that result. Omitted are results without a
+    call, and final answers that repeat what this thread holds."""
     replies = iter(turns)
     for message in reader.messages[start:end]:
         if is_answer(message):
@@ -316,7 +313,7 @@ def _repaired(
                 yield message
         elif isinstance(message, AIMessage):
             reply = next(replies)
-            # What a provider interrupted goes on only when it is sent back as it is.
+            # A reply that the provider paused continues only if it is sent back unchanged.
             if reply.calls or reply.text or reply.stop is StopReason.PAUSED:
                 yield from _turn(reply, texts)
         elif isinstance(message, (SystemMessage, ToolMessage, FunctionMessage)):
@@ -347,8 +344,8 @@ def _pending(reply: Reply, call: Call, texts: Texts) -> ToolMessage:
 
 
 def _sendable(reply: Reply) -> AIMessage:
-    """The reply with calls that are JSON, of names that may be, and with ids: some servers refuse a whole
-    request for one that is not."""
+    """The reply with calls that have valid JSON, valid names and ids: some servers reject a whole request for
+    one that has not."""
     message = reply.message
     if reply.plain:
         return message
@@ -365,6 +362,6 @@ def _sendable(reply: Reply) -> AIMessage:
 
 
 def last_turn(prompt: Sequence[BaseMessage]) -> int:
-    """Where the last turn of a prompt begins; its end when there is none."""
+    """The index where the last turn of a prompt begins; its length if there is none."""
     replies = (at for at in range(len(prompt) - 1, -1, -1) if isinstance(prompt[at], AIMessage))
     return next(replies, len(prompt))

@@ -1,7 +1,7 @@
-"""The context of a run: Signoff's own fields, and those of the type that the graph was built with.
+"""The context of a run: Signoff's own fields, and those of the graph's `context_schema`.
 
-LangGraph checks a context against one schema. So the two are joined to one form, which Studio shows; of what
-a run is given, the user's code gets only its own part, as an instance of its own type.
+LangGraph validates a context against one schema. So the two are combined into one form, which Studio shows;
+the user's code receives only its own part, as an instance of its own type.
 """
 
 import inspect
@@ -36,7 +36,7 @@ _ANY = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
 class ContextForm(Context):
-    """What a run of a graph with a context of the user's own may be given, under one roof."""
+    """The combined context schema of a graph with a `context_schema`."""
 
     model_config = _ANY
     _schema: ClassVar[Any] = None
@@ -52,14 +52,14 @@ class ContextForm(Context):
         return form
 
     def __getitem__(self, name: str) -> Any:
-        # A graph within this one may have the same TypedDict as its schema, and is handed this on.
+        # A subgraph may have the same TypedDict as its schema, and receives this context.
         return self._users[name]
 
     def _part(self, given: Mapping[str, Any]) -> Any:
-        """The user's part, as an instance of their type, whose own checks run, too."""
+        """The user's part, as an instance of the user's type, with that type's own validation."""
         kind = type(self)._schema
         named = {key: name for name, key in type(self)._keys.items()}
-        # A pydantic model reads what was given by itself; the other types would take anything.
+        # A pydantic model validates the given values itself; the other types would accept anything.
         reads = inspect.isclass(kind) and issubclass(kind, BaseModel)
         part = {key: given[key] if reads else getattr(self, named[key]) for key in named if key in given}
         try:
@@ -67,27 +67,28 @@ class ContextForm(Context):
         except ValidationError as error:
             raise SetupError(f"Context: {explain(error)}") from None
         except Exception as error:
-            # A `__post_init__` of the user's own may raise anything.
+            # The user's `__post_init__` may raise anything.
             raise SetupError(
-                f"Context: {kind.__name__} refuses what it was given ({type(error).__name__}: {error})."
+                f"Context: {kind.__name__} rejects its values ({type(error).__name__}: {error})."
             ) from error
 
     @classmethod
     def takes(cls, given: object) -> bool:
-        """Whether a run may be given this as it is: an instance of the user's type."""
+        """Whether this is accepted as it is: an instance of the user's type."""
         return not is_typeddict(cls._schema) and isinstance(given, cls._schema)
 
     @classmethod
     def wanted(cls) -> str:
-        """What else than a mapping a run may be given, in words."""
+        """What a run accepts besides a mapping, in words."""
         name = cls._schema.__name__
         return f"the keys of {name} in one" if is_typeddict(cls._schema) else f"an instance of {name}"
 
     @classmethod
     def users_part(cls, held: Any) -> Any:
-        """The user's part of what LangGraph holds as the context of a run; None where there is none.
+        """The user's part of a run's context; None if there is none.
 
-        It may be that of a graph around this one: then what this graph does not declare is left alone.
+        The context may come from a graph around this one: then fields that this graph does not declare are
+        ignored.
         """
         if isinstance(held, ContextForm):
             return held._users if type(held) is cls else cls.users_part(held._users)
@@ -101,10 +102,10 @@ class ContextForm(Context):
 
 
 def context_form(schema: Any) -> type[ContextForm] | None:
-    """The form of a graph's runs; None without a schema of the user's own.
+    """The combined context schema of a graph; None without a `context_schema`.
 
-    Raises SetupError for anything but a dataclass, a pydantic model or a TypedDict, and for a field with
-    a name of Signoff's own.
+    Raises SetupError for anything but a dataclass, a pydantic model or a TypedDict, and for a field with one
+    of Signoff's own names.
     """
     if schema is None:
         return None
@@ -124,7 +125,7 @@ def context_form(schema: Any) -> type[ContextForm] | None:
     except NameError as error:
         first_line = str(error).splitlines()[0]
         raise SetupError(
-            f"context_schema={schema.__name__} names a type that cannot be found ({first_line}); "
+            f"context_schema={schema.__name__} refers to an unknown type ({first_line}); "
             "define it beside the class."
         ) from error
     if own := [name for name in found if name in Context.model_fields]:
@@ -134,7 +135,7 @@ def context_form(schema: Any) -> type[ContextForm] | None:
         )
     defined: dict[str, Any] = dict(found)
     with warnings.catch_warnings():
-        # A field may be called `schema` or `json`, as pydantic's methods are.
+        # A field may be called `schema` or `json`, like pydantic's methods.
         warnings.simplefilter("ignore", UserWarning)
         try:
             made: Any = create_model("Context", __base__=ContextForm, __doc__=schema.__doc__, **defined)
@@ -148,9 +149,9 @@ def context_form(schema: Any) -> type[ContextForm] | None:
 
 
 def _fields(schema: Any) -> Iterator[tuple[str, Any, FieldInfo]]:
-    """The fields of a schema: name, type, and what pydantic has to know of them."""
+    """The fields of a schema: name, type, and pydantic's field info."""
     if issubclass(schema, BaseModel):
-        # What it names may have been defined after it; what is defined nowhere is a NameError.
+        # It may refer to types defined after it; a type defined nowhere is a NameError.
         schema.model_rebuild()
         yield from ((name, field.annotation, copy(field)) for name, field in schema.model_fields.items())
         return
@@ -176,7 +177,7 @@ def _fields(schema: Any) -> Iterator[tuple[str, Any, FieldInfo]]:
 
 
 def _form_type(kind: Any) -> Any:
-    """The type as a form can show it: one that has no JSON form, as any value."""
+    """The type as a form can show it; any type without a JSON schema becomes Any."""
     try:
         create_model("One", __config__=_ANY, field=(kind, ...)).model_json_schema()
     except PydanticInvalidForJsonSchema:
@@ -185,5 +186,5 @@ def _form_type(kind: Any) -> Any:
 
 
 def _key(name: str, field: FieldInfo) -> str:
-    """What a field is given under."""
+    """The key under which a field is passed."""
     return field.validation_alias if isinstance(field.validation_alias, str) else field.alias or name

@@ -1,8 +1,8 @@
 """The user's own channels in the state of a thread, next to the machine's.
 
-Tools write them by the `update` of a `Command`. Whatever would fail when LangGraph applies it, or would come
-back from the storage as something else, is found while the tool's result is made: there it is an error that
-the model reads; later it would be an exception that comes again at each resume.
+Tools write them by the `update` of a `Command`. An update that LangGraph could not apply, or that the storage
+would return as something else, is detected while the tool result is made. There it becomes an error that the
+model reads; later it would be an exception that recurs at each resume.
 """
 
 import copy
@@ -28,14 +28,14 @@ from signoff.graph.foreign import gets_past, is_plain, strict_serde, words
 from signoff.graph.state import MIDDLEWARE, AgentState, HookMarks, Input, Output
 
 _MARKS: tuple[Any, ...] = (Required, NotRequired, ReadOnly)
-# Of LangChain's AgentState: what only its own loop works with.
+# Channels of LangChain's AgentState that only its own loop uses.
 _OF_ITS_LOOP = ("jump_to", "structured_response")
 _OMITS = "OmitFromSchema"
 
 
 @dataclass(frozen=True)
 class StateSchemas:
-    """The state of a graph, what it takes and gives, and the channels in it that are the user's."""
+    """The state, input and output schemas of a graph, and the user's channels among them."""
 
     state: type = AgentState
     input: type = Input
@@ -46,10 +46,10 @@ class StateSchemas:
 def state_schemas(given: Any, middleware: Mapping[str, Any] | None = None) -> StateSchemas:
     """The state of a graph with the channels of the TypedDict `given`; the machine's own without one.
 
-    It may be made of LangGraph's MessagesState or of LangChain's AgentState: `messages` is the machine's
-    history. middleware: further schemas, by whose they are; of channels with one name that of `given` counts,
-    or else the last. Raises SetupError for anything that is not a TypedDict, and for a channel that has a
-    name of the machine's.
+    It may extend LangGraph's MessagesState or LangChain's AgentState: `messages` is the machine's history.
+    middleware: further schemas, by the name of their owner; of several channels with the same name, that of
+    `given` wins, else the last one. Raises SetupError for anything that is not a TypedDict, and for a channel
+    with one of the machine's names.
     """
     if given is None and middleware is None:
         return StateSchemas()
@@ -82,14 +82,14 @@ def _name(schema: Any) -> str:
 
 
 def _channels(whose: str, schema: Any, machines: Mapping[str, Any]) -> dict[str, Any]:
-    """The channels of a schema, with their types. whose: it, as the subject of a sentence."""
+    """The channels of a schema, with their types. whose: the schema, as the subject of an error message."""
     if not is_typeddict(schema):
         raise SetupError(f"{whose} is not a TypedDict; define it as one.")
     try:
         hints = get_type_hints(schema, include_extras=True)
     except NameError as error:
         raise SetupError(
-            f"{whose} names a type that cannot be found ({error}); define it beside the class."
+            f"{whose} refers to an unknown type ({error}); define it beside the class."
         ) from error
     _check_messages(whose, hints.pop("messages", None))
     own = {key: _bare(hint) for key, hint in hints.items() if not _of_its_loop(key, hint)}
@@ -108,7 +108,7 @@ def _channels(whose: str, schema: Any, machines: Mapping[str, Any]) -> dict[str,
 
 
 def _typed(name: str, fields: Mapping[str, Any], base: type | None = None) -> type:
-    """A TypedDict of these fields, none of which is required, beside those of `base`."""
+    """A TypedDict of these fields, all optional, in addition to those of `base`."""
     before = get_type_hints(base, include_extras=True) if base else {}
     every = {**before, **{key: NotRequired[hint] for key, hint in fields.items()}}
     made: type = TypedDict(name, every)  # type: ignore[misc]  # its fields are known only here
@@ -116,7 +116,7 @@ def _typed(name: str, fields: Mapping[str, Any], base: type | None = None) -> ty
 
 
 def _check_messages(whose: str, hint: Any) -> None:
-    """Rejects a reducer of the user's own for the messages: the history is what the machine decides by."""
+    """Rejects a custom reducer for the messages: the machine decides by the history."""
     own = [one for one in _notes(hint) if callable(one) or isinstance(one, BaseChannel)]
     if any(one is not add_messages for one in own):
         raise SetupError(
@@ -132,7 +132,7 @@ def _bare(hint: Any) -> Any:
 
 
 def _notes(hint: Any) -> Iterator[Any]:
-    """What a type is annotated with."""
+    """The annotations of a type."""
     hint = _bare(hint)
     if get_origin(hint) is Annotated:
         inner, *notes = get_args(hint)
@@ -141,13 +141,13 @@ def _notes(hint: Any) -> Iterator[Any]:
 
 
 def _is_managed(hint: Any) -> bool:
-    """Whether LangGraph works the value out (`RemainingSteps`), so that nobody writes it."""
+    """Whether LangGraph computes the value (`RemainingSteps`), so that nobody writes it."""
     return any(inspect.isclass(one) and issubclass(one, ManagedValue) for one in _notes(hint))
 
 
 def _omitted(hint: Any, where: str) -> bool:
-    """Whether LangChain's mark keeps a channel out of the `input` or the `output`. Known by its name: Signoff
-    works without the package."""
+    """Whether LangChain's mark keeps a channel out of the `input` or the `output`. Recognised by name, since
+    Signoff works without the package."""
     return any(type(one).__name__ == _OMITS and getattr(one, where, False) for one in _notes(hint))
 
 
@@ -157,7 +157,7 @@ def _of_its_loop(key: str, hint: Any) -> bool:
 
 @dataclass(frozen=True)
 class Refused:
-    """Why an update cannot be written. kind: a key of `Texts.results`; channel: which one; why: in words."""
+    """Why an update cannot be written. kind: a key of `Texts.results`; why: in words."""
 
     kind: str
     channel: str
@@ -171,9 +171,9 @@ def checked_update(
     *,
     saved: bool,
 ) -> dict[str, Any] | Refused:
-    """`update` as it can be written to these channels, whose values are in `state`; or why it cannot be.
+    """`update` in a form that can be written to these channels, whose values are in `state`; or why not.
 
-    saved: whether the values are stored: they are then what comes back from there (a tuple as a list).
+    saved: whether the values are stored; if so, they are returned as the storage would (a tuple as a list).
     """
     found: dict[str, Any] = {}
     for key, value in update.items():
@@ -197,11 +197,11 @@ def checked_input(
     state: Mapping[str, Any],
     serde: SerializerProtocol | None,
 ) -> dict[str, Any]:
-    """What an input gives to these channels, whose values are in `state`, as it is written.
+    """The values of an input for these channels, in the form in which they are written.
 
-    serde: how the thread is saved; None where it is not. Raises SetupError for a value that a reducer does
-    not take, or that cannot be saved: LangGraph saves an input before it applies it, and a thread with such a
-    one could not even be read any more.
+    state: the current values. serde: how the thread is saved; None if it is not. Raises SetupError for a
+    value that a reducer rejects, or that cannot be saved: LangGraph saves an input before it applies it, and
+    the thread would become unreadable.
     """
     found: dict[str, Any] = {}
     for key, value in given.items():
@@ -210,7 +210,7 @@ def checked_input(
             kept = serde is not None and not isinstance(channel, UntrackedValue)
             found[key] = _stored(value, serde) if kept else value
             before = state[key] if key in state else channel.get() if channel.is_available() else _NONE
-            # A copy: a reducer may change what it is given.
+            # A copy, since a reducer may modify its argument.
             trial = channel.copy() if before is _NONE else channel.from_checkpoint(copy.copy(before))
             trial.update([found[key]])
         except BaseException as error:
@@ -230,8 +230,8 @@ def combined(
     channels: Mapping[str, BaseChannel[Any, Any, Any]],
     state: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Updates of several calls as one, in their order: a channel takes one write of a step. Where there is a
-    reducer it is applied here, else the last one counts."""
+    """The updates of several calls combined into one, in order, since a channel takes one write per step.
+    Reducers are applied here; without one, the last write wins."""
     writes: dict[str, list[Any]] = {}
     for update in updates:
         for key, value in update.items():
@@ -247,7 +247,7 @@ def after(
     channels: Mapping[str, BaseChannel[Any, Any, Any]],
     state: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The values of the channels of `update` once it is written."""
+    """The values of the channels in `update` after it is written."""
     written = {key: _combine(channels[key], state.get(key, _NONE), [value]) for key, value in update.items()}
     return {key: one.value if isinstance(one, Overwrite) else one for key, one in written.items()}
 
@@ -256,10 +256,10 @@ _NONE: Any = object()
 
 
 def _combine(channel: BaseChannel[Any, Any, Any], before: Any, values: Sequence[Any]) -> Any:
-    """One write that does what these do, one after the other, to a channel whose value is `before`."""
+    """One write with the same effect as all of `values` in order, on a channel whose value is `before`."""
     if not isinstance(channel, BinaryOperatorAggregate | DeltaChannel):
         return values[-1]
-    # A copy: a reducer may change what it is given, and what it gives here may not be what counts.
+    # A copy, since a reducer may modify its argument, and this result may not be used.
     now, at = (copy.copy(values[0]), 1) if before is _NONE else (copy.copy(before), 0)
     for value in values[at:]:
         if isinstance(value, Overwrite):
@@ -272,10 +272,9 @@ def _combine(channel: BaseChannel[Any, Any, Any], before: Any, values: Sequence[
 
 
 def _stored(value: Any, serde: SerializerProtocol | None = None) -> Any:
-    """`value` as it comes back from the storage. Raises TypeError for one that does not.
+    """`value` as the storage returns it. Raises TypeError for one that cannot be stored.
 
-    serde: how it is stored, if not as in Signoff's own storages. What comes back from there is its owner's
-    choice.
+    serde: the serializer, if not that of Signoff's own storages; its owner decides what it returns.
     """
     if is_plain(value):
         return value
@@ -299,7 +298,7 @@ def _not_stored(value: Any, why: str) -> str:
 
 
 def _listed(value: Any) -> Any:
-    """`value` with lists in place of tuples, as they are stored."""
+    """`value` with tuples as lists, as they are stored."""
     if isinstance(value, list | tuple):
         return [_listed(one) for one in value]
     return {key: _listed(one) for key, one in value.items()} if isinstance(value, dict) else value
@@ -308,7 +307,7 @@ def _listed(value: Any) -> Any:
 def for_a_copy(
     values: Mapping[str, Any], channels: Mapping[str, BaseChannel[Any, Any, Any]]
 ) -> dict[str, Any]:
-    """The values of a thread as they are written to a new one: past the reducers, which have made them."""
+    """The values of a thread for writing to a new one, bypassing the reducers that produced them."""
     return {
         key: Overwrite(value) if key in channels and _reduces(channels[key]) else value
         for key, value in values.items()
@@ -316,5 +315,5 @@ def for_a_copy(
 
 
 def _reduces(channel: BaseChannel[Any, Any, Any]) -> bool:
-    """Whether a new channel has a value to begin with, which a write is added to."""
+    """Whether a new channel starts with a value to which writes are added."""
     return isinstance(channel, BinaryOperatorAggregate | DeltaChannel) and channel.is_available()

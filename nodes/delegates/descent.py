@@ -1,6 +1,6 @@
-"""Where a machine stands that another one has called: what the machines above it hand down.
+"""What the machines above a delegate pass down to it.
 
-It is handed down in the configuration of the run, which LangGraph passes on and never saves.
+It is passed down in the configuration of the run, which LangGraph forwards and never saves.
 """
 
 import hashlib
@@ -12,10 +12,10 @@ from signoff.graph.limits import Limits
 from signoff.tools.approvals import Approvals
 
 DESCENT = "__signoff_descent"
-"""The key under which it stands among what LangGraph calls configurable."""
+"""Its key in LangGraph's `configurable`."""
 
 LISTENS = "__signoff_listens"
-"""The key that says that whoever runs the thread can be asked to pause by another process."""
+"""The key that says that another process can ask this run of the thread to pause."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class TreeBound:
 
 @dataclass(frozen=True)
 class Descent:
-    """What stands above a machine.
+    """The machines above a delegate, as it needs to know them.
 
     ns: its own namespace among the checkpoints of the thread. deeper: how many levels of delegates may stand
     below it. policies: of approvals, of all machines above it. bounds: the limits above it that bound the
@@ -49,17 +49,17 @@ class Descent:
     limits_of: dict[int, Limits] = field(default_factory=dict, compare=False, repr=False)
 
     def within(self, own: Limits) -> Limits:
-        """The machine's own limits, no deeper than it may be."""
+        """The machine's own limits, with at most the depth that is left."""
         return own if own.depth <= self.deeper else own.model_copy(update={"depth": self.deeper})
 
     @property
     def costs(self) -> bool:
-        """Whether a limit of cost stands above it."""
+        """Whether a machine above it has a limit of cost."""
         return any("cost" in bound.limits for bound in self.bounds)
 
     @property
     def config(self) -> dict[str, Any]:
-        """How it is handed down."""
+        """The configuration that passes it down."""
         return {DESCENT: self}
 
 
@@ -75,7 +75,7 @@ def is_within(ns: str, above: str) -> bool:
 
 
 def namespace(above: str, name: str, reply_id: str, call_id: str) -> str:
-    """Where the machine of a call is kept among the checkpoints of the thread. above: the namespace of the
-    one that makes the call. Ids of a provider may hold anything; here `|` and `:` mean something."""
+    """The checkpoint namespace for the machine of a call. above: the namespace of the machine that makes the
+    call. A provider's ids may contain anything, but `|` and `:` have a meaning here."""
     mark = hashlib.sha256(f"{len(reply_id)}:{reply_id}{call_id}".encode(errors="replace")).hexdigest()[:32]
     return f"{above}|{name}:{mark}" if above else f"{name}:{mark}"

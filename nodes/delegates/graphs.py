@@ -1,4 +1,4 @@
-"""The graphs of delegates: what they are, and what cannot be one."""
+"""Checks the graphs of delegates, and finds out what they can do."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,14 +12,14 @@ from signoff.tools.delegates import Delegate
 
 
 def deps_of(graph: Any) -> Dependencies | None:
-    """What a graph of Signoff's works with; None for any other graph."""
+    """The dependencies of a Signoff graph; None for any other graph."""
     nodes = getattr(getattr(graph, "builder", None), "nodes", {})
     node = nodes.get(str(FIRST))
     return node.runnable.deps if node is not None and isinstance(node.runnable, Node) else None
 
 
 def graph_of(tool: Delegate) -> Any:
-    """The graph of a delegate. Raises SetupError for what a function returns that cannot be one."""
+    """The graph of a delegate. Raises SetupError if a function returns something else."""
     if isinstance(tool.graph, Pregel):
         return tool.graph
     found = tool.graph()
@@ -57,8 +57,8 @@ def check_graph(name: str, graph: Any, read: Any) -> None:
 
 
 def has_effects(graph: Any) -> bool:
-    """Whether anything in this graph, or below it, may change something; of a graph that is not Signoff's
-    nobody knows, so it may."""
+    """Whether this graph, or one below it, may change something; assumed for a graph that is not
+    Signoff's."""
     deps = deps_of(graph)
     return deps is None or any(deps.toolbox.is_effect(name) for name in deps.toolbox.run_tools)
 
@@ -79,7 +79,7 @@ def made_later(graph: Any) -> bool:
 
 
 def check_prices(tools: Iterable[Delegate]) -> None:
-    """Raises SetupError when a limit of cost cannot hold below, since nobody knows what a delegate costs."""
+    """Raises SetupError if a limit of cost cannot be enforced, since the cost of a delegate is unknown."""
     for tool in tools:
         deps = deps_of(tool.graph) if isinstance(tool.graph, Pregel) else None
         if deps is None or deps.limits.prices is not None or deps.priced is None:

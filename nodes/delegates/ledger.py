@@ -1,11 +1,11 @@
-"""The ledger of a tree of machines: what each of them has used, and what it has begun and not yet settled.
+"""The ledger of a tree of machines: the usage of each, and what it has reserved and not yet settled.
 
-A machine alone knows from its history what it has used, and its delegates, once their calls have results.
-Those that run beside each other do not see each other. So each machine of a tree with a limit writes into one
-entry of the store before each reply, and after it: what it has used is a sum over its own history, so that
-writing it again counts nothing twice; what it reserves is one reply, and the calls of that reply. An entry is
-changed by one atomic swap, in which the rules decide whether a reply begins; and what they read there is
-saved with the step before `decide`, so that a restart and a replay decide the same without the store.
+A machine knows its own usage from its history, and that of its delegates once their calls have results.
+Machines that run in parallel do not see each other. So each machine of a tree with a limit writes to one
+entry of the store before and after each reply. Its usage is a sum over its own history, so that writing it
+again counts nothing twice; its reservation is one reply, and the calls of that reply. The entry is changed by
+one atomic swap, in which the rules decide whether a reply may start. The values read there are saved with the
+step before `decide`, so that a restart and a replay decide the same without the store.
 
 Without a store, or without a thread, the tree keeps its ledger in the process.
 """
@@ -86,15 +86,15 @@ class RunLedger:
 
 _MOST_LAST = 256
 _LAST: WeakKeyDictionary[Any, dict[Any, dict[str, Any]]] = WeakKeyDictionary()
-"""The ledgers as this process has written them last, by their stores."""
+"""The ledgers as last written by this process, by store."""
 
-# For stores without an atomic swap: of machines in one process at least none loses what another writes.
+# For stores without an atomic swap: at least machines in one process do not lose each other's writes.
 _ONE_BY_ONE = threading.Lock()
 
 
 @dataclass(frozen=True)
 class _Change:
-    """Changes the ledger of the tree; returns what the edit has found. The edit may run more than once."""
+    """Changes the ledger of the tree; returns the result of the edit, which may run more than once."""
 
     root: str
     kept: RunLedger | None
@@ -107,7 +107,7 @@ class _Change:
         assert store is not None, "without a store the tree keeps its ledger in the process"
         swaps = hasattr(store, "swap")
         last = _LAST.setdefault(store, {}) if swaps else {}
-        # What this process has written last is nearly always what is there.
+        # The value last written by this process is nearly always the current one.
         before = last.pop((place, self.root), None)
         with nullcontext() if swaps else _ONE_BY_ONE:
             while True:
@@ -127,7 +127,7 @@ class _Change:
 
 
 def _begun(entry: LedgerEntry, name: str) -> float:
-    """What a machine has used of a limit, with what it has begun."""
+    """A machine's usage of a limit, including its reservations."""
     found = entry["used"].get(name, 0) + entry.get("lost", {}).get(name, 0)
     if name == "tool_calls":
         found += entry.get("calls", 0)
@@ -139,7 +139,7 @@ def _begun(entry: LedgerEntry, name: str) -> float:
 def _above(
     machines: Mapping[str, LedgerEntry], ns: str, bounds: tuple[TreeBound, ...]
 ) -> dict[str, BoundAbove]:
-    """By the name of the limit, the bound of a machine above `ns` that leaves the least."""
+    """For each limit by name, the bound of the machine above `ns` that leaves the least."""
     found: dict[str, BoundAbove] = {}
     for bound in bounds:
         others = [
@@ -153,7 +153,7 @@ def _above(
 
 
 def _used(task: Task, limits: Limits) -> dict[str, float]:
-    """What the task and all below it have used since it began, by the names of the limits."""
+    """The usage of the task and all delegates below it since it began, by the names of the limits."""
     return {
         name: total(task, limits) - task.lost(name, since_extended=False)
         for name in SHARED
@@ -162,14 +162,14 @@ def _used(task: Task, limits: Limits) -> dict[str, float]:
 
 
 def _of_mark(used: Mapping[str, Any]) -> dict[str, float]:
-    """What a delegate had used, from the mark of a result that was taken back."""
+    """A delegate's usage, from the mark of a withdrawn result."""
     return {"tree_turns": used["turns"]} | {
         name: used[name] for name in SHARED if name != "tree_turns" and name in used
     }
 
 
 def _of_reply(reply: Reply | None, limits: Limits) -> dict[str, float]:
-    """What a reply has used, as its provider counts."""
+    """The usage of a reply, as counted by its provider."""
     found = of_reply(reply.message, lambda: (0, 0)) if reply else None
     tokens = found.total_tokens if found else 0
     return {"tokens": tokens, "cost": limits.prices.cost(found) if found and limits.prices else 0.0}
@@ -297,7 +297,7 @@ _NAMES: dict[int, str] = {}
 
 
 def _process() -> str:
-    """This process; another one may get its number."""
+    """An id of this process, since process numbers are reused."""
     return _NAMES.setdefault(os.getpid(), uuid.uuid4().hex)
 
 
@@ -331,7 +331,7 @@ def _change(run: NodeContext, task: Task, edit: _Edit[_T]) -> _Change:
 
 
 def fresh(task: Task, run: NodeContext) -> Part[Task]:
-    """A part of a node of a delegate: the task, with what the ledger says now. Nothing is reserved."""
+    """A part of a node of a delegate: the task with the current ledger. Reserves nothing."""
     if run.descent is None or not run.descent.bounds:
         return task
     machine = TreeMachine(run.ns, task, run.limits, run.descent.bounds)
@@ -345,7 +345,7 @@ _WATCHED = frozenset(
 
 
 def in_tree(state: State, work: Work) -> Work:
-    """The work of a state in a tree of machines: with the ledger, and with an ear for a pause."""
+    """The work of a state in a tree of machines: with the ledger, and with checks for a requested pause."""
     if state not in _WATCHED:
         return work
     working = _kept(state, work)
@@ -353,8 +353,8 @@ def in_tree(state: State, work: Work) -> Work:
 
 
 def _listening(work: Work) -> Work:
-    """The work of a state of a delegate, before which it sees whether another process asks for a pause: who
-    runs the thread waits for the delegate, and sees no step of it."""
+    """The work of a delegate's state, preceded by a check whether another process requests a pause: the
+    runner of the thread only waits for the delegate, and sees none of its steps."""
 
     def steps(held: AgentState, run: NodeContext) -> Steps:
         (asked,) = yield Store([GetOp(*pause_place(run.thread_id))])
@@ -399,7 +399,7 @@ def _ended(work: Work, held: AgentState, run: NodeContext) -> Steps:
     closes = bool(calls_left(task.replies))
     found = work(held, run)
     report: Report = found if isinstance(found, Report) else (yield from found)
-    # The calls that it has answered are open in what it was given; else nothing of that has to be read again.
+    # In the given state, the calls that it has answered are still open; nothing else must be read again.
     task = run.task(held) if closes else task
     machine = _machine(task, held, run)
     yield _change(run, task, lambda machines: (machine.settled(machines), None))
@@ -407,7 +407,7 @@ def _ended(work: Work, held: AgentState, run: NodeContext) -> Steps:
 
 
 def _after(state: State, report: Report, held: AgentState, run: NodeContext) -> Steps:
-    """The report of a state, with what was read of the ledger when it was settled."""
+    """The report of a state, with the ledger as read when it was settled."""
     assert report.event is not None, "only the last state reports no event"
     leads = next_state(state, report.event)
     if leads is not State.DECIDE and report.event is not Event.REPLIED:
@@ -438,7 +438,7 @@ def _wanted(task: Task, run: NodeContext) -> int:
     work = [
         call for call in task.due if call.effect is None and call.problem is None and call.name in box.tools
     ]
-    # Within a limit of its own nobody runs beside a machine that has no delegates.
+    # Under its own limit, nothing runs in parallel to a machine without delegates.
     bounded = (bool(box.delegates) and run.limits.tool_calls is not None) or any(
         "tool_calls" in bound.limits for bound in (run.descent.bounds if run.descent else ())
     )
@@ -478,13 +478,13 @@ def _at_work(task: Task, limits: Limits) -> LedgerEntry:
 
 
 def enter(ledger: RunLedger, ns: str, task: Task, limits: Limits) -> None:
-    """Notes a machine that goes on in another run: its use is not in the ledger of this one yet."""
+    """Records a machine that continues in another run: its usage is not in the ledger of this run yet."""
     entry = _at_work(task, limits)
     ledger.change(lambda machines: ({ns: entry, **machines}, None))
 
 
 def copy_ledger(store: BaseStore, threads: tuple[str, str], root: str, machines: Sequence[str]) -> None:
-    """Copies what the ledger of a tree says of these machines from the first thread to the second."""
+    """Copies the ledger entries of these machines from the first thread to the second."""
     source, target = (("signoff", LEDGER, label(thread_id)) for thread_id in threads)
     if item := store.get(source, root):
         kept = {ns: entry for ns, entry in item.value["machines"].items() if ns in machines}

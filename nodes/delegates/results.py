@@ -1,4 +1,4 @@
-"""What the model is told of a delegate's task, and what is noted of it for the machine."""
+"""The tool result for a delegate's task, and its marks for the machine."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ from signoff.nodes.node import NodeContext
 
 
 class UsedBelow(TypedDict):
-    """What a delegate and all below it have used, as it stands in the mark of its result. cost: where a limit
-    of cost stands above it."""
+    """The usage of a delegate and all below it, as stored in the mark of its result. cost: only if a machine
+    above has a limit of cost."""
 
     turns: int
     tokens: int
@@ -29,7 +29,7 @@ class UsedBelow(TypedDict):
 
 
 def used_by(task: Task, prices: Prices | None) -> UsedBelow:
-    """What a task, and all below it, have used."""
+    """The usage of a task and all delegates below it."""
     total = task.total
     used = UsedBelow(
         turns=task.turns + total.below_turns,
@@ -101,8 +101,8 @@ def why_not(outcome: Outcome) -> str:
 def abandoned_result(
     call: Call, changes: Sequence[Mapping[str, Any]], used: UsedBelow, run: NodeContext
 ) -> ToolMessage:
-    """The result of a delegate that was begun, and that nobody goes on with. changes: what it, and all below
-    it, may have changed, as fields of `Change`, as far as anybody knows."""
+    """The result of an abandoned delegate. changes: what it and all below it may have changed, as far as
+    known, as fields of `Change`."""
     text = run.deps.texts.results["delegate_left"].format(name=call.name)
     if changes:
         text += _changed(changes, run)

@@ -1,11 +1,11 @@
-"""Runs the calls of delegates: each has a machine of its own, in the thread of the one that calls it.
+"""Runs the calls of delegates: each has its own machine, in the thread of the machine that calls it.
 
-A machine that was called is kept under a checkpoint namespace that is made of the call itself. LangGraph
-would number such machines in the order in which they begin: after a crash one would then go on with the
-history of another. Nothing of a call is written to the journal: the machine writes what it does there by
-itself, and one that was cut short is entered again where it stands. One that has ended is only looked at: its
-last checkpoint is its result. Only where a graph that is not Signoff's has raised, its result is noted in the
-journal of its machine: nothing of that is in its checkpoints, and it would be run again.
+The machine of a call is saved under a checkpoint namespace derived from the call itself. LangGraph would
+number such machines in the order in which they start: after a crash, one could then continue with the history
+of another. The call itself is not in the journal: the machine records its own calls there, and an interrupted
+one continues where it stopped. A machine that has ended is not run again: its last checkpoint is its result.
+Only if a graph that is not Signoff's has raised, its result is recorded in the journal: its checkpoints do
+not have the error, and it would run again.
 """
 
 import asyncio
@@ -51,11 +51,11 @@ from signoff.tools.answers import is_own
 from signoff.tools.delegates import Delegate
 
 _STEPS_OF_OTHERS = 100
-"""How many steps a graph that is not Signoff's may take, unless it was given a limit of its own."""
+"""The recursion limit for a graph that is not Signoff's, unless it has its own."""
 
 _HANDS_OVER = "it hands over to a graph above it (Command(graph=Command.PARENT)), and a delegate can only end"
 
-# What was written and not yet applied when a process was killed takes a run in which nothing happens.
+# Writes that were not applied when a process was killed need a run in which nothing else happens.
 _MOST_ENTRIES = 4
 
 
@@ -76,8 +76,8 @@ class _Unheard(Operation):
 
 @dataclass(frozen=True)
 class ChildMachine:
-    """The machine of one call. run: the invocation of a node of the machine that calls it; task: of that one;
-    edited: arguments that a person put in place of the model's. again: how it goes on after its end."""
+    """The machine of one call. run, task: the node invocation and the task of the calling machine; edited:
+    arguments that a person substituted for the model's. again: how it continues after its end."""
 
     call: Call
     reply_id: str
@@ -115,7 +115,7 @@ class ChildMachine:
         return made
 
     def descent(self, task: Task, ledger: RunLedger | None) -> Descent:
-        """What this machine hands down to it."""
+        """What the calling machine passes down to it."""
         run, above = self.run, self.run.descent
         return Descent(
             ns=self.ns,
@@ -128,7 +128,7 @@ class ChildMachine:
         )
 
     def steps(self, task: Task, ledger: RunLedger | None) -> Part[ToolMessage]:
-        """Runs it to its end: the result of the call. Raises GraphInterrupt when it waits."""
+        """Runs it to its end, and returns the result of the call. Raises GraphInterrupt if it waits."""
         descent = self.descent(task, ledger)
         if failed := (yield from self._failed_before()):
             return failed
@@ -154,12 +154,12 @@ class ChildMachine:
             if found := self.result(values, over=self.deps is None):
                 return found
         raise ThreadError(
-            f"The delegate {self.call.name!r} cannot go on from where it stands; send a new message, or "
-            "begin another thread."
+            f"The delegate {self.call.name!r} cannot continue from its current state; send a new message, or "
+            "start another thread."
         )
 
     def failed(self) -> Part[ToolMessage | None]:
-        """The result of a graph that is not Signoff's and has raised, where that is noted."""
+        """The recorded result of a graph that is not Signoff's and has raised, if any."""
         entry = yield from self._noted_failure()
         return None if entry is None else _message_of(entry)
 
@@ -200,15 +200,15 @@ class ChildMachine:
                 yield from ChildMachine(call, reply.message.id or "", self.context).enter(ledger)
 
     def look(self) -> Part[StateSnapshot | None]:
-        """Where it stands; None when nothing of it is saved. Raises ThreadError for a state that its graph
-        does not have any more."""
+        """Its saved state; None if nothing is saved. Raises ThreadError for a state that its graph no longer
+        has."""
         saved = yield from saved_below(self.ns, self.run)
         if saved is None:
             return None
         if (name := unknown_state(saved, self.graph.nodes)) is not None:
             raise ThreadError(
-                f"The delegate {self.call.name!r} stands in the state {name!r}, which its graph does not "
-                "have (any more); build it with the graph that it had and go on, or send a new message, "
+                f"The delegate {self.call.name!r} is in the state {name!r}, which its graph does not "
+                "have (any more); build it with its former graph to continue, or send a new message, "
                 "which ends it. Nothing was changed."
             )
         config = self.config()
@@ -216,11 +216,11 @@ class ChildMachine:
         state: StateSnapshot = yield Operation(
             partial(self.graph.get_state, config), partial(self.graph.aget_state, config)
         )
-        # LangGraph does not show that the command is still to be taken up.
+        # LangGraph does not show that a saved command is still to be applied.
         return state._replace(next=(str(FIRST),)) if has_command(saved) else state
 
     def result(self, values: Mapping[str, Any], *, over: bool) -> ToolMessage | None:
-        """The result of the call from what the machine has come to; None while its task goes on."""
+        """The result of the call from the state of the machine; None while its task is not over."""
         notes = {} if self.edited is None else {"edited": True, "ran": dict(self.edited)}
         if self.deps is None:
             return self._of_others(values, notes) if over else None
@@ -240,7 +240,7 @@ class ChildMachine:
 
     @lazy
     def context(self) -> NodeContext:
-        """In which its history and its journal are read, as when it ran."""
+        """The context in which its history and its journal are read, as when it ran."""
         assert self.deps is not None, "another graph has no journal"
         above = self.run.descent.policies if self.run.descent is not None else ()
         descent = Descent(ns=self.ns, deeper=0, policies=(*above, self.run.deps.toolbox.approvals))
@@ -270,14 +270,14 @@ class ChildMachine:
         return not state.next and not state.tasks
 
     def _again(self, state: StateSnapshot | None) -> Command[Any] | None:
-        """The input by which it goes on after its end; None where it need not."""
+        """The input by which it continues after its end; None if it need not."""
         if self.again is None or self.deps is None or state is None:
             return None
         mark = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.again.mark}|{self.ns}")
         return replace(self.again, mark=str(mark)).command(state.values, self.deps.texts)
 
     def _input(self, state: StateSnapshot | None) -> Any:
-        """What it is entered with: its task, or nothing where something is left to run."""
+        """The input of its run: its task, or None if something is left to run."""
         if state is None:
             args = self.call.args if self.edited is None else self.edited
             mark = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.run.thread_id}|{self.ns}")
@@ -356,16 +356,16 @@ def saved_below(ns: str, run: NodeContext) -> Part[CheckpointTuple | None]:
 
 
 def is_begun(call: Call, reply_id: str, run: NodeContext) -> Part[bool]:
-    """A part of a node: whether a delegate has begun on a call of which this graph knows no delegate."""
+    """A part of a node: whether a delegate that this graph does not have has started on a call."""
     return (yield from saved_below(namespace(run.ns, call.name, reply_id, call.id), run)) is not None
 
 
 @dataclass(frozen=True)
 class Children:
-    """Calls of delegates that run beside each other; returns their results, in order.
+    """Delegate calls that run in parallel; returns their results, in order.
 
-    All run until each has ended or waits. Then what they wait for is raised as one GraphInterrupt. What each
-    has used in earlier runs is known to all before any of them goes on.
+    All run until each has ended or waits. Then their interrupts are raised as one GraphInterrupt. The usage
+    of each in earlier runs is known to all before any of them continues.
     """
 
     children: Sequence[ChildMachine]
@@ -449,8 +449,8 @@ def settled(
 
 
 def _with_path(interrupt: Interrupt, child: ChildMachine) -> Interrupt:
-    """What a delegate waits for, with the way to it, from the top. Other code may ask by a value that has no
-    room for that, or says something else there: it is put as a question."""
+    """A delegate's interrupt, with the path to the delegate from the top. Foreign code may use a value
+    without a place for a path, or with something else there: it is wrapped as a question."""
     value, further = interrupt.value, ()
     if not isinstance(value, Mapping) or ("path" in value and not _is_path(value, child)):
         value = {"type": "question", "question": _words_of(value), "options": [], "value": value}

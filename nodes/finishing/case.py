@@ -1,5 +1,6 @@
-"""The standing finish, as `review` and `confirm` see it, and what they write about it. An accepted finish
-whose tool has its own code runs that tool first, at most once; its result may say that the task goes on.
+"""The standing finish, as `review` and `confirm` see it, and what they write about it. If the finishing tool
+has its own code, accepting the finish runs that tool first, at most once; its result may say that the task
+continues.
 """
 
 import json
@@ -36,8 +37,8 @@ Checks = Sequence[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a finish is refused, in words for the model. verdict: the same as it is kept, in fewer words; by it
-    the refusal is known again."""
+    """Why a finish is refused, in words for the model. verdict: the shorter form that is stored and by which
+    a repeated refusal is recognised."""
 
     text: str
     verdict: RefusedFinish
@@ -45,7 +46,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Case:
-    """The finish that stands."""
+    """The standing finish, while it is judged."""
 
     state: AgentState
     run: NodeContext
@@ -55,7 +56,7 @@ class Case:
 
     @classmethod
     def of(cls, state: AgentState, run: NodeContext) -> Self | None:
-        """The finish that stands now; None when the history was changed by another way."""
+        """The finish that stands now; None if the history has changed in the meantime."""
         task = run.task(state)
         return None if task.finish is None else cls(state, run, task, task.finish, task.reply_of(task.finish))
 
@@ -65,12 +66,13 @@ class Case:
 
     @property
     def verdict(self) -> Verdict | None:
-        """What was said of it before."""
+        """The earlier verdict on it."""
         return verdicts_of(self.state.get("verdicts"), self.task.id).get(self.key)
 
     @property
     def confirmation(self) -> PendingConfirmation | None:
-        """What a person is asked about it; None for another finish, also one of other arguments."""
+        """What a person is being asked about it; None for another finish, including one with other
+        arguments."""
         verdicts = self.state.get("verdicts")
         found = verdicts.get("asked") if verdicts else None
         return found if found and found["hash"] == self._hash else None
@@ -92,8 +94,8 @@ class Case:
     def feedback(
         self, kind: str, *, ok: bool = True, seconds: float = 0.0, **values: Any
     ) -> list[BaseMessage]:
-        """What the model is told: the result of the call, or a reminder where an imported history has a
-        result already. `kind` is a key of both in `Texts`."""
+        """The message to the model: the result of the call, or a reminder if an imported history already has
+        a result. `kind` is a key of both in `Texts`."""
         texts, notes = self.run.deps.texts, {"seconds": seconds} if seconds else {}
         if self.reply.open(self.call):
             text = texts.results[kind].format(**values)
@@ -110,8 +112,8 @@ class Case:
         messages: Sequence[BaseMessage] = (),
         value: Any = None,
     ) -> Report:
-        """Asks a person to confirm the claim. When nobody can be asked, the task ends like after a question:
-        with an error that keeps the claim. value: what a finishing tool returned."""
+        """Asks a person to confirm the claim. If nobody can be asked, the task ends as after a question, with
+        an error that keeps the claim. value: the return value of a finishing tool."""
         if self.run.can_ask:
             return self.ask(verified, seconds=seconds, checks=checks, messages=messages)
         ending = Ending(
@@ -140,7 +142,7 @@ class Case:
         checks: Checks = (),
         messages: Sequence[BaseMessage] = (),
     ) -> Report:
-        """Asks a person about it. problem: what is wrong with it, if something is."""
+        """Asks a person about it. problem: what is wrong with it, if anything."""
         asked = PendingConfirmation(
             hash=self._hash, problem=problem, verified=verified, seconds=seconds, checks=list(checks)
         )
@@ -155,10 +157,10 @@ class Case:
         checks: Checks = (),
         messages: Sequence[BaseMessage] = (),
     ) -> Report:
-        """Rejects it; `messages` tell the model, in place of the usual sentence.
+        """Refuses it; `messages` tell the model so, instead of the usual sentence.
 
-        The same claim refused again for the same reason, or too many refusals in a row, with no work in
-        between: that would repeat forever, so a person decides, or the task ends.
+        If the same claim is refused again for the same reason, or too many refusals follow each other with no
+        work in between, this would repeat forever: so a person decides, or the task ends.
         """
         stuck = self._stuck(refusal)
         if stuck and self.run.can_ask:
@@ -174,7 +176,8 @@ class Case:
         return Report(Event.DEADLOCK, {**update, "ending": ending})
 
     def _stuck(self, refusal: Refusal) -> str:
-        """In words, how often it was refused without any work in between; empty while it may try again."""
+        """How often it was refused without any work in between, in words; empty while the model may try
+        again."""
         before, most = idle_refusals(self.task, self.call), self.run.limits.refusals
         if any(
             (fingerprint(call.name, call.args), why) == (self._hash, refusal.verdict) for call, why in before
@@ -188,8 +191,8 @@ _MOST_VERDICT = 300
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a finishing tool said: what is new in the history and in the user's channels, what it returned,
-    the effect of that, and the error when it has none."""
+    """The answer of a finishing tool: its additions to the history and the user's channels, its return value,
+    the effect of that value, and the error if it has none."""
 
     messages: Sequence[BaseMessage] = ()
     channels: Mapping[str, Any] = field(default_factory=dict)
@@ -203,12 +206,12 @@ def accept(
 ) -> Part[Report]:
     """A part of `review`: accepts `claim`, unless its tool says otherwise.
 
-    text: what the model is told when its tool says nothing. checks: that it has passed. notes: marks on the
-    result.
+    text: the message to the model if its tool returns none. checks: the checks that it passed. notes: marks
+    on the result.
     """
     answer = (yield from _answer(case)) if _is_run(case) else _Answer()
     report = _judged(case, claim, verified, answer, text, checks, notes)
-    # Where a person is asked first, what the tool said is written after that, out of the journal.
+    # If a person is asked first, the tool's result is written afterwards, from the journal.
     if not answer.channels or not report.update["messages"]:
         return report
     return replace(report, update={**answer.channels, **report.update})
@@ -237,8 +240,8 @@ def _judged(
 def accept_confirmed(
     case: Case, claim: dict[str, Any], verified: str, text: str, checks: Checks, *, run: bool, **notes: Any
 ) -> Part[Report]:
-    """A part of `confirm`: the same for a claim that a person has confirmed; `run`: also its tool, if it has
-    not been run."""
+    """A part of `confirm`: accepts a claim that a person has confirmed; `run`: runs its tool, too, if that
+    has not run yet."""
     answer = (yield from _answer(case)) if run and _is_run(case) else _Answer()
     if answer.error or answer.effect is Effect.CONTINUE:
         verdict: Verdict = _failed(case, answer.error).verdict if answer.error else GOES_ON
@@ -280,7 +283,7 @@ def _is_run(case: Case) -> bool:
 
 
 def _answer(case: Case) -> Part[_Answer]:
-    """Runs the tool, or reads what the history says that it returned."""
+    """Runs the tool, or reads its return value from the history."""
     call, reply, box = case.call, case.reply, case.run.deps.toolbox
     found: BaseMessage | None = reply.result(call)
     written = Written()
@@ -300,7 +303,7 @@ def _answer(case: Case) -> Part[_Answer]:
     try:
         effect = Effect(box.controls[call.name].decide(value))
     except BaseException as error:
-        # A function of the user's own may raise anything.
+        # A user's function may raise anything.
         if gets_past(error):
             raise
         return _Answer(error=f"it cannot be told whether the task has ended ({words(error)})")
@@ -308,7 +311,7 @@ def _answer(case: Case) -> Part[_Answer]:
 
 
 def _value(found: ToolMessage) -> Any:
-    """What the tool returned, as a JSON value if it is one, else as text."""
+    """The tool's return value, as JSON if it can be parsed, else as text."""
     if not isinstance(found.content, str):
         return found.content
     try:
@@ -324,7 +327,7 @@ def _failed(case: Case, error: str) -> Refusal:
 
 
 def _mark_first(messages: Sequence[BaseMessage], notes: dict[str, Any]) -> list[BaseMessage]:
-    """The messages, with marks on the first, which is the result."""
+    """The messages with marks on the first one, the result."""
     if not messages or not notes:
         return list(messages)
     first = messages[0]

@@ -1,4 +1,4 @@
-"""Runs the completion checks of a claim, in sync and in async graphs, whatever they do."""
+"""Runs the completion checks of a claim, in sync and async graphs, and survives whatever they do."""
 
 import asyncio
 import contextvars
@@ -28,9 +28,9 @@ _T = TypeVar("_T")
 @dataclass(frozen=True)
 class CheckResults:
     """The results of the checks: those that ran, as fields of `CheckRun`, how long they took, which failed
-    (`names`), and their output, in words for the model. mark: a hash that recognises the same messages of
-    functions again; the output of a command often changes from run to run (its duration, for example), so
-    only its failure counts.
+    (`names`), and their output, in words for the model. mark: a hash that recognises repeated failures: for
+    functions it covers the message; the output of a command often changes from run to run (its duration, for
+    example), so only its failure counts.
     """
 
     runs: tuple[dict[str, Any], ...] = ()
@@ -55,7 +55,7 @@ class Checking:
     async def ado(self, run: NodeContext) -> CheckResults:
         begun = time.monotonic()
         found = [await self._aone(check, run) for check in self.checks]
-        # A long output is kept in a file, and a server allows no such waiting in its event loop.
+        # A long output is written to a file, and a server forbids such blocking in its event loop.
         return await asyncio.to_thread(self._read, found, begun, run)
 
     def _one(self, check: OneCheck, run: NodeContext) -> Found:
@@ -111,7 +111,8 @@ class Checking:
 
 
 def _record_of(found: Found, texts: Mapping[str, str]) -> dict[str, Any]:
-    """What the outcome keeps of a check: the last line of its output, which usually holds the verdict."""
+    """The part of a check that the outcome keeps: the last line of its output, which usually has the
+    verdict."""
     last = next((line for line in reversed(found.output.splitlines()) if line.strip()), "")
     if isinstance(found, Failure):
         how = texts[found.why].format(name=found.name, detail=found.detail)
@@ -122,7 +123,7 @@ def _record_of(found: Found, texts: Mapping[str, str]) -> dict[str, Any]:
 def run_checks(
     claim: Mapping[str, Any], arguments: Mapping[str, Any], state: AgentState, run: NodeContext
 ) -> Part[CheckResults]:
-    """A part of a node: the checks of the graph, which has some, on this claim."""
+    """A part of a node: runs the graph's checks on this claim."""
     given = {
         "claim": copy.deepcopy(dict(claim)),
         "arguments": copy.deepcopy(dict(arguments)),

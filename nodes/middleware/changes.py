@@ -1,6 +1,6 @@
-"""Collects what hooks write. It is checked, and later hooks see it, before anything is saved. The machine
-decides by the history, so a middleware may add to it and reword it, but removes nothing. A human message of a
-middleware does not count as a person's word: it is marked like a reminder.
+"""Collects the writes of hooks. They are validated, and visible to later hooks, before anything is saved. The
+machine decides by the history, so a middleware may add to it and reword it, but not remove anything. A human
+message from a middleware does not count as a person's message: it is marked like a reminder.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,12 +25,12 @@ PLACES = ("model", "tools", "end")
 
 
 class CannotWrite(Exception):
-    """What a hook returned cannot be written; the message says why, and what to do."""
+    """A hook's return value cannot be written; the message says why, and what to do."""
 
 
 @dataclass
 class Changes:
-    """What hooks have written to `state`, which is the state with all of it."""
+    """The writes of hooks; `state` is the state with all of them applied."""
 
     state: AgentState
     run: NodeContext
@@ -42,7 +42,7 @@ class Changes:
         self._marks: HookMarks | None = None
 
     def take(self, given: Any) -> str:
-        """Applies what a hook returned; returns where it jumps to, empty when it does not. Raises
+        """Applies a hook's return value; returns where it jumps to, empty if it does not. Raises
         CannotWrite."""
         if isinstance(given, Command):
             if given.goto or given.resume or given.graph:
@@ -63,7 +63,7 @@ class Changes:
         return jump
 
     def say(self, given: Any) -> None:
-        """Adds messages, and puts others into the place of those with the same ids."""
+        """Adds messages, and replaces those with the same ids."""
         before = self.state["messages"]
         try:
             after = append_messages(before, [list(_writes(given))])
@@ -78,12 +78,12 @@ class Changes:
         self.put([*news, *map(self._added, after[len(before) :])])
 
     def note(self, heard: HookMarks) -> None:
-        """Notes which hooks have run."""
+        """Records which hooks have run."""
         self.state = cast(AgentState, {**self.state, MIDDLEWARE: heard})
         self._marks = heard
 
     def put(self, messages: Sequence[BaseMessage]) -> None:
-        """Writes messages that have ids as they are."""
+        """Writes messages that already have ids, unchanged."""
         if not messages:
             return
         self.messages |= {message.id or "": message for message in messages}
@@ -100,7 +100,7 @@ class Changes:
         return _storable(message, {**message.additional_kwargs, **({KEY: notes} if notes else {})})
 
     def _is_work(self, message: ToolMessage) -> bool:
-        """Whether it is the result of a call of the last reply that would have run."""
+        """Whether it answers a call of the last reply that would have run."""
         last = self.run.task(self.state).last
         calls = last.calls if last is not None else ()
         return any(call.id == message.tool_call_id and call.effect is None for call in calls)
@@ -115,7 +115,7 @@ class Changes:
         self.updates.append(found)
 
     def update(self, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What is to be written: all that was taken, and then `more`."""
+        """The collected update, followed by `more`."""
         channels, given = self.run.deps.channels, dict(more or {})
         theirs = {key: given.pop(key) for key in list(given) if key in channels}
         updates = [*self.updates, theirs] if theirs else self.updates
@@ -132,7 +132,7 @@ class Changes:
 
 
 def _writes(given: Any) -> Iterator[BaseMessage]:
-    """The messages of a write; where that replaces the history, after a message that says so."""
+    """The messages of a write; if it replaces the history, preceded by a message that removes all others."""
     if isinstance(given, Overwrite):
         yield RemoveMessage(id=REMOVE_ALL_MESSAGES)
         given = given.value
@@ -140,12 +140,12 @@ def _writes(given: Any) -> Iterator[BaseMessage]:
 
 
 def _differ(new: BaseMessage, old: BaseMessage) -> bool:
-    """Whether this is another message. Middleware often returns the whole history."""
+    """Whether the messages differ. Middleware often returns the whole history."""
     return new is not old and new != old
 
 
 def _in_place(new: BaseMessage, old: BaseMessage) -> BaseMessage:
-    """A message in the place of another: what Signoff has noted on that one holds for it."""
+    """A message that replaces another, and keeps Signoff's marks on it."""
     if new.type != old.type:
         raise CannotWrite(f"it puts a message of type {new.type!r} into the place of one of {old.type!r}")
     noted = dict(marks(old))
@@ -162,8 +162,8 @@ def _in_place(new: BaseMessage, old: BaseMessage) -> BaseMessage:
 
 
 def provider_words(new: AIMessage, old: AIMessage) -> dict[str, Any]:
-    """The metadata of a reply that stands for another. Whoever rewrites a message mostly leaves them out, and
-    what was said of the old one holds: calls of a truncated reply stay truncated in its copy."""
+    """The metadata of a reply that replaces another. Code that rewrites a message mostly omits them, and
+    those of the old message still hold: calls of a truncated reply stay truncated in its copy."""
     words = dict(old.response_metadata)
     if any(one not in old.tool_calls for one in new.tool_calls):
         words = {key: value for key, value in without_reason(words).items() if key != KEY}
@@ -171,7 +171,7 @@ def provider_words(new: AIMessage, old: AIMessage) -> dict[str, Any]:
 
 
 def _storable(message: BaseMessage, kept: Mapping[str, Any]) -> BaseMessage:
-    """The message with these extras, as text and values that can be stored."""
+    """The message with these extras, in a form that can be stored."""
     try:
         more = {"content": valid_values(message.content), "additional_kwargs": valid_values(dict(kept))}
         made = message.model_copy(update=more)

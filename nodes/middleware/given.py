@@ -1,4 +1,4 @@
-"""Checks the middleware of a graph, and lists what is refused, with Signoff's own way to the same result."""
+"""Validates the middleware of a graph, and lists what is rejected, with Signoff's own alternative."""
 
 import inspect
 import reprlib
@@ -39,13 +39,13 @@ REFUSED: Mapping[str, str] = MappingProxyType(
 
 
 def why_refused(kind: type) -> str | None:
-    """Why middleware of this class, or of a subclass of it, is refused; None where it is not."""
+    """Why middleware of this class or a subclass is rejected; None if it is not."""
     return next((REFUSED[one.__module__] for one in kind.__mro__ if one.__module__ in REFUSED), None)
 
 
 def checked(given: Sequence[Any]) -> tuple[Given, ...]:
-    """The middleware. Raises SetupError for anything else, for what conflicts with the machine, and for one
-    name twice."""
+    """The validated middleware. Raises SetupError for anything else, for middleware that conflicts with the
+    machine, and for a duplicate name."""
     names = set[str]()
     for one in given:
         if inspect.isclass(one):
@@ -66,10 +66,10 @@ def checked(given: Sequence[Any]) -> tuple[Given, ...]:
 
 
 def has(one: Given, hook: str) -> bool:
-    """Whether this middleware has this hook, by exactly this name or with the `a` of the async one."""
+    """Whether this middleware overrides the hook with exactly this name, sync or (with `a`) async."""
     return getattr(type(one), hook) is not getattr(AgentMiddleware, hook)
 
 
 def either(one: Given, hook: str) -> bool:
-    """Whether it has the hook in its sync or its async way."""
+    """Whether it has the hook in its sync or its async form."""
     return has(one, hook) or has(one, f"a{hook}")

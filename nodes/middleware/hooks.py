@@ -1,9 +1,9 @@
 """The hooks of middleware around a model call and around a task, in LangChain's order.
 
-`before_agent` runs once for a task, before its first model call, and `before_model` before each: both when
-`decide` has found that the model is next, so that what they write is saved before it is asked. `after_model`
-runs on the saved reply, when that is routed, so that a pause in it never asks the model again. `after_agent`
-runs in the review of a finish that nothing else stands against, or at the end by a limit or an error.
+`before_agent` runs once per task, before its first model call, and `before_model` before each call: both
+after `decide` has chosen the model, so that their writes are saved before the call. `after_model` runs on the
+saved reply, when it is routed, so that a pause in it never repeats the model call. `after_agent` runs in the
+review of a finish without other objections, or when a limit or an error ends the task.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ _JUMPS = "__can_jump_to__"
 class Hook:
     """One hook of one middleware.
 
-    whose: the middleware. name: without the `a` of the async way. sync, in_loop: the two ways, where there
-    are. jumps: where it says that it may jump to.
+    whose: the middleware. name: without the `a` of the async form. sync, in_loop: the two forms, if present.
+    jumps: where it declares that it may jump.
     """
 
     whose: str
@@ -49,10 +49,10 @@ class Hook:
 
     @classmethod
     def of(cls, one: Given, name: str, *, last: bool) -> "Hook":
-        """last: whether it is the last of its kind to run: LangChain looks at where `after_model` jumps to
-        then, declared or not."""
+        """last: whether it is the last of its kind to run: LangChain then follows a jump of `after_model`,
+        declared or not."""
         sync, in_loop = (getattr(one, way) if has(one, way) else None for way in (name, f"a{name}"))
-        # Where `hook_config` notes it.
+        # Where `hook_config` records it.
         declared = next((found for way in (sync, in_loop) if (found := getattr(way, _JUMPS, None))), ())
         free = last and name == "after_model"
         return cls(one.name, name, sync, in_loop, frozenset(PLACES if free else declared))
@@ -61,13 +61,13 @@ class Hook:
         return f"{self.name} of the middleware {self.whose}"
 
     def arguments(self, way: Callable[..., Any], run: NodeContext) -> dict[str, Any]:
-        """What it asks for beside the state."""
+        """The arguments that it requests beside the state."""
         every = {"runtime": run.users_runtime, "config": run.config}
         return {name: every[name] for name in _GIVEN if name in signature(way).parameters}
 
 
 def hooks_of(given: Sequence[Given]) -> Mapping[str, tuple[Hook, ...]]:
-    """The hooks by their names, each in the order in which they run."""
+    """The hooks by name, each in the order of execution."""
     found = dict[str, tuple[Hook, ...]]()
     for name in HOOKS:
         ordered = [one for one in given if either(one, name)]
@@ -97,13 +97,13 @@ class Ask:
         if (way := self.hook.in_loop) is not None:
             return await way(_copied(self.state), **self.hook.arguments(way, run))
         assert self.hook.sync is not None, "a hook has one of the two"
-        # It may wait for something, and a server allows no such waiting in its event loop.
+        # It may block, and a server forbids blocking in its event loop.
         given = self.hook.arguments(self.hook.sync, run)
         return await asyncio.to_thread(self.hook.sync, _copied(self.state), **given)
 
 
 def _copied(state: AgentState) -> dict[str, Any]:
-    """A copy of the state for code that is not ours, so that the history itself is never changed in place."""
+    """A copy of the state for foreign code, so that the history itself is never changed in place."""
     return {**state, "messages": list(state["messages"])}
 
 
@@ -121,7 +121,7 @@ class Jump:
 
     @property
     def error(self) -> str:
-        """In a sentence, with what to do."""
+        """One sentence, with what to do."""
         if self.to == "failed":
             return (
                 f"{self.hook} failed: {self.why} Fix it, then retry the thread; everything so far is saved."
@@ -141,7 +141,7 @@ def run_hooks(hooks: Sequence[Hook], changes: Changes) -> Part[Jump | None]:
             raise
         except BaseException as raised:
             error = unanswered(raised, can_ask=changes.run.can_ask)
-            # Whatever a hook raises is an outcome; the pause that it asks for is none.
+            # Whatever a hook raises is an outcome, except an interrupt.
             if gets_past(error):
                 raise
             return Jump("failed", hook, f"{type(error).__name__}: {words(error)}.")
@@ -162,18 +162,18 @@ def _ended(jump: Jump, task: Task) -> Ending:
 
 
 def _steps(work: Report | Steps) -> Steps:
-    """What a node does, as a part of another."""
+    """The work of a node, as a part of another one."""
     return (yield from work) if isinstance(work, Generator) else work
 
 
 class Hooks:
-    """The hooks of a graph, each in the state that it belongs to."""
+    """The hooks of a graph, each in the state to which it belongs."""
 
     def __init__(self, hooks: Mapping[str, tuple[Hook, ...]]) -> None:
         self._hooks = hooks
 
     def works(self, works: Mapping[State, Work], begin: Callable[[], Any]) -> Mapping[State, Work]:
-        """The work of each state with its hooks. begin: asked for before a model call, to check the run."""
+        """The work of each state with its hooks. begin: called before a model call, to check the run."""
 
         def decide(state: AgentState, run: NodeContext) -> Steps:
             return (yield from self._decide(works[State.DECIDE], begin(), state, run))
@@ -198,7 +198,7 @@ class Hooks:
             return Report(Event.FAILED, {"ending": ending})
         changes = Changes(state, run)
         if self._is_unheard(state, task):
-            # Its process was killed before the reply was routed, and the thread was entered again.
+            # The process was killed before the reply was routed, and the thread was entered again.
             jump = yield from self._hear(changes, task, run)
             if jump is not None and jump.ends:
                 return Report(Event.FAILED, {**changes.update(), "ending": _ended(jump, task)})
@@ -214,7 +214,7 @@ class Hooks:
         if self._hooks["before_agent"] and not _marks_of(changes.state, task).get("begun"):
             jump = yield from run_hooks(self._hooks["before_agent"], changes)
             if jump is not None and jump.ends:
-                # It is asked again when the task is tried again: a retry is no way around it.
+                # It runs again when the task is retried: a retry must not bypass it.
                 return Report(Event.FAILED, {"ending": _ended(jump, task)})
             changes.note(HookMarks(**_marks_of(changes.state, task), begun=True))
         jump = yield from run_hooks(self._hooks["before_model"], changes)
@@ -223,9 +223,9 @@ class Hooks:
         if len(changes.messages) == said:
             return report
         if (last := run.task(changes.state).last) is not None:
-            # A reply that a hook wrote has not come from the model.
+            # The reply was written by a hook, not by the model.
             changes.note(_marks_with_reply(changes.state, task, last.message))
-        # They may hold calls to run first. What is to be summarised is seen to after the model call.
+        # They may contain calls to run first. Summarising happens after the model call.
         return (yield from _steps(work(_again(changes), run)))
 
     def _route(self, work: Work, state: AgentState, run: NodeContext) -> Steps:
@@ -245,7 +245,7 @@ class Hooks:
         return _marks_of(state, task).get("heard") != last.message.id
 
     def _hear(self, changes: Changes, task: Task, run: NodeContext) -> Part[Jump | None]:
-        """`after_model` on the last reply of the task, and what comes of a jump."""
+        """`after_model` on the last reply of the task, and the effect of a jump."""
         assert task.last is not None, "there is a reply"
         if renamed := unique_ids(task.last, task.call_ids):
             changes.put([renamed])
@@ -260,8 +260,8 @@ class Hooks:
         return jump
 
     def last_word(self, state: AgentState, run: NodeContext) -> Part[tuple[dict[str, Any], str]]:
-        """A part of `review`: `after_agent`, before a finish is accepted. One that fails is told of, and does
-        not undo what is done."""
+        """A part of `review`: `after_agent`, before a finish is accepted. A failure is reported as a warning,
+        and does not prevent the finish."""
         changes = Changes(state, run)
         jump = yield from run_hooks(self._hooks["after_agent"], changes)
         if jump is None or jump.to != "model":
@@ -286,20 +286,20 @@ class Hooks:
 
 
 def _has_had_its_word(ending: Ending, task: Task) -> bool:
-    """Whether the review that ended the task has asked `after_agent`."""
+    """Whether the review that ended the task has already run `after_agent`."""
     last = next(iter([*task.refused.values()][-1:]), None)
     sent_back = last is not None and last["kind"] == MIDDLEWARE
     return ending["status"] == "success" or (ending["reason"] == "review_deadlock" and sent_back)
 
 
 def _again(changes: Changes) -> AgentState:
-    """The state as `decide` looks at it once more: whether the prompt is full is seen to where it came
-    from."""
+    """The state for a second look by `decide`, without the check for a full prompt, which was already
+    done."""
     return {**changes.state, "event": Event.READY} if changes.messages else changes.state
 
 
 def _ended_after(state: AgentState, task: Task) -> str | None:
-    """Why the task ends after its last reply, when `after_model` says so and it was not tried again since."""
+    """Why the task ends after its last reply, if `after_model` ended it and it was not retried since."""
     noted, last = _marks_of(state, task), task.last
     if last is None or task.ended or task.resumed >= task.turns or noted.get("heard") != last.message.id:
         return None
@@ -307,13 +307,13 @@ def _ended_after(state: AgentState, task: Task) -> str | None:
 
 
 def _marks_of(state: Mapping[str, Any], task: Task) -> HookMarks:
-    """What is noted of this task."""
+    """The marks of this task."""
     found: HookMarks | None = state.get(MIDDLEWARE)
     return found if found is not None and found["task"] == task.id else HookMarks(task=task.id)
 
 
 def _marks_with_reply(state: Mapping[str, Any], task: Task, reply: AIMessage) -> HookMarks:
-    """The same with another reply, so without what an earlier one has ended by."""
+    """The marks with another reply, so without the reason by which an earlier one ended."""
     noted = HookMarks(task=task.id, heard=reply.id or "")
     if _marks_of(state, task).get("begun"):
         noted["begun"] = True
@@ -321,7 +321,7 @@ def _marks_with_reply(state: Mapping[str, Any], task: Task, reply: AIMessage) ->
 
 
 def _set_aside(changes: Changes, jump: Jump, run: NodeContext) -> list[Any]:
-    """Answers to the calls of a reply that a hook has gone back to the model from."""
+    """The answers to the calls of a reply after which a hook jumped back to the model."""
     last = run.task(changes.state).last
     assert last is not None, "there is a reply to route"
     text = run.deps.texts.results["middleware"]

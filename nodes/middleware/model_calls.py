@@ -1,8 +1,8 @@
 """What wraps a model call: each middleware gets a request and a handler, the first in the list outermost.
 
-What it changes in the request is sent, and changes no history. The control tools are not part of a request:
-they are offered with whatever tools it names, as long as the ladder of replies without a call. The innermost
-handler asks the graph's own way, with the guard, the bounds, the retries and the fallbacks of any call.
+Its changes to the request are sent, but do not change the history. The control tools are not part of a
+request: they are offered with whatever tools it names. The innermost handler calls the model in the graph's
+usual way, with guard, bounds, retries and fallbacks.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -36,19 +36,20 @@ Request = ModelRequest[Any]
 
 
 class CallStopped(BaseException):
-    """The run was asked to stop. A middleware must not treat this as a failure and ask again."""
+    """The run was asked to stop. Not an Exception, so that a middleware does not treat it as a failure and
+    retry."""
 
 
 @dataclass
 class Composed:
-    """What comes of a call with what wraps it; commands: the innermost first."""
+    """The result of a wrapped call; commands: innermost first."""
 
     response: ModelResponse[Any]
     commands: list[Command[Any]] = field(default_factory=list)
 
 
 def composed(given: Any, before: Sequence[Command[Any]], whose: str) -> Composed:
-    """What a middleware gave. before: the commands of those within it, at their last call."""
+    """A middleware's return value. before: the commands of the middleware inside it, from their last call."""
     commands = list(before)
     if isinstance(given, ExtendedModelResponse):
         commands += [given.command] if given.command is not None else []
@@ -136,7 +137,7 @@ def alayer(one: Given, inner: AsyncHandler) -> AsyncHandler:
 
 @dataclass(frozen=True)
 class Through:
-    """Calls the model through all wrappers; returns the result, None when it was stopped."""
+    """Calls the model through all wrappers; returns the result, None if it was stopped."""
 
     around: Sequence[Given]
     request: Request
@@ -169,7 +170,7 @@ class Through:
 
 @dataclass
 class WrappedCall:
-    """The reply, None when it was stopped; and what is to be written beside it."""
+    """The reply, None if it was stopped; and what to write beside it."""
 
     message: AIMessage | None
     state: AgentState
@@ -179,7 +180,7 @@ class WrappedCall:
     dropped: Sequence[tuple[AIMessage, int]] = ()
 
     def beside(self, report: Report) -> Report:
-        """The report of the reply, with all that belongs to it. Raises CannotWrite."""
+        """The report of the reply, with everything to write beside it. Raises CannotWrite."""
         messages = report.update.get("messages", [])
         before: AgentState = {**self.state, "messages": append_messages(self.state["messages"], [messages])}
         changes = Changes(before, self.run)
@@ -212,7 +213,7 @@ class WrappedCall:
 def wrapped_call(
     around: Sequence[Given], call: Any, state: AgentState, run: NodeContext
 ) -> Part[WrappedCall]:
-    """A part of `call_llm`: asks the models of `call` through all that wraps it."""
+    """A part of `call_llm`: calls the models of `call` through all wrappers."""
     asking = _Asking(call, state, run)
     found = yield Through(around, asking.request, asking.ask)
     if found is None:
@@ -235,13 +236,13 @@ def _reply(result: Sequence[Any]) -> tuple[AIMessage, list[BaseMessage]]:
 
 
 def _offered(box: Toolbox) -> list[Any]:
-    """The working tools, and those that the provider runs."""
+    """The working tools, and the provider's own tools."""
     return [*box.tools.values(), *box.provided.values()]
 
 
 class _Asking:
-    """One call as it is asked for, once or several times. came: the replies that came of it, each with the
-    tokens of what was shown, by estimate."""
+    """One call, which may be requested several times. came: the replies, each with the estimated tokens of
+    its prompt."""
 
     def __init__(self, call: Any, state: AgentState, run: NodeContext) -> None:
         self.call, self.state, self.run = call, state, run
@@ -263,8 +264,7 @@ class _Asking:
         self._messages = list(self.request.messages)
 
     def ask(self, request: Request) -> Part[AIMessage]:
-        """A part of a node: the reply to this request. Raises CallStopped where somebody wants the run to
-        stop."""
+        """A part of a node: the reply to this request. Raises CallStopped if the run is asked to stop."""
         if self.run.draining and self.came:
             raise CallStopped
         prompt = self._new_prompt(request)
@@ -320,17 +320,17 @@ class _Asking:
         return tuple(model.offering(offered, options) for model in models)
 
     def _spend(self, message: AIMessage) -> None:
-        """Takes what the reply has cost off the bound of a further one."""
+        """Subtracts the usage of the reply from the bound for a further one."""
         if (bound := self.call.watch.tokens) is not None:
             usage: Mapping[str, Any] = message.usage_metadata or {}
             wrote = usage.get("output_tokens") or tokens([message])
             read = usage.get("input_tokens") or self.call.shown.size
-            # The bound of a cost is counted in tokens that are written.
+            # A bound of cost is counted in output tokens.
             spent = wrote + read if bound[1] is EarlyEnd.TOKENS else wrote
             self.call.watch.tokens = (max(0, bound[0] - spent), bound[1])
 
     def _with_metadata(self, message: AIMessage, own: int | None) -> AIMessage:
-        """The message with what the provider said of the reply that it copies, or whose calls it has."""
+        """The message with the provider's metadata of the reply that it copies, or whose calls it has."""
         last = self.came[-1][0] if self.came else None
         copies = last is not None and message.tool_calls and message.tool_calls == last.tool_calls
         old = self.came[own][0] if own is not None else last if copies else None
@@ -339,14 +339,14 @@ class _Asking:
         return message.model_copy(update={"response_metadata": provider_words(message, old)})
 
     def sorted(self, message: AIMessage) -> tuple[AIMessage, list[tuple[AIMessage, int]]]:
-        """The reply as it is kept, and the replies that came and are not."""
+        """The reply to keep, and the replies that are discarded."""
         own = next((at for at, (one, _) in enumerate(self.came) if one is message), None)
         if own is None:
             message = sanitize(normal(message.model_copy()))
             own = next((at for at, (one, _) in enumerate(self.came) if one.id and one.id == message.id), None)
             message = self._with_metadata(message, own)
         if own is None and message.usage_metadata is None:
-            # Words of its own: they stand for the last reply that came, or cost nothing.
+            # The middleware's own text: it replaces the last reply, or cost nothing.
             own = len(self.came) - 1 if self.came else None
             usage = self.came[own][0].usage_metadata if own is not None else _NOTHING
             message = message.model_copy(update={"usage_metadata": usage})

@@ -1,4 +1,4 @@
-"""The middleware of one graph, as its states work with it."""
+"""The middleware of one graph, as its states use it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ _WRAPS = ("wrap_model_call", "wrap_tool_call")
 
 @dataclass(frozen=True)
 class Ways:
-    """Checks before a model call that all that wraps calls can run in this way; LangChain raises only when a
-    call comes to it.
+    """Checks before a model call that all wrappers support this mode, sync or async; LangChain raises only
+    when a wrapper is called.
 
-    missing: what wraps calls in one way alone, as (middleware, the way it lacks).
+    missing: wrappers with one mode only, as (middleware, the missing method).
     """
 
     missing: Sequence[tuple[str, str]]
@@ -44,7 +44,7 @@ class Ways:
 
 
 class Stack:
-    """The middleware of one graph, the first around all others; see `Middleware` in `nodes/node.py`."""
+    """The middleware of one graph, the first one outermost; see `Middleware` in `nodes/node.py`."""
 
     def __init__(self, given: Sequence[Any]) -> None:
         self.given = checked(given)
@@ -65,12 +65,12 @@ class Stack:
 
     @property
     def tools(self) -> list[Any]:
-        """The tools that they bring, as LangChain orders them."""
+        """Their tools, in LangChain's order."""
         return [tool for one in self.given for tool in getattr(one, "tools", None) or ()]
 
     @property
     def schemas(self) -> dict[str, Any]:
-        """The channels that they bring, by whose they are."""
+        """Their state schemas, by middleware."""
         return {one.name: one.state_schema for one in self.given}
 
     @property

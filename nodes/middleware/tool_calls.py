@@ -1,7 +1,8 @@
 """What wraps a tool call: each middleware gets a request and a handler, the first in the list outermost.
 
-It is one call to the machine, in its time, and in the journal where it may change something. Then its tool
-runs once, whatever a middleware does: what came of it may be an error of a call that took effect.
+To the machine it is one call, with one time limit, and with one journal entry if it may change something.
+Such a tool runs only once, whatever a middleware does: even a call that ended in an error may have taken
+effect.
 """
 
 import asyncio
@@ -19,12 +20,12 @@ from signoff.nodes.tool_calls.inject import Injector
 
 
 class RunsOnce(BaseException):
-    """A tool that may change something was about to run a second time. A middleware must not treat this as a
-    failure and try again."""
+    """A tool that may change something was about to run a second time. Not an Exception, so that a middleware
+    does not treat it as a failure and retry."""
 
 
 def tool_call(around: Sequence[Given], job: Any) -> Any:
-    """What comes of the call of `job`, a `ToolRun`."""
+    """The result of the call of `job`, a `ToolRun`."""
     running = _Running(job)
     handler: Callable[[ToolCallRequest], Any] = running.execute
     for one in reversed(around):
@@ -58,7 +59,7 @@ async def _alayer(
 
 
 class _Running:
-    """The call of a job, which its middleware may ask for more than once."""
+    """The call of a job, which its middleware may request more than once."""
 
     def __init__(self, job: Any) -> None:
         self.job = job
@@ -89,7 +90,7 @@ class _Running:
             raise
 
     def _begin(self, request: ToolCallRequest) -> tuple[BaseTool, ToolCall]:
-        """The tool and its call, with what it asks for beside its arguments."""
+        """The tool and its call, with injected arguments."""
         if self._came and not self._again:
             raise RunsOnce
         self._came = "nothing yet"
@@ -112,7 +113,7 @@ class _Running:
             self._came = f"{type(error).__name__}: {words(error)}"
 
     def once(self) -> ToolMessage:
-        """The result of a call that was to run again."""
+        """The result of a call that was about to run again."""
         text = self.job.run.deps.texts.results["once"]
         name = self.job.call.name
         said = text.format(name=name, result=self._came)

@@ -1,6 +1,6 @@
-"""Functions of the user's own that are asked before each call of the model: for its prompt, and its tools.
+"""Calls the user's functions for the prompt and the tools before each model call.
 
-They run within the bounds of that call: one that hangs, or holds up a stop, is ended as a model is.
+They run within the bounds of that call: a function that hangs, or delays a stop, is ended like a model call.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ _T = TypeVar("_T")
 
 
 class FunctionFailed(Exception):
-    """A function of the user's own has not given what it is asked for; the words name it and say why."""
+    """A user's function has failed or returned something invalid; the message names it and says why."""
 
 
 @dataclass(frozen=True)
 class AskFunction:
-    """Asks a function of (state, context), plain or async; gives whatever it gives.
+    """Calls a function of (state, context), sync or async, and returns its value.
 
-    option: what it was given as. Raises FunctionFailed when it raises or takes too long, and WaitEnded when
-    somebody wants the run to stop.
+    option: the argument of `build_graph` that named it. Raises FunctionFailed if it raises or takes too long,
+    and WaitEnded if the run is asked to stop.
     """
 
     option: str
@@ -48,7 +48,7 @@ class AskFunction:
         if iscoroutinefunction(self.function):
             found: Any = self.function(self.state, self.context)
         else:
-            # It may look something up, and a server allows no such waiting in its event loop.
+            # It may do I/O, and a server forbids such blocking in its event loop.
             found = self._checked(*await acall_in_thread(self.bounds, self._returned))
         if not isawaitable(found):
             return found
@@ -77,7 +77,7 @@ class AskFunction:
         if self.bounds.end is EarlyEnd.STOPPED:
             raise WaitEnded from error
         if self.bounds.end is not None:
-            raise self.failed(f"did not come back in time ({_LIMIT[self.bounds.end]})") from error
+            raise self.failed(f"did not return in time ({_LIMIT[self.bounds.end]})") from error
         assert error is not None, "it has given nothing"
         error = unanswered(error, can_ask=self.can_ask)
         if gets_past(error) or isinstance(error, FunctionFailed | WaitEnded):
@@ -97,7 +97,7 @@ async def _awaited(found: Awaitable[_T]) -> AsyncIterator[_T]:
 
 
 def name_of(function: object) -> str:
-    """What a function is called, for whoever is to find it."""
+    """The name of a function, for error messages."""
     found = getattr(function, "__name__", None) or getattr(function, "func", None) or type(function)
     return found if isinstance(found, str) else name_of(found)
 

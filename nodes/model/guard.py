@@ -1,11 +1,11 @@
-"""The inner guard: ends a reply that is still being streamed, once nothing more of it can count.
+"""The inner guard: cuts off a streaming reply once nothing more of it can count.
 
-A model that has called `finish_task` goes on all the same, and finishes ten times over. Once a call that ends
-or pauses the run is complete and something follows it, the stream is closed, which makes the provider stop
-generating; so do a user's stop, a limit that is reached, and a reply that is too large
-(`nodes/model/stream.py`). The model's stream then ends normally: callbacks and traces see a reply,
-not an error. The last chunk says so in its marks: `cut` (how many calls are kept), with `ended` for a limit,
-or `stopped`, and `estimated`, since a provider that is cut off reports no usage.
+A model that has called `finish_task` may keep writing, and finish ten times over. Once a call that ends or
+pauses the run is complete and something follows it, the stream is closed, which makes the provider stop
+generating. The same happens on a user's stop, at a limit, and for a reply that is too large
+(`nodes/model/stream.py`). The model's stream then ends normally: callbacks and traces see a reply, not an
+error. The last chunk says so in its marks: `cut` (how many calls are kept), with `ended` for a limit, or
+`stopped`, and `estimated`, since a provider that is cut off reports no usage.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ def guarded(model: _Model, controls: Controls) -> _Model:
     twin: Any = model.model_copy()
     twin.__class__ = _guarded_class(type(model))
     twin.__dict__[_CONTROLS] = controls
-    # What the model notes in private (a client, a count) is there in both.
+    # Both share the model's private attributes (a client, a counter).
     share_private(twin, model)
     if "stream_chunk_timeout" not in model.model_fields_set and hasattr(model, "stream_chunk_timeout"):
         # ChatOpenAI's own default for a loop takes a quarter of the CPU of a stream, and swallows
@@ -52,8 +52,8 @@ def guarded(model: _Model, controls: Controls) -> _Model:
 
 
 def without_streaming(model: BaseChatModel) -> BaseChatModel:
-    """A copy of `model`, and of the model that it wraps, that never streams: as it is, it would as soon as
-    somebody listens."""
+    """A copy of `model`, and of the model that it wraps, that never streams; the original would as soon as
+    something listens."""
     inner, update = vars(model).get("model"), dict[str, Any](disable_streaming=True)
     if vars(model).get("streaming"):
         # Some packages send it as it is, whatever else is said.
@@ -66,7 +66,7 @@ def without_streaming(model: BaseChatModel) -> BaseChatModel:
 
 
 def is_guarded(model: object) -> bool:
-    """Whether the guard stands in `model`, or in what that is bound to."""
+    """Whether `model`, or the model that it wraps, has the guard."""
     while isinstance(model, RunnableBinding):
         model = model.bound
     return isinstance(model, _Sync | _Async)
@@ -87,7 +87,7 @@ class _Sync:
         except GeneratorExit:
             raise
         except BaseException:
-            # Whatever a closed connection raises, each package its own: it was closed here.
+            # A closed connection raises a different error in each package; it was closed here.
             if not incoming.closed():
                 raise
         finally:
@@ -124,7 +124,7 @@ def _incoming(model: object, messages: list[BaseMessage], options: dict[str, Any
 
 
 def _layers(model: type[BaseChatModel]) -> tuple[type, ...]:
-    """The parts of the guard that fit the model: one for each way in which it streams by itself."""
+    """The mixins of the guard that fit the model: one for each streaming method that it implements."""
     sync = (_Sync,) if model._stream is not BaseChatModel._stream else ()
     return (*sync, _Async) if model._astream is not BaseChatModel._astream else sync
 

@@ -1,4 +1,4 @@
-"""A reply while it comes in, chunk by chunk: whether what has come decides the run, and how it is cut off."""
+"""Follows a streaming reply chunk by chunk: decides when to cut it off, and how."""
 
 import time
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from signoff.graph.messages import KEY, marks
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent
 
 _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
-# So many chunks are handed on one by one.
+# This many chunks are passed on one by one.
 _SINGLE = 1000
-# After the end of a reply its provider may tell what it cost; it is not waited for any longer.
+# How long to wait, after the end of a reply, for the provider to report its usage.
 _USAGE_SECONDS = 5.0
 _SHORT_OF_TIME = 0.5
 
@@ -83,8 +83,8 @@ class IncomingCall:
 
 
 class Joined:
-    """Hands chunks on: one by one at first, later several as one. Whoever takes them (LangChain keeps all
-    chunks until the reply is whole) so has some thousand of them at most, however many come in."""
+    """Passes chunks on: one by one at first, later several combined. LangChain keeps all chunks until the
+    reply is complete; this way it has at most some thousand, however many arrive."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -98,7 +98,7 @@ class Joined:
         return self.rest() if len(self._held) * _SINGLE >= self._count else []
 
     def rest(self) -> list[ChatGenerationChunk]:
-        """What is held back, as one."""
+        """The chunks that are held back, combined into one."""
         held, self._held = self._held, []
         if len(held) < 2:
             return held
@@ -116,8 +116,8 @@ def _parts(chunk: ChatGenerationChunk) -> list[ToolCallChunk]:
 def _take_parts(chunk: ChatGenerationChunk, parts: list[ToolCallChunk]) -> ChatGenerationChunk:
     """Puts `parts` in place of those of `chunk`, which is new and nobody else's.
 
-    Not by making a new one: LangChain would try to read each as JSON, and for a piece from the middle of a
-    text that takes the square of its length.
+    In place, since LangChain would parse each new one as JSON, which takes quadratic time for a piece from
+    the middle of a text.
     """
     if isinstance(chunk.message, AIMessageChunk):
         chunk.message.tool_call_chunks = parts
@@ -136,7 +136,7 @@ def _joined_parts(parts: Sequence[ToolCallChunk]) -> list[ToolCallChunk]:
 
 
 class Incoming:
-    """A reply while it comes in. Everything is looked at once, so a long reply costs no more per chunk.
+    """A reply while it streams. Everything is examined once, so a long reply costs no more per chunk.
 
     controls: None where no call decides anything. shown: the messages that the model answers. tools: as the
         provider is given them. watch: the bounds of the call; None where nothing bounds it.
@@ -175,8 +175,8 @@ class Incoming:
     def take(self, chunk: ChatGenerationChunk) -> list[ChatGenerationChunk]:
         """Takes the next chunk; returns what is handed on now.
 
-        A reply that has said how it ends is never cut: the provider has done its work, and reports what it
-        cost, if it does so soon.
+        A reply that has a finish reason is never cut off: the provider is done, and may report the usage
+        soon.
         """
         message = chunk.message
         if not isinstance(message, AIMessageChunk):
@@ -219,7 +219,8 @@ class Incoming:
         return True
 
     def ended_by(self, watch: CallBounds) -> list[BaseMessage] | None:
-        """What makes a reply of all that was taken, once `watch` has ended it; None when nothing does."""
+        """The messages to append to what has arrived, once `watch` has ended the reply; None if there is no
+        valid reply."""
         self._watch = watch
         return [last.message for last in self._end] if self.closed() else None
 

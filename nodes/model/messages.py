@@ -43,9 +43,9 @@ from signoff.nodes.requests import Part
 
 @dataclass(frozen=True, slots=True)
 class FittedPrompt:
-    """A prompt, its tokens by estimate, and those that the provider counts on top of an estimate.
+    """A prompt, its estimated tokens, and the tokens that the provider counts beyond the estimate.
 
-    own: what of its system prompt is the user's.
+    own: the user's part of the system prompt.
     """
 
     messages: list[BaseMessage]
@@ -56,7 +56,7 @@ class FittedPrompt:
 
 @dataclass(frozen=True)
 class Truncate:
-    """The prompt with the largest results of its last turn cut, their full texts kept in files."""
+    """Truncates the largest results in the last turn of a prompt, and keeps their full texts in files."""
 
     prompt: list[BaseMessage]
     most: int
@@ -79,14 +79,14 @@ def _make(
 
 
 def show(state: AgentState, run: NodeContext, *, whole: bool = False) -> Part[FittedPrompt]:
-    """A part of a node: the prompt of the next model call. whole: also where it is over its budget. Raises as
+    """A part of a node: the prompt of the next model call. whole: even if it is over its budget. Raises as
     `AskFunction`."""
     reader, told, texts, own = run.reader(state), run.system_prompt, run.deps.texts, run.own_prompt
     function, more = run.prompt_function, 0
     size, most = prompt_size(state, reader, told, texts), budget(state, state.get("task", ""), run)
     if function is not None:
-        # What a function says is not part of the history, by which old turns are summarised: it is counted by
-        # what the provider counts on top of the rest.
+        # A prompt from a function is not part of the history, from which the size is computed: it shows up in
+        # what the provider counts beyond the estimate.
         own = yield from _make(state, run, function)
         base, told = told, run.deps.prompt_with(own)
         more = max(0, system_size(reader, told) - system_size(reader, base))
@@ -109,16 +109,17 @@ def is_full(state: AgentState, run: NodeContext) -> bool:
 
 
 def budget(state: AgentState, task: str, run: NodeContext) -> int:
-    """The most tokens of a prompt of this task: less than usual once the provider found one too long."""
+    """The maximum tokens of a prompt in this task: less than usual once the provider rejected one as too
+    long."""
     too_long = state.get("too_long")
-    # The provider's own count may be far from the estimate that the usual budget was made of.
+    # The provider's count may differ much from the estimate on which the usual budget is based.
     squeezed = too_long["budget"] if too_long and too_long["task"] == task else run.deps.prompt_tokens
     return min(run.deps.prompt_tokens, squeezed)
 
 
 def keeping(run: NodeContext, name: str) -> Callable[[str], str]:
-    """Keeps the full text of a result: where a tool of the graph can read it, if one says so by its `keep`
-    (those of a workspace), else in the folder for outputs."""
+    """Keeps the full text of a result: where a tool of the graph can read it, if a tool has a `keep` (as
+    those of a workspace do), else in the folder for outputs."""
     tools = run.deps.toolbox.tools.values()
     own = next((keep for tool in tools if (keep := getattr(tool, "keep", None))), None)
     found: Callable[[str], str] = (own or _in_outputs(run))(name)
@@ -130,10 +131,11 @@ def _in_outputs(run: NodeContext) -> Callable[[str], Callable[[str], str]]:
 
 
 def bind_to_thread(state: AgentState, run: NodeContext) -> Callable[[Any], Runnable[Any, Any]]:
-    """Gives the model as it goes on in this thread, where it keeps something in it, or its provider does."""
+    """Binds the model to this thread, if the model or its provider keeps something per thread."""
     keeps, key = run.deps.keeper is not None, ""
     if run.deps.cache == OPENAI and run.thread_id is not None:
-        # Requests with one key go to one machine, which has their prefix. The thread's id is nobody else's.
+        # Requests with the same key are routed to one server, which has their prefix cached. The thread id is
+        # unique.
         key = f"signoff-{hashlib.sha256(run.thread_id.encode()).hexdigest()[:32]}"
     if not keeps and not key:
         return lambda model: model
@@ -155,12 +157,12 @@ _TOLD_BY = ("on_llm_new_token", "on_stream_event")
 _SILENT = (BaseCallbackHandler, AsyncCallbackHandler)
 
 
-# Pydantic's record of the fields that were given: one for all prompts.
+# Pydantic's set of explicitly set fields: one for all prompts.
 _GIVEN = {"messages"}
 
 
 class PromptInput(ChatPromptValue):
-    """A prompt made for one model call: nobody else holds it, so it is not copied."""
+    """A prompt made for one model call: nothing else refers to it, so it is not copied."""
 
     messages: list[BaseMessage]
 
@@ -171,8 +173,7 @@ class PromptInput(ChatPromptValue):
 def model_input(
     model: Runnable[LanguageModelInput, BaseMessage], prompt: list[BaseMessage]
 ) -> LanguageModelInput:
-    """`prompt` for `model`: the list itself where something else than LangChain's own code might look at
-    it."""
+    """`prompt` for `model`: the plain list if code other than LangChain's own might inspect it."""
     model = _inmost(model)
     own = isinstance(model, BaseChatModel) and _has_standard_call(type(model))
     # Without validation: what is in a prompt are messages already.
@@ -187,7 +188,7 @@ def is_streamed(model: Runnable[Any, Any], policy: Streaming, config: RunnableCo
 
 
 def streams(model: Runnable[Any, Any]) -> bool:
-    """Whether there is more to a stream of `model` than its whole reply at once."""
+    """Whether `model` really streams, instead of returning its whole reply as one chunk."""
     model = _inmost(model)
     if not isinstance(model, BaseChatModel) or not _has_standard_call(type(model)):
         return True
@@ -195,8 +196,8 @@ def streams(model: Runnable[Any, Any]) -> bool:
 
 
 def in_loops(model: Runnable[Any, Any], *, streamed: bool) -> bool:
-    """Whether `model` has an own way to be asked in an event loop; else LangChain asks it in a thread of the
-    loop's pool, where nothing can end a call that hangs, and the process cannot end before it."""
+    """Whether `model` has its own async implementation; else LangChain calls it in the loop's thread pool,
+    where a hanging call cannot be ended and keeps the process alive."""
     model = _inmost(model)
     if not isinstance(model, BaseChatModel) or not _has_standard_call(type(model)):
         return True
@@ -209,7 +210,7 @@ def in_loops(model: Runnable[Any, Any], *, streamed: bool) -> bool:
 
 
 def _inmost(model: Runnable[Any, Any]) -> Runnable[Any, Any]:
-    """The model that `model` is bound to."""
+    """The innermost model that `model` wraps."""
     while isinstance(model, RunnableBinding):
         model = model.bound
     return model
@@ -231,7 +232,7 @@ def _asks_for_stream(model: Runnable[Any, Any]) -> bool:
 
 
 def is_listened_to(model: Runnable[Any, Any], config: RunnableConfig) -> bool:
-    """Whether somebody waits for the pieces of a reply."""
+    """Whether something consumes the chunks of a reply."""
     return any(map(_takes_pieces, _handlers(model, config)))
 
 
@@ -249,13 +250,13 @@ def _of(callbacks: Any) -> Iterable[object]:
 
 
 def _takes_pieces(handler: object) -> bool:
-    # Not at the top: these take time to import, and are there when somebody uses them.
+    # Imported here, since these are slow to import; whoever uses them has them loaded.
     from langchain_core.tracers.base import AsyncBaseTracer, BaseTracer
     from langchain_core.tracers.log_stream import LogStreamCallbackHandler
 
     tracer = isinstance(handler, BaseTracer | AsyncBaseTracer)
     if tracer and not isinstance(handler, LogStreamCallbackHandler):
-        # It notes the pieces when they come, and the whole reply in any case.
+        # It records the chunks as they arrive, and the whole reply in any case.
         return False
     silent = [getattr(kind, name, None) for kind in _SILENT for name in _TOLD_BY]
     return any(getattr(type(handler), name, None) not in silent for name in _TOLD_BY)
@@ -306,7 +307,7 @@ def sanitize(message: AIMessage) -> AIMessage:
 
 
 def _is_usual(message: AIMessage) -> bool:
-    """Whether this is text and whole calls, so that there is nothing that LangChain would refuse."""
+    """Whether this has only text and complete calls, so that LangChain accepts all of it."""
     plain = type(message.content) is str and message.invalid_tool_calls == []
     return plain and type(message.tool_calls) is list and all(map(_is_call, message.tool_calls))
 
@@ -343,10 +344,10 @@ def _count(value: Any) -> bool:
 
 
 def unique_ids(reply: Reply, taken: AbstractSet[str]) -> AIMessage | None:
-    """The reply with its own id for every open call; None when each has one already.
+    """The reply with a unique id for every open call; None if each has one already.
 
-    Providers repeat "call_0" in every reply, or give none. The new id is made from the reply's id and the
-    position of the call, so that a repetition of this step makes the same one.
+    Providers repeat "call_0" in every reply, or give no id. The new id is derived from the reply's id and the
+    position of the call, so that repeating this step gives the same one.
     """
     seen = set[str]()
     fresh: dict[int, str] = {}

@@ -1,7 +1,7 @@
 """The models of a graph: with the tools of each tool choice, under another name, and for summaries.
 
-A run may name another model of the same provider; it is made once for each name, by a copy of the one given.
-Where a graph has several models, each is asked when those before it have failed.
+A run may name another model of the same provider; each name gets one copy of the given model. If a graph has
+several models, each is tried when those before it have failed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,7 +63,7 @@ def summariser(
     if compaction != "model" and not isinstance(compaction, BaseChatModel):
         raise SetupError(f"compaction is {compaction!r}; pass 'model', 'lines' or a chat model.")
     writer: BaseChatModel = _plain(model if compaction == "model" else compaction)
-    # Nobody is shown a summary while it comes in.
+    # A summary is not shown while it streams.
     return guarded(writer, controls) if streaming == "always" else without_streaming(writer)
 
 
@@ -84,7 +84,7 @@ def context_of(model: Model) -> int:
     return (getattr(model, "profile", None) or {}).get("max_input_tokens") or 0
 
 
-# LangChain's word for "some tool" that every provider's package knows (OpenAI's own word is "required").
+# LangChain's value for "some tool", which every provider's package accepts (OpenAI's own is "required").
 _SOME_TOOL = "any"
 _CHOICE = "tool_choice"
 # Providers' packages call the field by one of these.
@@ -122,9 +122,9 @@ class AskedModel:
 
 @dataclass(frozen=True)
 class BoundModels:
-    """The models as a graph uses them. asked: in the order in which they are. summariser: writes summaries;
-    None for summaries by lines. continues: it is the first of `asked`, which writes them on the prompt that
-    it has, with its tools."""
+    """The models as a graph uses them. asked: in the order in which they are tried. summariser: writes
+    summaries; None for summaries by lines. continues: the summariser is the first of `asked`, and writes them
+    on its current prompt, with its tools."""
 
     asked: tuple[AskedModel, ...]
     summariser: BaseChatModel | None
@@ -138,13 +138,13 @@ class BoundModels:
 
 @runtime_checkable
 class Keeper(Protocol):
-    """A model that keeps something in the thread: its instructions, and the state of its work."""
+    """A model that stores something in the thread: its instructions, and the state of its work."""
 
     def keep(self, before: Acting | None, messages: Sequence[BaseMessage], task: str) -> Acting:
         """What is kept when the history is `messages`; `before`: what was."""
 
     def in_thread(self, before: Acting | None, messages: Sequence[BaseMessage]) -> Runnable[Any, Any]:
-        """The model as it goes on in the thread that kept `before`."""
+        """The model bound to the thread that stored `before`."""
 
 
 ByName = Callable[[str], BoundModels]
@@ -191,9 +191,10 @@ class ModelSet:
         )
 
     def by_name(self) -> ByName:
-        """Gives the first model under another name, as its own provider knows it; the last few are kept.
+        """Returns a function that gives the first model under another name of its provider; it caches the
+        last few.
 
-        What it gives raises SetupError for a model that has no name to change.
+        The function raises SetupError for a model without a name that can be changed.
         """
 
         @lru_cache(maxsize=_MOST_NAMES)
@@ -203,9 +204,10 @@ class ModelSet:
         return under
 
     def by_config(self, own: BoundModels) -> ByConfig | None:
-        """Gives the models as a run's config makes them; the last few are kept. None where none does.
+        """Returns a function that gives the models as a run's config configures them; it caches the last few.
+        None if no model is configurable.
 
-        own: how they are by default.
+        own: the default models.
         """
         keys = configured_by(self.given)
         if not keys:
@@ -298,7 +300,7 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
         self.chosen = tools is not None
 
     def __missing__(self, offer: ToolChoice) -> Runnable[Any, Any]:
-        # Never with fewer tools: what a provider has cached of a prompt begins with them.
+        # Never with fewer tools: a provider's cached prompt begins with them.
         if offer is ToolChoice.ALL:
             made = _free(self._model, self._every, self._options)
         else:
@@ -316,8 +318,8 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
         return Bound(self._model, self._box, self._wrap, tools, options)
 
     def picked(self, names: tuple[str, ...]) -> "Bound":
-        """The model for each offer, of the working tools with only these. What was picked before is the same
-        again, so that a provider's cache of it holds."""
+        """The model for each offer, with only these working tools. The same selection returns the same
+        object, so that a provider's cache hits."""
         if names not in self._picked:
             while len(self._picked) >= _MOST_PICKED:
                 self._picked.pop(next(iter(self._picked)), None)
@@ -326,7 +328,7 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
 
 
 def bound(found: Unwrapped, box: Toolbox, *, quiet: bool, streaming: Streaming = "always") -> Bound:
-    """The model for each offer. quiet: its package does not try again by itself. streaming: "never" turns
+    """The model for each offer. quiet: without the retries of its own package. streaming: "never" turns
     streaming off in the model. Raises SetupError for a model without tool calling."""
     model = found.model
     own = without_own_retries(model) if quiet and isinstance(model, BaseChatModel) else model
@@ -356,7 +358,7 @@ def picked(models: Mapping[ToolChoice, Runnable[Any, Any]], names: tuple[str, ..
 
 
 def keeper_of(models: Mapping[ToolChoice, Runnable[Any, Any]]) -> Keeper | None:
-    """The model, if it keeps something of its own in the thread (a `TaggedText` does)."""
+    """The model, if it stores something in the thread (a `TaggedText` does)."""
     found: Any = models[ToolChoice.ALL]
     return found if isinstance(found, Keeper) else None
 

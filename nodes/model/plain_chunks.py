@@ -1,14 +1,13 @@
-"""OpenAI's stream as plain dicts, which takes a third of the CPU.
+"""Reads OpenAI's stream as plain dicts, which takes a third of the CPU time.
 
-The SDK makes an object of each chunk, part by part, and LangChain's package at once makes a dict of it again.
-Here the copy of the model that a graph asks reads the dicts themselves, in the SDK's own stream: what a line
-is, when the stream ends, its errors, retries and limits of time are the SDK's. A dict gets the fields that
-the object would have had, so that the package finds the same. Whatever is not known stays on its own way:
-another provider's client, a client that somebody has put his own in place of, OpenAI's Responses, a
-`response_format`, headers that are asked for.
+The SDK builds an object from each chunk, part by part, and LangChain's package immediately converts it back
+to a dict. Here the graph's copy of the model reads the dicts directly, from the SDK's own stream, so that
+parsing, the end of the stream, errors, retries and timeouts remain the SDK's. A dict gets the fields that the
+object would have had, so that the package sees the same. Everything unknown keeps its usual path: another
+provider's client, a client that was replaced, OpenAI's Responses API, a `response_format`, requested headers.
 
-Where nobody is shown the pieces of a reply, those that follow each other quickly are joined: what LangChain
-does for each of them is most of what is left.
+If no one is shown the chunks of a reply, those in quick succession are joined: most of the remaining cost is
+LangChain's work per chunk.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ from langchain_core.language_models import BaseChatModel
 from signoff.nodes.model.stream import WATCH
 
 _PACKAGES = ("langchain_openai.", "langchain_deepseek.", "langchain_xai.")
-"""Whose `_stream` takes chunks that are dicts, and goes no other way with them."""
+"""The classes whose `_stream` accepts dicts as chunks, and treats them the same."""
 _CLIENTS = {"client": "Completions", "async_client": "AsyncCompletions"}
 _MODULE = "openai.resources.chat.completions.completions"
 
@@ -35,14 +34,15 @@ _PLAIN_OF_CHUNK = ("id", "created", "model", "object", "obfuscation", "service_t
 Json = dict[str, Any]
 
 _HOLD = 0.05
-"""Seconds for which a piece is held back at most, when another one was handed on before it."""
+"""The maximum seconds for which a chunk is held back after another one was passed on."""
 _MOST = 200
-"""Characters that are held back at most: a limit of tokens, cost or size ends a reply no later than that."""
+"""The maximum characters that are held back, so that limits of tokens, cost and size cut off a reply in
+time."""
 
 
 def read_plainly(twin: Any) -> None:
-    """Makes `twin`, a copy of a model that nobody else has, read its provider's stream as plain dicts, where
-    its package can."""
+    """Makes `twin`, a private copy of a model, read its provider's stream as plain dicts, if its package
+    can."""
     if not _takes_dicts(type(twin)) or not _is_known():
         return
     for name, kind in _CLIENTS.items():
@@ -67,8 +67,8 @@ def _takes_dicts(model: type[BaseChatModel]) -> bool:
 
 
 def _is_sdks_own(client: object, kind: str) -> bool:
-    """Whether it is the client as OpenAI's package makes it, and nobody (tracing, a test) stands in its
-    `create`."""
+    """Whether it is the client of OpenAI's package, with its original `create` (not replaced by tracing or a
+    test)."""
     own = getattr(sys.modules.get(_MODULE), kind, None)
     if own is None or type(client) is not own or "create" in vars(client):
         return False

@@ -1,4 +1,4 @@
-"""What the tokens of a model cost, by the public list of the package `genai-prices`."""
+"""Prices of models, from the public list of the package `genai-prices`."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,10 +16,10 @@ _GIVE = "Limits(cost=…, prices=Prices(input=…, output=…)), per million tok
 
 
 def prices_of(model: BaseChatModel) -> Prices:
-    """The prices of this model, in dollars; where they depend on how long a prompt is, those of the longest,
-    so that a limit holds.
+    """The prices of this model, in dollars; if they depend on the length of the prompt, those for the
+    longest, so that a limit holds.
 
-    Raises SetupError, which says what to install or to give, when they are not known.
+    Raises SetupError, which says what to install or pass, if they are unknown.
     """
     inner = getattr(model, "model", None)
     if isinstance(inner, BaseChatModel):
@@ -28,8 +28,7 @@ def prices_of(model: BaseChatModel) -> Prices:
 
 
 def prices_by_name(name: str) -> Prices | None:
-    """The prices of the model of this name; None when they are not known, or nothing that knows them is
-    installed."""
+    """The prices of the model with this name; None if they are unknown, or the package is not installed."""
     try:
         return _listed(name, "")
     except SetupError:
@@ -61,7 +60,7 @@ def _listed(name: str, address: str) -> Prices:
             f"A cost limit needs prices: pass {_GIVE}, or install those of known models: "
             f"{install_hint('prices')}"
         ) from None
-    # An address that is known of no provider may be that of a server between.
+    # An unknown address may be that of a proxy.
     for url in [address, None] if address else [None]:
         try:
             one = Usage(input_tokens=1, output_tokens=1)

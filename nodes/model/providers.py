@@ -1,8 +1,8 @@
 """Models by name: `"anthropic:claude-…"`, as LangChain's `init_chat_model` takes it.
 
-The part before the first colon is a provider only where LangChain knows it: `qwen2.5:7b` and `ft:gpt-…` are
-names of models. The package `langchain` is an extra; so which providers there are, the package of each and
-the key that it needs stand here, and a mistake is told without any of them.
+The part before the first colon is a provider only if LangChain knows it: `qwen2.5:7b` and `ft:gpt-…` are
+names of models. The package `langchain` is an extra; so the providers, their packages and their keys are
+listed here, and mistakes are reported without importing any of them.
 """
 
 import os
@@ -24,11 +24,11 @@ EMBEDDED = "local"
 """The name of the embedded model."""
 
 READING = "signoff_reading"
-"""The name of the event by which a model tells how much of its prompt it has read: for `on_custom_event` of a
-callback handler. Its data are `done` and `total`, in tokens. The embedded model tells it."""
+"""The name of the event with which a model reports how much of its prompt it has read: for `on_custom_event`
+of a callback handler. Its data are `done` and `total`, in tokens. The embedded model sends it."""
 
 SCRIPTED = "scripted:"
-"""What stands before the path of a Python file that holds a model or a script, for tests and demos."""
+"""The prefix for the path of a Python file with a model or a script, for tests and demos."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def model_by_name(name: str, env: Mapping[str, str] = os.environ) -> "BaseChatMo
     """
     check_name(name)
     found = _split_name(name)
-    # Slow to import, and needless for a model that is given as an object, and for whoever asks for names.
+    # Slow to import, and not needed for a model object or for looking up names.
     from langchain.chat_models import init_chat_model
 
     from signoff.nodes.model.advice import secrets_of
@@ -121,7 +121,7 @@ def model_by_name(name: str, env: Mapping[str, str] = os.environ) -> "BaseChatMo
     try:
         model = init_chat_model(found.model, model_provider=found.provider)
     except Exception as error:
-        # Each package raises something of its own.
+        # Each package raises its own errors.
         raise _without_key(name, found) if _lacks_key(found, env) else _cannot(name, error) from error
     if _lacks_key(found, env) and not any(secrets_of(model)):
         raise _without_key(name, found)

@@ -1,6 +1,6 @@
-"""Retries of transient provider errors: how often the model is asked again, and how long the waits are. The
-packages of providers retry by themselves, unseen and without a way to interrupt them; this is turned off in
-the copy of the model that a graph asks.
+"""Retries of transient provider errors: how many, and with which delays. Providers' packages have retries of
+their own, which are invisible and cannot be interrupted; they are turned off in the graph's copy of the
+model.
 """
 
 import inspect
@@ -36,13 +36,12 @@ class ModelRetries(CheckedModel):
     """How often a model call is retried after a transient error of its provider: a rate limit (429), a
     timeout (408), a conflict (409), a server error (5xx), a connection that fails or drops.
 
-    tries: how often it is asked in all; 1 for no second try.
-    first_wait: seconds before the second try, with as much again by chance at most; twice as long before each
-        further one.
-    longest_wait: no wait is longer. A provider that asks for a longer one (`Retry-After`) is not asked again;
-        one that it asks for is kept to.
+    tries: the total number of attempts; 1 for no retry. first_wait: seconds before the second attempt, plus a
+    random time up to the same length; doubled before each further one.
+    longest_wait: the maximum wait. A provider's `Retry-After` is respected; if it is longer, the call is not
+        retried.
 
-    Raises SetupError for a value that does not fit.
+    Raises SetupError for an invalid value.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -53,7 +52,7 @@ class ModelRetries(CheckedModel):
 
     @classmethod
     def of(cls, wrapped: "RunnableRetry[Any, Any]") -> Self:
-        """As a model says that was wrapped by LangChain's `with_retry`."""
+        """The settings of a model wrapped by LangChain's `with_retry`."""
         waits = wrapped.exponential_jitter_params or {}
         first = waits.get("initial", 1.0) if wrapped.wait_exponential_jitter else 0.0
         longest = waits.get("max", cls().longest_wait)
@@ -62,15 +61,15 @@ class ModelRetries(CheckedModel):
     def attempts(
         self, passes: Callable[[BaseException], bool], until: float | None, note: Callable[[float], None]
     ) -> Retrying:
-        """The tries of one call, as tenacity counts them. passes: whether to try again after an error.
-        until: when no try may begin any more, by the monotonic clock. note: told how long to wait."""
+        """The attempts of one call, as tenacity counts them. passes: whether to retry after an error. until:
+        the latest start of an attempt, by the monotonic clock. note: called with the time to wait."""
         backoff = wait_exponential_jitter(
             initial=self.first_wait, max=self.longest_wait, jitter=self.first_wait
         )
 
         def wait(state: RetryCallState) -> float:
             asked = retry_after(_error(state))
-            # Not to the moment: else all that were refused together would come back together.
+            # With jitter: else all calls that were rejected together would come back together.
             return backoff(state) if asked is None else asked * random.uniform(1, 1 + _SPREAD)
 
         def too_late(state: RetryCallState) -> bool:
@@ -99,9 +98,9 @@ Passing = Callable[[BaseException], bool]
 
 
 def passing(wrapped: "RunnableRetry[Any, Any] | None" = None) -> Passing:
-    """Whether to try again after an error: after one that may pass, or as `with_retry` says.
+    """Returns whether to retry after an error: after a transient one, or as `with_retry` says.
 
-    A model that was silent for too long has been tried once more already.
+    A model that was silent for too long has already been retried.
     """
     given = wrapped.retry_exception_types if wrapped else None
 
@@ -109,7 +108,7 @@ def passing(wrapped: "RunnableRetry[Any, Any] | None" = None) -> Passing:
         if not isinstance(error, Exception) or isinstance(error, Silent) or gets_past(error):
             return False
         if is_too_long(error):
-            # It is squeezed first.
+            # The prompt is shortened first.
             return False
         if given is None:
             return may_pass(error)
@@ -119,8 +118,8 @@ def passing(wrapped: "RunnableRetry[Any, Any] | None" = None) -> Passing:
 
 
 def without_own_retries(model: BaseChatModel) -> BaseChatModel:
-    """A copy of `model`, or of the model that it wraps, whose package does not try again by itself; `model`
-    where its package does not say that it does."""
+    """A copy of `model`, or of the model that it wraps, without the retries of its package; `model` itself if
+    its package has no such setting."""
     inner = getattr(model, "model", None)
     if isinstance(inner, BaseChatModel):
         quiet = without_own_retries(inner)
@@ -129,7 +128,7 @@ def without_own_retries(model: BaseChatModel) -> BaseChatModel:
         return model
     twin = model.model_copy()
     share_private(twin, model)
-    # Google's package counts tries, and takes 0 for "as usual".
+    # Google's package counts attempts, and takes 0 for the default.
     none = 1 if any(kind.__module__.startswith("langchain_google_") for kind in type(model).__mro__) else 0
     twin.__dict__["max_retries"] = none
     for name, value in list(twin.__dict__.items()):

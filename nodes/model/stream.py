@@ -1,12 +1,12 @@
 """Calls a model so that the call can be ended at any time, whatever the provider does.
 
-A provider can be silent, or send without end. So every call has bounds, which are checked with each chunk, by
-the guard inside the model, and from beside the call, by whoever waits for it.
+A provider can be silent, or send without end. So every call has bounds, which are checked with each chunk by
+the guard inside the model, and from outside by the code that waits for the call.
 
-In sync code the whole stream runs in a helper thread, and the run waits beside it. A thread that waits for
-the network cannot be told anything, so its connection is closed under it. No provider's package has a public
-way to its connection, and every one has a frame that reads from it: there it is found. Where none is found,
-the limits of time end the call. In an event loop the call is part of the run's own task, and is cancelled.
+In sync code the whole stream runs in a helper thread, and the run waits for it. A thread that waits for the
+network cannot be interrupted, so its connection is closed. No provider's package has a public way to its
+connection, but every one has a stack frame that reads from it: there the socket is found. If none is found,
+the time limits end the call. In an event loop the call is part of the run's own task, and is cancelled.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from signoff.graph.limits import Limits
 from signoff.graph.rules import budget
 
 STOPS = ("stop", "signal")
-"""The reasons of a drain that end a running reply; a pause lets one that is coming in come to its end."""
+"""The drain reasons that cut off a running reply; a pause lets it complete."""
 
 _QUIET = 0.7
 """After a pause was requested, a call that sends nothing for this many seconds is ended."""
@@ -46,7 +46,7 @@ _PER = 1_000_000
 class EarlyEnd(StrEnum):
     """Why a call is ended before its reply is whole.
 
-    `stopped`: somebody asked the run to pause or stop. `silent`: nothing has come for too long. `seconds`,
+    `stopped`: the run was asked to pause or stop. `silent`: nothing has arrived for too long. `seconds`,
     `tokens`, `cost`: that limit of the task is reached. `size`: the reply is too large.
     """
 
@@ -64,7 +64,7 @@ class Silent(TimeoutError):
 
 @dataclass(slots=True)
 class CallBounds:
-    """The bounds of one call, and what has come of it. Times are of the monotonic clock.
+    """The bounds of one call, and its progress. Times are of the monotonic clock.
 
     silence: seconds until the first chunk, and between two. until: when the task's time is up. tokens: how
     many may be written, and which limit says so. chars: how long the reply may be. control: LangGraph's
@@ -90,16 +90,16 @@ class CallBounds:
     _weighed: float = 0.0
 
     def renewed(self) -> "CallBounds":
-        """These bounds for another try of the same call."""
+        """These bounds for another attempt of the same call."""
         return replace(self, last=time.monotonic())
 
     def again(self) -> None:
-        """The same call starts another try."""
+        """Restarts the bounds for another attempt of the same call."""
         self.end, self.heard, self.cut, self.written, self.last = None, False, False, 0, time.monotonic()
         self.since = None
 
     def took(self, chars: int) -> EarlyEnd | None:
-        """Notes a chunk of this many characters; returns why the reply is to end there, if it is."""
+        """Records a chunk of this many characters; returns why the reply must end there, if it must."""
         self.heard, self.last = True, time.monotonic()
         # A chunk without a word takes place, too.
         self.written += chars or 1
@@ -129,7 +129,8 @@ class CallBounds:
 
     @property
     def to_weigh(self) -> bool:
-        """Whether it is time to ask how much has come: to find the connection costs more than a look."""
+        """Whether it is time to measure the received bytes: finding the connection is more expensive than a
+        check."""
         now = time.monotonic()
         if now - max(self.last, self._weighed) < _WEIGHING:
             return False
@@ -138,11 +139,11 @@ class CallBounds:
 
     @property
     def mute(self) -> bool:
-        """Whether the call brings nothing at which it could end by itself."""
+        """Whether the call receives nothing that could end it from inside."""
         return time.monotonic() - self.last > (_ENDING if self.cut else _MUTE)
 
     def ending(self, seconds: float) -> None:
-        """The reply has said how it ends: how long to wait for what may still come."""
+        """The reply has a finish reason: sets how long to wait for anything that may follow."""
         self.silence = seconds if self.silence is None else min(seconds, self.silence)
 
     def over(self) -> bool:
@@ -163,7 +164,7 @@ class CallBounds:
         return EarlyEnd.SILENT if self.silence is not None and now - self.last >= self.silence else None
 
     def next_look(self, most: float) -> float:
-        """Seconds until it is worth looking again, at most so many."""
+        """Seconds until the next useful check, at most `most`."""
         times = [self.until, None if self.silence is None else self.last + self.silence]
         now = time.monotonic()
         return max(0.001, min([most, *(at - now for at in times if at is not None)]))
@@ -178,8 +179,8 @@ def watch_of(
 ) -> CallBounds:
     """The watch of the next call for `task`: by what its limits leave of time and tokens.
 
-    What the model is shown is counted when the reply is whole, as ever: else a task with a little left could
-    never hear whether it is done.
+    The prompt is counted only when the reply is complete: else a task with little budget left could never
+    finish.
     """
     bounds = list[tuple[float, EarlyEnd]]()
     time_left = budget("seconds", task, limits)
@@ -285,7 +286,7 @@ class CallEnded(SystemExit):
 
 
 def call(watch: CallBounds, items: Callable[[], Iterator[_T]]) -> tuple[list[_T], BaseException | None]:
-    """What `items()` returns until it ends, or its watch ends it; and the error that ended it, if one did."""
+    """The items of `items()` until it ends, or its watch ends it; and the error that ended it, if any."""
     helper = _Helper(watch, items)
     helper.start()
     helper.wait()
@@ -299,7 +300,7 @@ async def acall_in_thread(
     helper, loop, ended = _Helper(watch, items), asyncio.get_running_loop(), asyncio.Event()
 
     def tell() -> None:
-        # The loop may be gone when a call that was left alone ends.
+        # The loop may be closed when an abandoned call ends.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(ended.set)
 
@@ -342,13 +343,13 @@ async def acall(
         WATCH.reset(token)
         canceller.close()
     if canceller.from_outside():
-        # The model's own code took both for ours.
+        # The model's own code swallowed both cancellations.
         raise asyncio.CancelledError
     return taken, None
 
 
 class _Canceller:
-    """Looks at the watch of a call in the running task now and then, and cancels it when it is to end."""
+    """Checks the watch of a call in the running task now and then, and cancels the task when it must end."""
 
     __slots__ = ("_before", "_busy", "_cancelled", "_due", "_handle", "_loop", "_stream", "_task", "_watch")
 
@@ -384,7 +385,7 @@ class _Canceller:
         self._look_in(after)
 
     def from_outside(self) -> bool:
-        """Whether somebody else has cancelled the task, too."""
+        """Whether other code has cancelled the task, too."""
         return self._task.cancelling() > self._before + self._cancelled
 
     def own(self) -> bool:
@@ -461,8 +462,8 @@ class _Helper(Generic[_T]):
                 return
 
     def end(self, waited: float) -> bool:
-        """Ends the call where it waits for the network. False when it is left alone: it has not ended
-        within its grace, hears nothing, and its daemon thread holds up nobody."""
+        """Ends the call while it waits for the network. False if it is abandoned: it has not ended within its
+        grace period, and its daemon thread blocks nothing."""
         if self._watch.mute or waited >= _PATIENCE:
             with self._lock:
                 if self._thread is not None:
@@ -488,7 +489,7 @@ class _Helper(Generic[_T]):
 
 def _raise_in(thread: int) -> None:
     """Raises `CallEnded` in another thread, as soon as that runs Python again."""
-    # Hardly ever needed, and not quick to import.
+    # Rarely needed, and slow to import.
     import ctypes
 
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(CallEnded))

@@ -1,11 +1,11 @@
-"""A summary written by a model. Whatever goes wrong with it, the lines serve.
+"""Has a model write the summary. If anything goes wrong, a summary by lines is used instead.
 
-The model itself is asked on the prompt that it has, with the same tools and one message more, so that its
-provider reads nearly all of it from its cache. Nothing that such a reply calls is run: it is no summary then.
-Another model is shown the old turns, one line each, without tools.
+The graph's own model is called on its current prompt, with the same tools and one extra message, so that its
+provider reads nearly all of it from the cache. A tool call in such a reply does not run: the reply then does
+not count as a summary. Another model is shown the old turns, one line each, without tools.
 
-It is no turn and writes nothing by itself: a process killed in the middle of it summarises again when the
-thread goes on.
+The call is not a turn and writes nothing by itself: after a kill in the middle of it, the summary is written
+again when the thread continues.
 """
 
 import time
@@ -39,17 +39,17 @@ from signoff.nodes.requests import Part
 
 _PIECES = (2000, 500, PIECE)
 _CHARS_A_WORD = 8
-# Of a context that is not known, the budget of a prompt is taken to be 80 %.
+# If the context size is unknown, the prompt budget is taken to be 80 % of it.
 _OVER = 1.25
-# A text with less room than this would say less than the lines.
+# With less room than this, a text would say less than the lines.
 _LEAST = 300
 
 
 @dataclass
 class SummaryReply:
-    """What has come of the model's text; more than `most` characters of it are not waited for.
+    """The model's text so far; at most `most` characters are awaited.
 
-    whole: it came to its own end. left: nobody waits for it any more.
+    whole: it is complete. left: nothing waits for it any more.
     """
 
     most: int
@@ -73,12 +73,12 @@ class SummaryReply:
 
     @property
     def text(self) -> str:
-        """The text, if it can serve as the summary; empty for one that is cut off, refused, or no text."""
+        """The text, if it can serve as the summary; empty if it is truncated, refused or not text."""
         chunks = self.chunks
         stopped = any(
             stop_of(chunk) is not StopReason.NORMAL or marks(chunk).get("stopped") for chunk in chunks
         )
-        # A connection that just closes looks like an end; a provider says that it is one.
+        # A dropped connection looks like the end; a provider reports a real end.
         provided = any(chunk.response_metadata.get("model_provider") for chunk in chunks)
         ended = not provided or any(reason_of(chunk) or chunk.usage_metadata for chunk in chunks)
         if not self.whole or stopped or not ended or any(_calls(chunk) for chunk in chunks):
@@ -141,7 +141,7 @@ def write_summary(
     """A part of a node: the new summary, by the model if there is one for it, else by lines; and what the
     summaries of this task have cost until now."""
     model, spent = run.summariser, state.get("spent")
-    # Nobody who wants the run to stop waits for a text.
+    # A stop does not wait for a text.
     if model is None or not compaction.turns or compaction.most < _LEAST or run.draining:
         return compaction.by_lines(), spent
     if run.continues:
@@ -195,7 +195,7 @@ def _watch(task: Task, run: NodeContext) -> CallBounds:
 
 
 def _prompt(compaction: Compaction, run: NodeContext) -> list[BaseMessage]:
-    """What the model is shown: of each turn as much as half of the budget of a prompt has room for."""
+    """The prompt for another model: as much of each turn as fits into half of the prompt budget."""
     texts, (text, lines) = run.deps.texts, summary_parts(compaction.before)
     room = compaction.budget // 2 * CHARS
     task = "\n".join(shortened(message.text, room // 8) for message in compaction.reader.section.messages)
@@ -213,8 +213,7 @@ def _prompt(compaction: Compaction, run: NodeContext) -> list[BaseMessage]:
 def _cost(
     spent: Spent | None, task: str, answer: SummaryReply, prompt: list[BaseMessage], seconds: float
 ) -> Spent:
-    """What the summaries of the task have cost with this one; estimated where the provider reports
-    nothing."""
+    """The usage of the task's summaries with this one; estimated if the provider reports none."""
     usages = [chunk.usage_metadata for chunk in answer.chunks if chunk.usage_metadata]
     marked = any(marks(chunk).get("estimated") for chunk in answer.chunks)
     read, wrote = sum(u["input_tokens"] for u in usages), sum(u["output_tokens"] for u in usages)
@@ -235,7 +234,7 @@ def spent_more(
     seconds: float = 0.0,
     cached: int = 0,
 ) -> Spent:
-    """What the calls of the task that are not turns have cost, with one more."""
+    """The usage of the task's calls that are not turns, with one more."""
     so_far = spent if spent and spent["task"] == task else _nothing(task)
     made = Spent(
         task=task,
@@ -260,6 +259,6 @@ def _calls(chunk: AIMessage) -> bool:
 
 
 def _config(run: NodeContext) -> RunnableConfig:
-    """The run's own, so that callbacks and traces see the call; its words are not part of the reply that is
-    streamed to a user."""
+    """The run's own configuration, so that callbacks and traces see the call; its text is not streamed to a
+    user as part of the reply."""
     return {**run.config, "tags": [*(run.config.get("tags") or ()), TAG_NOSTREAM], "run_name": "summary"}

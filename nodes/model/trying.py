@@ -1,4 +1,4 @@
-"""The tries of one model call, the waits between them, and what is told of them while they last."""
+"""The attempts of one model call, the waits between them, and the events that report them."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part
 
 RETRYING = "signoff_retrying"
-"""The name of the event that tells of a wait: for `on_custom_event` of a callback handler and of
+"""The name of the event that reports a wait: for `on_custom_event` of a callback handler and of
 `astream_events`, and under `type` in `stream_mode="custom"`."""
 _LOOK = 0.1
 _T = TypeVar("_T")
@@ -26,11 +26,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class NextTry:
-    """A model call has failed, and is tried again in `seconds`.
+    """A model call has failed, and is retried in `seconds`.
 
-    why: in a few words, such as `rate limit`. tries: so far, of at most `most`. dropped: a part of the reply
-    has come, and may have been shown; it does not count. model: the name of the model that is asked next,
-    where it is another one.
+    why: in a few words, such as `rate limit`. tries: attempts so far, of at most `most`. dropped: a part of
+    the reply has arrived, and may have been shown; it does not count. model: the name of the next model, if
+    it is another one.
     """
 
     seconds: float
@@ -43,8 +43,8 @@ class NextTry:
 
 @dataclass(frozen=True)
 class Backoff:
-    """Waits before the next try, and tells of it. Gives whether the wait is over; not when somebody wants the
-    run to stop or to pause."""
+    """Waits before the next attempt, and reports the wait. Returns False if the run is asked to stop or pause
+    meanwhile."""
 
     told: NextTry
 
@@ -80,19 +80,20 @@ def _event(run: NodeContext, next_try: NextTry) -> dict[str, Any]:
 
 
 def _can_report(config: RunnableConfig) -> bool:
-    """Whether a callback can be told: LangChain wants to know of which run it is."""
+    """Whether a callback can be notified: LangChain needs the id of a run for that."""
     manager = config.get("callbacks")
     return listened(config) and getattr(manager, "parent_run_id", None) is not None
 
 
 class WaitEnded(Exception):
-    """Somebody wants the run to stop or to pause, while it waits to try a call again."""
+    """The run is asked to stop or pause while it waits to retry a call."""
 
 
 @dataclass
 class Tries:
-    """What the tries of one call came to. again: further ones. waited: seconds. model: the name of the one
-    that was asked last, where there are several. heard: whether a part of its last reply came."""
+    """The result of the attempts of one call. again: the number of retries. waited: seconds. model: the name
+    of the last model that was tried, if there are several. heard: whether a part of its last reply
+    arrived."""
 
     again: int = 0
     waited: float = 0.0
@@ -111,12 +112,11 @@ def try_again(
     failed: Exception,
     gives_way: Callable[[BaseException], bool],
 ) -> Part[_T]:
-    """The result of `ask` after the first try has failed: each model is tried as often as allowed, then the
-    next.
+    """The result of `ask` after the first attempt has failed: each model is tried as often as allowed, then
+    the next.
 
-    ask: gets bounds of its own for each try. tries: takes what it came to. failed: what the first model has
-    failed with. gives_way: whether the next model can help after an error. Raises the last error, or
-    WaitEnded.
+    ask: gets new bounds for each attempt. tries: records the attempts. failed: the error of the first
+    attempt. gives_way: whether to try the next model after an error. Raises the last error, or WaitEnded.
     """
     first: Exception | None = failed
     for place, model in enumerate(models, 1):
@@ -137,7 +137,7 @@ def try_again(
 def _try_model(
     model: AskedModel, watch: CallBounds, tries: Tries, ask: Ask[_T], first: Exception | None
 ) -> Part[_T]:
-    """first: what its first try failed with, where that is made already."""
+    """first: the error of its first attempt, if that was made already."""
     due, why = list[float](), ""
     policy = model.retries or ModelRetries(tries=1)
     for attempt in policy.attempts(model.passes, watch.until, due.append):

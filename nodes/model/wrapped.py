@@ -1,9 +1,9 @@
-"""What a model is wrapped in: LangChain's `bind`, `with_config`, `with_retry`, `with_fallbacks`,
+"""Handles the wrappers of a model: LangChain's `bind`, `with_config`, `with_retry`, `with_fallbacks`,
 `configurable_fields` and `configurable_alternatives`.
 
-A graph takes the wrappers off, so that tools are bound to the models inside, and the inner guard stands in
-them; then it puts back on what the model itself knows nothing of. Most models have none: LangChain's modules
-of wrappers, which are slow to import, are imported for a model that may have.
+A graph removes the wrappers, so that tools and the inner guard go to the models inside; then it applies again
+what the model itself does not handle. Most models have none, so LangChain's slow modules for wrappers are
+imported only for a model that may have some.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 
 Model = Any
-"""A chat model, or what calls itself one; see `check_model`."""
+"""A chat model, or something that behaves like one; see `check_model`."""
 
 _TOOLS = ("tools", "tool_choice", "functions")
 
@@ -44,7 +44,7 @@ class Unwrapped:
     fails: tuple[type[BaseException], ...] = (Exception,)
 
     def wrap(self, model: Runnable[Any, Any]) -> Runnable[Any, Any]:
-        """`model`, made of this one, with what was bound to it."""
+        """`model`, derived from this one, with its bindings applied again."""
         for binding in reversed(self.bindings):
             model = RunnableBinding(
                 bound=model,
@@ -56,10 +56,10 @@ class Unwrapped:
 
 
 def unwrapped(given: Sequence[Model], config: RunnableConfig | None = None) -> list[Unwrapped]:
-    """The models in what a graph was given, in the order in which they are asked.
+    """The models of a graph without their wrappers, in the order in which they are tried.
 
-    config: of the run, by which a model may be configured; None for how it is by default. Raises SetupError
-    for wrappers that cannot work here.
+    config: the run's config, which may configure a model; None for the defaults. Raises SetupError for
+    wrappers that cannot work here.
     """
     return [found for model in given for found in _inside(model, config)]
 

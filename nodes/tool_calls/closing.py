@@ -1,8 +1,8 @@
-"""Answers calls that will never run, or that nobody goes on with.
+"""Answers calls that will never run, or never continue.
 
-Such a call gets the journal's result, "outcome unknown", or a reason. That of a delegate tells what its
-machine has come to: the calls that are open there are answered alike, of all that stand below it. Nothing of
-that is saved there, so that a retry goes on where it stood.
+Such a call gets the journal's result, "outcome unknown", or a reason. The answer for a delegate's call
+reports the state of its machine, in which open calls are answered in the same way, at all levels below.
+Nothing of that is saved there, so that a retry continues where it stopped.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def _not_run(stray: Stray, run: NodeContext) -> ToolMessage:
 
 
 def _left(stray: Stray, run: NodeContext) -> Part[ToolMessage | None]:
-    """The result of a delegate's call that nobody goes on with; None when it was never begun."""
+    """The result of an abandoned delegate call; None if it was never started."""
     call = stray.call
     unknown = partial(results.abandoned_result, call, (), results.NOTHING_USED, run)
     if call.name not in run.deps.toolbox.delegates:
@@ -57,7 +57,7 @@ def _left(stray: Stray, run: NodeContext) -> Part[ToolMessage | None]:
     try:
         state = yield from child.look()
     except ThreadError:
-        # Another graph than that of today has begun it: nobody can read here what it has come to.
+        # It was started by another graph, whose state cannot be read here.
         return unknown()
     if state is None:
         return None
@@ -71,7 +71,7 @@ def _left(stray: Stray, run: NodeContext) -> Part[ToolMessage | None]:
 
 
 def _at_its_end(child: ChildMachine, state: StateSnapshot) -> Part[Task]:
-    """The task of a delegate as if it had come to its end."""
+    """The task of a delegate as if it had ended."""
     closed = yield from close(calls_left(child.task(state.values).replies), child.context)
     messages = append_messages(state.values["messages"], [closed.messages])
     return child.task({**state.values, "messages": messages})

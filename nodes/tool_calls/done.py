@@ -1,6 +1,6 @@
-"""The effects of a task, of its delegates, too, in the order in which they were done, and what undoes each.
+"""The effects of a task and its delegates, in the order in which they happened, with the undo of each.
 
-They are read from the histories and the journal of the thread: nothing is kept of them while a task runs.
+They are read from the histories and the journal of the thread: nothing extra is recorded while a task runs.
 """
 
 import hashlib
@@ -30,10 +30,10 @@ from signoff.tools.undo import UndoTool
 class DoneCall:
     """A call that may have changed something.
 
-    key: names its effect. machine: the run of the machine that made it, with its state. call: with the
-    arguments that ran. at: when it was done. path: the delegates that lead to it. told_in: the id of the
-    message in the thread's own history that tells of it. why: why it cannot be undone. undo: what undoes it,
-    with the call that does; before: what the journal says of that.
+    key: identifies its effect. machine: the run of the machine that made it, with its state. call: with the
+    arguments that ran. at: when it completed. path: the delegates that lead to it. told_in: the id of the
+    message in the thread's own history that shows it. why: why it cannot be undone. undo: the undo tool and
+    its call; before: the journal entry of that call.
     """
 
     key: str
@@ -56,7 +56,7 @@ class DoneCall:
 
 @dataclass(frozen=True)
 class _Level:
-    """A machine of the thread, its task, and where it stands: see `DoneCall`."""
+    """A machine of the thread, with its task and its position: see `DoneCall`."""
 
     run: NodeContext
     state: AgentState
@@ -66,14 +66,14 @@ class _Level:
 
 
 def done_calls(task: Task, state: AgentState, run: NodeContext) -> Part[list[DoneCall]]:
-    """A part of a node: what the task has done, the oldest first."""
+    """A part of a node: the effects of the task, oldest first."""
     found = yield from _of_machine(_Level(run, state, task))
-    return sorted(found, key=attrgetter("at"))  # it keeps what stands at the same time in the order found
+    return sorted(found, key=attrgetter("at"))  # stable: entries with the same time keep their order
 
 
 def may_have_effects(task: Task, run: NodeContext) -> Part[bool]:
-    """A part of a node: whether a call of the task may have changed something, by the tools, or by the
-    journal where the graph has lost a tool since."""
+    """A part of a node: whether a call of the task may have changed something, judged by the tools, or by the
+    journal if the graph no longer has a tool."""
     box = run.deps.toolbox
     calls = [(reply, call) for reply in task.replies for call in reply.calls]
     if any(box.is_effect(call.name) or _is_lost_delegate(reply, call, box) for reply, call in calls):
@@ -85,11 +85,11 @@ def may_have_effects(task: Task, run: NodeContext) -> Part[bool]:
 
 
 def _of_machine(machine: _Level) -> Part[list[DoneCall]]:
-    """What a machine has done, and those below it.
+    """The effects of a machine and those below it.
 
-    Only delegates of one reply work beside each other, so that times order them. A machine's own calls run
-    one after the other: there the history has the order. A call that was cut short has no time, and another
-    process may have another clock.
+    Only delegates of one reply run in parallel and must be ordered by time. A machine's own calls run one
+    after the other, in the order of the history; an interrupted call has no time, and another process may
+    have another clock.
     """
     found, latest = list[DoneCall](), 0.0
     for reply in machine.task.replies:
@@ -106,9 +106,9 @@ def _of_machine(machine: _Level) -> Part[list[DoneCall]]:
 
 
 def _of_reply(machine: _Level, reply: Reply) -> Part[Mapping[str, Sequence[DoneCall]]]:
-    """The machine's own calls of a reply that may have taken place, by call id.
+    """The machine's own calls of a reply that may have taken effect, by call id.
 
-    What the journal knows was an effect when it ran, whatever the graph knows of its tool by now.
+    A call in the journal was an effect when it ran, whatever the graph now knows about its tool.
     """
     calls = [_as_ran(reply, call) for call in reply.calls if _is_work(call)]
     undoing = [Call(call.index, _key(machine, reply, call), call.name, {}) for call in calls]
@@ -123,26 +123,27 @@ def _is_work(call: Call) -> bool:
 
 
 def _is_lost_delegate(reply: Reply, call: Call, box: Toolbox) -> bool:
-    """Whether a delegate answered the call that the graph has no more."""
+    """Whether the call was answered by a delegate that the graph no longer has."""
     found = reply.result(call)
     return call.name not in box.delegates and found is not None and "delegate" in marks(found)
 
 
 def _is_beside(reply: Reply, call: Call, machine: _Level) -> bool:
-    """Whether the call was a delegate's, which works beside others."""
+    """Whether the call went to a delegate, which may run in parallel with others."""
     box = machine.run.deps.toolbox
     return call.name in box.delegates or _is_lost_delegate(reply, call, box)
 
 
 def _as_ran(reply: Reply, call: Call) -> Call:
-    """The call with the arguments that ran, where a person changed them."""
+    """The call with the arguments that actually ran, including a person's edits."""
     result = reply.result(call)
     ran = None if result is None else marks(result).get("ran")
     return call if ran is None else replace(call, args=ran)
 
 
 def undo_key(reply_id: str, call_id: str, ns: str = "") -> str:
-    """Names the undo of a call in the journal. ns: the namespace of the delegate's machine that made it."""
+    """The journal key for the undo of a call. ns: the namespace of the delegate's machine that made the
+    call."""
     text = "".join(f"{len(part)}:{part}" for part in (ns, reply_id, call_id))
     return f"undo-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
 
@@ -153,7 +154,7 @@ def _key(machine: _Level, reply: Reply, call: Call) -> str:
 
 
 def _done(machine: _Level, reply: Reply, call: Call, entries: Mapping[str, JournalEntry]) -> DoneCall | None:
-    """The call, if it may have taken place."""
+    """The call, if it may have taken effect."""
     run, entry = machine.run, entries.get(call.id)
     if entry is not None and entry.edited is not None:
         call = replace(call, args=entry.edited)
@@ -163,7 +164,7 @@ def _done(machine: _Level, reply: Reply, call: Call, entries: Mapping[str, Journ
     if result is not None and entry is None and not may_have_run(reply, call):
         return None
     if call.effect is Effect.FINISH and entry is None:
-        # A finishing tool has run if the journal knows it; else its result is what the review said.
+        # A finishing tool has run if the journal has it; else its result is the verdict of the review.
         return None
     key = _key(machine, reply, call)
     found = DoneCall(
@@ -186,7 +187,7 @@ def _done(machine: _Level, reply: Reply, call: Call, entries: Mapping[str, Journ
 
 
 def _result(reply: Reply, call: Call, entry: JournalEntry | None) -> ToolMessage | None:
-    """The result in the history, or in the journal where a process was killed in between."""
+    """The result in the history, or in the journal if the process was killed in between."""
     found = reply.result(call)
     if found is None and entry is not None and entry.status == DONE:
         found = next((one for one in entry.messages if isinstance(one, ToolMessage)), None)
@@ -196,7 +197,7 @@ def _result(reply: Reply, call: Call, entry: JournalEntry | None) -> ToolMessage
 def _why_not(
     run: NodeContext, call: Call, result: ToolMessage | None, entry: JournalEntry | None
 ) -> StandingReason | None:
-    """Why the call cannot be undone; None where it can."""
+    """Why the call cannot be undone; None if it can."""
     if run.deps.toolbox.is_driven(call.name):
         return "handed_over"
     if (entry is None and run.store is not None) or (entry is not None and entry.copied):
@@ -209,7 +210,7 @@ def _why_not(
 
 
 def _of_delegate(machine: _Level, reply: Reply, call: Call) -> Part[Sequence[DoneCall]]:
-    """What the machine of a delegate has done, and those below it."""
+    """The effects of a delegate's machine and those below it."""
     result = reply.result(call)
     if call.name not in machine.run.deps.toolbox.delegates:
         return [_standing(machine, reply, call, "another_graph")]
@@ -217,7 +218,7 @@ def _of_delegate(machine: _Level, reply: Reply, call: Call) -> Part[Sequence[Don
     try:
         state = None if child.deps is None else (yield from child.look())
     except ThreadError:
-        # Another graph than that of today has begun it.
+        # It was started by another graph.
         return [_standing(machine, reply, call, "another_graph")]
     if state is None or child.deps is None:
         if result is None or not may_have_run(reply, call) or not child.tool.effects:
@@ -235,7 +236,7 @@ def _of_delegate(machine: _Level, reply: Reply, call: Call) -> Part[Sequence[Don
 
 
 def _standing(machine: _Level, reply: Reply, call: Call, why: StandingReason) -> DoneCall:
-    """A call of a delegate of whose machine nothing can be read."""
+    """A delegate call whose machine cannot be read."""
     at, told_in = marks(reply.message).get("at", 0.0), _told_in(machine, reply.result(call))
     key, reply_id = _key(machine, reply, call), reply.message.id or ""
     return DoneCall(key, machine.run, machine.state, reply_id, call, at, machine.path, told_in, why)

@@ -1,6 +1,6 @@
 """Injected arguments of tools: LangChain's `ToolRuntime`, `InjectedState`, `InjectedStore`.
 
-LangGraph's package of agents, which has all of this, is imported for those who have tools.
+LangGraph's prebuilt package, which has all of this, is imported only if there are tools.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class Injector:
-    """Fills in injected arguments by LangGraph's own `ToolNode`, for the tools that have some.
+    """Fills in injected arguments with LangGraph's own `ToolNode`, for tools that have any.
 
-    A value that the model gives for such an argument is dropped.
+    A value from the model for such an argument is dropped.
     """
 
     def __init__(self, tools: Sequence[BaseTool]) -> None:
@@ -35,21 +35,21 @@ class Injector:
     def filled(
         self, call: ToolCall, state: AgentState, config: RunnableConfig, context: Callable[[], Any]
     ) -> ToolCall:
-        """`call` with the injected arguments; `context` returns that of the run, as the user's code gets it.
-        Raises what LangGraph raises when one cannot be had."""
+        """`call` with the injected arguments; `context` returns the context of the run, as user code receives
+        it. Raises LangGraph's error if an argument is not available."""
         if self._node is None or call["name"] not in self._asking:
             return call
         runtime = self.runtime(call, state, config, context)
         if private.inject is None or private.injected_args is None:
             return _bind_by_tool_node(self._asking[call["name"]], call, runtime)
-        # ToolNode is LangGraph's documented place for injection, but gives it no public name.
+        # ToolNode is LangGraph's documented place for injection, but has no public method for it.
         filled: ToolCall = private.inject(self._node, call, runtime)
         return filled
 
     def runtime(
         self, call: ToolCall, state: AgentState, config: RunnableConfig, context: Callable[[], Any]
     ) -> "ToolRuntime[Any, Any]":
-        """LangGraph's runtime of a call."""
+        """LangGraph's `ToolRuntime` for a call."""
         from langgraph.prebuilt import ToolRuntime
 
         given = private.runtime(config)
@@ -67,12 +67,12 @@ class Injector:
 def _asks(tool: BaseTool) -> bool:
     try:
         if private.injected_args is None:
-            # That it may ask is enough: what a call of it gets is seen then.
+            # It is enough that it may request one: the call itself shows what it gets.
             _node([tool])
             return True
         found = private.injected_args(tool)
     except TypeError:
-        # A partial or another callable object has no type hints to read, so it can ask for nothing by them.
+        # A partial or another callable object has no type hints, so it cannot request anything by them.
         return False
     return bool(found.state or found.store or found.runtime)
 
@@ -85,8 +85,8 @@ def _node(tools: list[BaseTool], **options: Any) -> Any:
 
 @cache
 def _stand() -> Any:
-    """The class of what is called in a tool's place, and keeps the arguments. Making it is not quick, and
-    hardly anybody needs it."""
+    """The class of a stand-in for a tool, which records the arguments. Created lazily: it is slow to create
+    and rarely needed."""
 
     class Stand(BaseTool):
         name: str = "stand"
@@ -98,13 +98,13 @@ def _stand() -> Any:
             return ToolMessage("", tool_call_id=input["id"])
 
         def _run(self) -> None:
-            """It is only invoked."""
+            """Never called: the stand-in is only invoked."""
 
     return Stand
 
 
 def _bind_by_tool_node(tool: BaseTool, call: ToolCall, runtime: "ToolRuntime[Any, Any]") -> ToolCall:
-    """`call` as a ToolNode would invoke its tool. Slower, but public: it is run up to there."""
+    """`call` as a ToolNode would invoke its tool. Slower, but public: the ToolNode runs up to that point."""
     stand = _stand()()
 
     def in_its_place(request: "ToolCallRequest", execute: Any) -> Any:
@@ -115,9 +115,9 @@ def _bind_by_tool_node(tool: BaseTool, call: ToolCall, runtime: "ToolRuntime[Any
     (args,) = stand.taken
     given = call["args"]
     added = [name for name, value in args.items() if name not in given or given[name] is not value]
-    # One that asks for nothing is left as it is.
+    # A tool without injected arguments is left unchanged.
     return ToolCall(name=call["name"], args=args, id=call["id"], type="tool_call") if added else call
 
 
 def _silent(_: Any) -> None:
-    """Where nobody listens."""
+    """A stream writer that discards everything."""

@@ -1,7 +1,7 @@
-"""What a tool writes by LangGraph's `get_stream_writer()` while it runs, with the call that it belongs to.
+"""What a tool writes with LangGraph's `get_stream_writer()`, together with its call.
 
-Whoever streams `custom` of a graph gets the bare values, as from any graph. A session asks for more: it gives
-its runs a `ListeningControl`.
+`stream_mode="custom"` yields the bare values, as with any graph. A session needs the call, too, and passes a
+`ListeningControl` to its runs.
 """
 
 from dataclasses import dataclass
@@ -16,21 +16,21 @@ from signoff.nodes.node import NodeContext
 
 
 class ListeningControl(RunControl):
-    """The control of a run whose caller wants to know which call wrote what."""
+    """The control of a run whose caller needs to know which call wrote what."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class ToolWrote:
-    """What the tool of this call wrote."""
+    """A value that the tool of this call wrote."""
 
     call_id: str
     data: Any
 
 
 def telling(call: Call, run: NodeContext) -> RunnableConfig:
-    """The configuration for the tool of this call; that of the node itself where nobody listens."""
+    """The configuration for the tool of this call; that of the node itself if nothing listens."""
     if not isinstance(run.control, ListeningControl):
         return run.config
     writer = run.runtime.stream_writer

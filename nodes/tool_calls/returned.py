@@ -1,4 +1,4 @@
-"""What a tool returned, where it is no plain result: commands and messages, as one result of its call."""
+"""Turns commands and messages that a tool returns into one result of its call."""
 
 from collections.abc import Container, Mapping
 from typing import Any
@@ -12,11 +12,11 @@ from signoff.graph.history.replies import Call
 def from_command(
     command: Command[Any], call: Call, written: Mapping[str, Any]
 ) -> tuple[ToolMessage | Command[Any], tuple[HumanMessage, ...]]:
-    """The result of a `Command` that only updates the history, and what is `written` beside it, and what the
-    tool shows.
+    """The result of a `Command` that only updates the history and the user's channels, and what the tool
+    displays.
 
-    One that goes somewhere, writes what belongs to the machine, removes messages, or speaks for the model or
-    for another tool is given back as it is.
+    A command with a goto, or one that writes the machine's channels, removes messages, or adds a message of
+    the model or of another tool, is returned unchanged.
     """
     update = command.update if isinstance(command.update, Mapping) else {}
     elsewhere = command.goto or command.graph is not None or command.resume is not None
@@ -35,8 +35,8 @@ def from_command(
 
 
 def joined(given: list[Any]) -> Command[Any] | list[Any]:
-    """The commands and messages that a tool returned in a list as one command; the list as it is where they
-    cannot be one."""
+    """The commands and messages in a list that a tool returned, combined into one command; the list itself if
+    they cannot be combined."""
     update, messages = dict[str, Any](), list[Any]()
     for one in given:
         if isinstance(one, ToolMessage):
@@ -59,7 +59,7 @@ def joined(given: list[Any]) -> Command[Any] | list[Any]:
 
 
 def why_not(output: Any, channels: Container[str]) -> str:
-    """Why this cannot be applied, in words for whoever wrote the tool."""
+    """Why this cannot be applied, in words for the tool's author."""
     if isinstance(output, list):
         alone = [one for one in output if isinstance(joined([one]), list)]
         return f"in it, {why_not(alone[0], channels)}" if alone else "two commands in it write one channel"

@@ -1,8 +1,8 @@
-"""Runs calls of tools and makes tool results of whatever comes of them.
+"""Runs tool calls and turns whatever happens into tool results.
 
-Reads run in parallel, a call that may change something runs at most once. Each runs within its time, in
-a thread of its own where that is needed. A result is what the history and the journal can hold: valid text of
-bounded length and plain values, with what a person changed.
+Reads run in parallel; a call that may change something runs at most once. Each runs within its time limit, in
+a separate thread where needed. A result contains only what the history and the journal can store: valid text
+of bounded length and plain values, with a note on what a person changed.
 """
 
 import asyncio
@@ -70,14 +70,14 @@ _DEEPEST = 200
 
 
 def savable(content: Any) -> str | list[Any]:
-    """`content` as text when it holds nothing else (a string, or text blocks, as MCP's tools give them), else
-    as JSON blocks of valid text; as its text form when it cannot be saved so."""
+    """`content` as text if it has nothing else (a string, or text blocks, as MCP tools return), else as JSON
+    blocks of valid text; as `str(content)` if that cannot be saved."""
     if isinstance(content, str):
         return valid_text(content)
     if content and all(is_text(part) for part in content):
         return valid_text("\n".join(text(part) for part in content))
     try:
-        # By way of JSON: the journal is JSON, and what the journal cannot hold must not get into the history.
+        # Through JSON: the journal is JSON, and a value that it cannot store must not enter the history.
         found = valid_values(json.loads(json.dumps(content, allow_nan=False)))
     except (TypeError, ValueError, RecursionError):
         return valid_text(words(content))
@@ -90,7 +90,7 @@ def saves(value: Any) -> bool:
     try:
         strict_serde().dumps_typed(ToolMessage("", tool_call_id="", artifact=value))
     except BaseException as error:
-        # A value of a tool's own making may raise anything while it is read.
+        # A custom value may raise anything while it is read.
         if gets_past(error):
             raise
         return False
@@ -98,7 +98,7 @@ def saves(value: Any) -> bool:
 
 
 def _depth(value: Any) -> int:
-    """How deep lists and mappings are nested in a JSON value."""
+    """The nesting depth of a JSON value."""
     deep, level = 0, [value]
     while level := [part for part in level if isinstance(part, dict | list)]:
         deep += 1
@@ -124,7 +124,7 @@ def block(text: str) -> dict[str, Any]:
 
 
 def as_json(value: Any) -> str:
-    """`value` as JSON for the model to read; what has no JSON form as text."""
+    """`value` as JSON for the model to read; values without a JSON form as text."""
     try:
         return valid_text(json.dumps(value, ensure_ascii=False, default=words))
     except (TypeError, ValueError, RecursionError):
@@ -132,12 +132,12 @@ def as_json(value: Any) -> str:
 
 
 FROM_TOOL = "tool"
-"""The mark of a human-role message that a tool wrote: it is never the user's word."""
+"""The mark of a human-role message that a tool wrote: it never counts as the user's message."""
 
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What came of a call: its result, messages that the tool adds to the history, and what it writes to the
+    """The outcome of a call: its result, messages that the tool adds to the history, and its update of the
     user's channels."""
 
     result: ToolMessage
@@ -155,8 +155,8 @@ class ToolResult:
 
 @dataclass
 class ResultWriter:
-    """Puts what comes of `call` into words. edited: arguments that a person put in place of the model's.
-    begun: when it was started, by the monotonic clock."""
+    """Writes the result of `call`. edited: arguments that a person substituted for the model's. begun: the
+    start time, by the monotonic clock."""
 
     call: Call
     state: AgentState
@@ -165,11 +165,11 @@ class ResultWriter:
     begun: float
 
     def finished(self, output: Any) -> ToolResult:
-        """It has given `output`: a message, or its text."""
+        """The result for `output`: a message, or its text."""
         try:
             return self._read(output)
         except BaseException as error:
-            # Values of a tool's own making may raise in any method.
+            # Custom values may raise in any method.
             if gets_past(error):
                 raise
             return self.broken(error)
@@ -201,7 +201,7 @@ class ResultWriter:
         return replace(answer, update=update) if update else answer
 
     def _update(self, command: Command[Any]) -> Mapping[str, Any] | Refused:
-        """What a command writes to the user's channels, where the graph has some."""
+        """A command's update of the user's channels, if the graph has any."""
         channels = self.run.deps.channels
         if not channels or not isinstance(command.update, Mapping) or command.graph is not None:
             return {}
@@ -214,7 +214,7 @@ class ResultWriter:
         return text.format(name=self.call.name, channel=found.channel, why=found.why)
 
     def broken(self, error: BaseException) -> ToolResult:
-        """It has raised `error`."""
+        """The result for an `error` that was raised."""
         if isinstance(error, NobodyToAsk):
             warnings.warn(f"The tool {self.call.name}: {error}.", ApprovalWarning, stacklevel=2)
             return self._answer(
@@ -222,7 +222,7 @@ class ResultWriter:
             )
         if isinstance(error, ValidationError) and self._has_not_begun(error):
             problem = misfit(self.call, error, self.run)
-            # What a person has changed is said as well.
+            # A person's changes are mentioned as well.
             return (
                 self._answer(problem.text, ok=False, **marks(problem))
                 if self.edited is not None
@@ -232,7 +232,7 @@ class ResultWriter:
         return self._answer(text, ok=False)
 
     def _has_not_begun(self, error: ValidationError) -> bool:
-        """Whether it is LangChain that says so, of the arguments, before the tool's own code has run."""
+        """Whether LangChain raised it for the arguments, before the tool's own code ran."""
         tool = self.run.deps.toolbox.run_tool(self.call.name)
         bodies = [getattr(tool, name, None) for name in ("func", "coroutine", "_run", "_arun")]
         own = type(tool).__module__.partition(".")[0] not in ("langchain_core", "langchain")
@@ -240,7 +240,7 @@ class ResultWriter:
         return not any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
 
     def late(self, seconds: float | None) -> ToolResult:
-        """It has not come back within its time."""
+        """The result of a call that did not return in time."""
         text = self.run.deps.texts.results["timeout"]
         return self._answer(text.format(name=self.call.name, seconds=seconds), ok=False, unknown=True)
 
@@ -274,7 +274,7 @@ class ResultWriter:
         return ToolResult(answer, more)
 
     def _fit(self, content: Any) -> str | list[Any]:
-        """`content` with every text in it valid and of bounded length."""
+        """`content` with every string in it valid and of bounded length."""
         deps = self.run.deps
         found = savable(content)
 
@@ -292,9 +292,10 @@ class ResultWriter:
 
 
 def misfit(call: Call, error: ValidationError, run: NodeContext) -> ToolMessage:
-    """The answer to a call whose arguments do not fit: it is not run, and counts like one of an unknown tool.
+    """The answer to a call with invalid arguments: it does not run, and counts like a call of an unknown
+    tool.
 
-    A tool that handles such an error by itself says what the model is told.
+    A tool with its own handler for such errors decides what the model reads.
     """
     tool = run.deps.toolbox.run_tool(call.name)
     handler = tool.handle_validation_error if tool else None
@@ -311,12 +312,12 @@ def misfit(call: Call, error: ValidationError, run: NodeContext) -> ToolMessage:
 
 
 class ToolRun:
-    """Runs `call` and turns everything that can come of it into a tool result.
+    """Runs `call` and turns every possible outcome into a tool result.
 
-    A sync tool runs in a daemon thread: one that hangs is given up on after its time, and cannot keep the
-    process alive. Without a time limit, and alone, it needs no thread, and saves the way there and back.
-    `edited` are arguments that a person put in place of the model's; `tool` is what runs, where that is not
-    the tool of the call's name.
+    A sync tool runs in a daemon thread: one that hangs is abandoned after its time limit, and cannot keep the
+    process alive. A call without a time limit and without others beside it needs no thread, which saves the
+    switch. `edited` are arguments that a person substituted for the model's; `tool` is the tool to run, if
+    not the one named in the call.
     """
 
     def __init__(
@@ -336,22 +337,22 @@ class ToolRun:
         self.tool = found
         self.seconds = (found.metadata or {}).get("seconds", run.deps.tool_seconds)
         around = run.deps.middleware
-        # What ends or pauses the run passes through nothing, nor does what undoes a call of the model.
+        # No middleware wraps a call that ends or pauses the run, or one that undoes another call.
         wraps = around is not None and around.wraps_tools and call.effect is None and tool is None
         self.around = around if wraps else None
-        # A middleware around it may ask a person before it lets the tool begin.
+        # A middleware around it may ask a person before the tool starts.
         self.reached = self.around is None
         self.told = ResultWriter(call, state, run, edited, time.monotonic())
         self._stop_asking: Callable[[], object] | None = None
 
     @lazy
     def config(self) -> RunnableConfig:
-        """What the tool is run with."""
+        """The configuration for the tool."""
         return telling(self.call, self.run)
 
     @lazy
     def future(self) -> Future[ToolResult]:
-        """What its thread returns."""
+        """The future result of its thread."""
         return Future()
 
     def start(self) -> Self:
@@ -370,21 +371,21 @@ class ToolRun:
 
     @property
     def seconds_left(self) -> float | None:
-        """How many seconds it may still take; None for no limit."""
+        """The remaining seconds; None for no limit."""
         return None if self.seconds is None else max(self.told.begun + self.seconds - time.monotonic(), 0)
 
     @property
     def over(self) -> bool:
-        """Whether it has ended, or its time is over."""
+        """Whether it has ended, or its time is up."""
         return self.future.done() or self.seconds_left == 0
 
     def result(self) -> ToolResult:
-        """What came of the job, at the latest when its own time, counted from its start, is over."""
+        """The result of the job, available at the latest when its time, counted from its start, is up."""
         try:
             return self.future.result(self.seconds_left)
         except OutOfTime:
             if self._stop_asking is not None:
-                # A thread cannot be stopped, but what an async tool awaits in it can.
+                # A thread cannot be stopped, but a coroutine that runs in it can.
                 self._stop_asking()
             return self.told.late(self.seconds)
 
@@ -432,7 +433,7 @@ class ToolRun:
         return self.told.finished(output)
 
     def output(self, tool: BaseTool, request: ToolCall) -> Any:
-        """What `tool` returns: the call's own, or one that a middleware has put in its place."""
+        """The return value of `tool`: the call's own, or one substituted by a middleware."""
         if _only_async(tool):
             return asyncio.run(self._awaited(tool, request))
         if isinstance(tool, StructuredTool) and self._unheard(tool):
@@ -442,7 +443,7 @@ class ToolRun:
     async def aoutput(self, tool: BaseTool, request: ToolCall) -> Any:
         """`output`, for an event loop."""
         if not _has_coroutine(tool):
-            # In a thread that holds up nothing when it hangs, as without a middleware.
+            # In a thread that blocks nothing if it hangs, as without a middleware.
             future: Future[Any] = Future()
             context = contextvars.copy_context()
             in_thread(lambda: context.run(self._settle, future, tool, request))
@@ -460,12 +461,12 @@ class ToolRun:
             future.set_result(found)
 
     async def _awaited(self, tool: BaseTool, request: ToolCall) -> Any:
-        """What an async tool returns in its own event loop, that of a sync run."""
+        """The return value of an async tool in a sync run, which gives it its own event loop."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "this is a coroutine"
 
         def stop() -> None:
-            # A loop that has ended in the meantime has nothing to stop.
+            # The loop may have ended in the meantime.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(task.cancel)
 
@@ -474,11 +475,11 @@ class ToolRun:
 
     @property
     def _in_loop(self) -> bool:
-        """Whether the call has a way of its own to run in an event loop."""
+        """Whether the call has an async implementation."""
         return self.around is not None or _has_coroutine(self.tool)
 
     def _unheard(self, tool: BaseTool) -> bool:
-        """Whether nothing but the tool's own function has to be called."""
+        """Whether it is enough to call the tool's own function."""
         if tool is not self.tool or tool.name not in self.run.deps.plain or listened(self.run.config):
             return False
         return self.config is self.run.config
@@ -496,18 +497,18 @@ class ToolRun:
             return await asyncio.to_thread(self.told.broken, error)
         if self._is_short(output):
             return self.told.finished(output)
-        # A long result is kept in a file, and a server allows no such waiting in its event loop.
+        # A long result is written to a file, and a server forbids such blocking in its event loop.
         return await asyncio.to_thread(self.told.finished, output)
 
     def _is_short(self, output: Any) -> bool:
-        """Whether this becomes a result without being cut, or read at length."""
+        """Whether this becomes a result without truncation or a long traversal."""
         text = output
         if isinstance(output, ToolMessage):
             text = output.content if output.artifact is None else None
         return isinstance(text, str) and len(text) <= self.run.deps.result_chars
 
     def request(self) -> ToolCall:
-        """The call with the arguments that run, without what its tool asks for beside them."""
+        """The call with the arguments that run, without injected ones."""
         args = dict(self.call.args if self.edited is None else self.edited)
         return ToolCall(name=self.call.name, args=args, id=self.call.id, type="tool_call")
 
@@ -535,7 +536,7 @@ THREADS = 8
 
 
 class Job(Request, Protocol):
-    """Runs a call of a tool, with what stands around it. reached: whether the tool itself has begun."""
+    """Runs a tool call with its wrappers. reached: whether the tool itself has started."""
 
     @property
     def reached(self) -> bool: ...
@@ -545,8 +546,8 @@ class Job(Request, Protocol):
 class ToolRuns:
     """Calls that run in parallel, or `one_by_one`; returns their results, in order.
 
-    most: how many at a time; None for `THREADS` of those that need a thread, and as many as there are of
-    coroutines. The next one begins as soon as one has ended.
+    most: the maximum number at a time; None for `THREADS` calls that need a thread, and no limit for
+    coroutines. The next one starts as soon as one has ended.
     """
 
     jobs: Sequence[ToolRun]
@@ -572,7 +573,7 @@ class ToolRuns:
                 break
             ended |= {job: job.result() for job in over}
             running = [job for job in running if job not in ended]
-        # One that raised (an interrupt) is met before those that have not begun.
+        # A call that raised (an interrupt) is handled before those that have not started.
         return [ended[job] if job in ended else job.result() for job in self.jobs]
 
     async def ado(self, run: NodeContext) -> list[ToolResult]:
@@ -597,7 +598,7 @@ class ToolRuns:
         try:
             return list(await asyncio.gather(*tasks.values()))
         except BaseException:
-            # One was interrupted, or all are: what has not begun does not begin any more.
+            # One or all were interrupted: no further calls are started.
             for job, task in tasks.items():
                 if job not in begun and (self.most is not None or not _has_coroutine(job.tool)):
                     task.cancel()
@@ -605,7 +606,7 @@ class ToolRuns:
 
 
 def _soonest(running: Sequence[ToolRun]) -> float | None:
-    """In how many seconds the first of these runs out of time; None when none does."""
+    """The seconds until the first of these runs out of time; None if none does."""
     left = [job.seconds_left for job in running if job.seconds_left is not None]
     return min(left, default=None)
 
@@ -623,11 +624,11 @@ def once(
 ) -> Part[Written]:
     """A part of a node: a call that may change something. `started` is durable before it runs, `done` after.
 
-    again: whether a call that the journal knows runs once more. edited: arguments in place of the model's.
-    ask_unknown: nothing comes back for a call whose outcome is unknown, since a person will be asked.
-    job: runs it, where that is not the graph's own way; its result is a list of one `ToolResult`.
+    again: whether a call with a journal entry runs once more. edited: arguments that replace the model's.
+    ask_unknown: return nothing for a call whose outcome is unknown, since a person will be asked. job: runs
+    the call in another way than the graph's own; its result is a list of one `ToolResult`.
 
-    A run without a thread has no journal: nothing of it ever goes on, and all such runs would share one, in
+    A run without a thread has no journal: it never resumes, and all such runs would share one journal, in
     which the same ids may mean other calls.
     """
     if run.thread_id is None:
@@ -647,7 +648,7 @@ def once(
         results: list[ToolResult] = yield job
     except Exception as error:
         if pauses(error):
-            # Nothing has started of a call whose middleware waits for a person before its tool begins.
+            # If the middleware waits for a person before the tool starts, nothing of the call has started.
             waits = note(run, reply_id, call, replace(begun, status=WAITING))
             yield Store([waits if job.reached else take_back(run, reply_id, call, entry)])
         raise

@@ -359,7 +359,7 @@ class SignoffAgent:
             opened.shown = _waiting_ids(still_waiting(status, was[0]))
         if status.waiting is None:
             if not text and status.condition is Condition.UNKNOWN:
-                raise ThreadError("The prompt is empty; say what is to be done.")
+                raise ThreadError("The prompt is empty; say what to do.")
             return begin_task(text) if text else go_on()
         seen = _waiting_ids(status.waiting)
         if not text or opened.shown != seen:

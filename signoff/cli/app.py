@@ -246,7 +246,7 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="An agent that ends only when it signs off, and that goes on after anything.",
+    help="An agent that ends only when it signs off, and continues after anything.",
 )
 
 
@@ -262,4 +262,4 @@ def signoff(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """An agent that ends only when it signs off, and that goes on after anything."""
+    """An agent that ends only when it signs off, and continues after anything."""

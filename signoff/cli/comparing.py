@@ -1,4 +1,4 @@
-"""`signoff diff`: two threads beside each other, and the table that shows it."""
+"""`signoff diff`: compares two threads in a table."""
 
 import json
 import sys

@@ -18,8 +18,8 @@ def main() -> None:
     )
     if ours:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # What is imported stays until the end. The collector would go through all of it while it comes, for
-    # nothing, and once more when the process ends, which alone takes a third of the time of a short command.
+    # Imported objects live until the end. The garbage collector would scan all of them during the imports,
+    # for nothing, and once more at exit, which alone takes a third of the time of a short command.
     gc.disable()
     atexit.register(gc.freeze)
     from signoff.cli.app import app, load

@@ -85,7 +85,7 @@ def _role_of_answer(waiting: Waiting) -> str:
 def to_resume(answer: str | None, database: Database, to: str | None = None) -> Plan:
     """Plans to continue an existing thread, with or without an answer.
 
-    to: what it answers, by the beginning of its id, where several of its delegates wait."""
+    to: the beginning of the id of what it answers, if several delegates wait."""
 
     def plan(thread: ThreadStatus) -> Begin:
         _known(thread, database)
@@ -109,7 +109,7 @@ def to_resume(answer: str | None, database: Database, to: str | None = None) -> 
 
 
 def _answered(answer: str, to: str | None, thread: ThreadStatus) -> Waiting | None:
-    """What of all that waits an answer is for. Raises ThreadError where it does not say so."""
+    """The pending request that an answer is for. Raises ThreadError if that is ambiguous."""
     named = take_ids(answer)[1] if looks_named(answer) else frozenset()
     found = [
         one
@@ -126,7 +126,7 @@ def _answered(answer: str, to: str | None, thread: ThreadStatus) -> Waiting | No
     )
     raise ThreadError(
         f"Thread {thread.quoted_id!r} waits for {count_noun(len(thread.waits), 'answer')}; "
-        f"say by --to which one is meant ({waits}). Nothing was changed."
+        f"use --to to say which one is meant ({waits}). Nothing was changed."
     )
 
 
@@ -167,8 +167,8 @@ def to_undo(ask: bool, database: Database) -> Plan:
         _known(thread, database)
         if thread.outcome is None:
             raise ThreadError(
-                f"Thread {thread.quoted_id!r} has not ended, and what goes on is not undone; end it first: "
-                f"{command('resume', thread.thread_id, database)}"
+                f"Thread {thread.quoted_id!r} has not ended, and only an ended task can be undone; end it "
+                f"first: {command('resume', thread.thread_id, database)}"
             )
         return Begin(Undo(ask))
 
@@ -285,7 +285,7 @@ def _stopped(thread_id: str, database: Database, begun: bool) -> CommandReport:
         return report.of_waits(found.waits, thread_id, database)[0]
     if found.outcome is not None:
         ended = report.of_outcome(found.outcome, thread_id, database)
-        # Not begun: the same command still has to do what was to come after that end.
+        # Not started: the same command must still be repeated.
         return ended if begun else replace(report.of_stop(None, database), resume=ended.resume)
     return report.of_stop(None if found.condition is Condition.UNKNOWN else thread_id, database)
 

@@ -1,4 +1,4 @@
-"""`signoff replay`: decides a stored thread again, and says what would be decided otherwise."""
+"""`signoff replay`: decides a stored thread again, and reports what would be decided differently."""
 
 import importlib.metadata
 import json
@@ -27,7 +27,7 @@ from signoff.session.replay import replay as decide_again
 
 DIFFERS = 1
 _MOST = 4_000
-# What else decides, in place of what the thread had at last.
+# Other settings, instead of those of the thread's last run.
 SETTINGS = ("workspace", "turns", "tokens", "seconds", "cost", "talk_turns", "approve", "base_url")
 
 GraphName = Annotated[
@@ -113,7 +113,7 @@ def replay(
         if version is None:
             document = decided_here(storage, thread_id, given, graph)
         else:
-            # Only for this; it starts another Python.
+            # Imported only for this, since it starts another Python.
             from signoff.front.other_versions import decided_by, other_version
 
             other = other_version(version)
@@ -141,7 +141,7 @@ def _check(
     if to_test is not None and (version is not None or as_json):
         raise SetupError("--to-test writes a test; leave out --version and --json.")
     if (model is None) != (turn is None):
-        raise SetupError("--model goes on from a turn: give both, as in --model gpt-4o --from 3.")
+        raise SetupError("--model continues from a turn: pass both, as in --model gpt-4o --from 3.")
     if model is not None and (version is not None or to_test is not None):
         raise SetupError("--model runs a fork; leave out --version and --to-test.")
     if tools not in ("recorded", "run", "all"):
@@ -151,7 +151,7 @@ def _check(
 
 
 def _go_on(storage: OpenStorage, thread_id: str, turn: int, given: Given, tools: Any, as_json: bool) -> None:
-    # Only for this: it runs a thread.
+    # Imported only for this, since it runs a thread.
     from signoff.front.another_model import go_on_with
 
     print_found(go_on_with(storage, thread_id, turn, given, tools), as_json)
@@ -165,7 +165,7 @@ def _write_test(
     file: Path,
     redact: str | None,
 ) -> None:
-    # Only for this: it reads and writes much that a comparison does not need.
+    # Imported only for this, since it reads and writes much that a comparison does not need.
     from signoff.session.as_test import as_test
 
     own = None if redact is None else load_function(redact)
@@ -183,14 +183,14 @@ def _write_test(
 
 
 def check_known(storage: OpenStorage, thread_id: str, file: Database) -> None:
-    """Raises ThreadError for a thread that is not there."""
+    """Raises ThreadError for an unknown thread."""
     if thread_id not in storage.threads():
         raise unknown(thread_id, file)
 
 
 def decided_here(storage: OpenStorage, thread_id: str, given: Given, graph: str | None) -> dict[str, Any]:
-    """What this version says of the thread, as the document of `--json`."""
-    # What it holds is to be read as a whole: a run that goes on meanwhile would look like a difference.
+    """This version's verdict on the thread, as the document of `--json`."""
+    # The thread is read while it is held: a concurrent run would look like a difference.
     with runner(storage.checkpointer, thread_id), graph_again(storage, thread_id, given, graph) as again:
         found = decide_again(again, thread_id)
     return {
@@ -203,7 +203,7 @@ def decided_here(storage: OpenStorage, thread_id: str, given: Given, graph: str 
 
 
 def _words(given: Given, graph: str | None) -> list[str]:
-    """The options as another version's command line takes them."""
+    """The options in the form of another version's command line."""
     words = [] if graph is None else ["--graph", graph]
     for name, value in given.options.items():
         text = ",".join(value) or "none" if isinstance(value, tuple) else str(value)

@@ -56,7 +56,7 @@ def run(
     """
     words = task_text(task)
     if not words:
-        raise SetupError("The task is empty; say what is to be done.")
+        raise SetupError("The task is empty; say what to do.")
     if thread is None:
         with file.open() as storage:
             thread_id = new_thread_id(storage.threads())
@@ -137,7 +137,8 @@ def undo(
 ) -> None:
     """Undo the effects of a task that has ended, the newest first.
 
-    Each is undone at most once. What has no undo, and what nobody knows of, is listed as standing.
+    Each is undone at most once. Effects without an undo, and those with an unknown outcome, are listed as not
+    undone.
     """
     thread_id = existing(thread, file)
     if is_handed_over(thread_id, file):
@@ -271,7 +272,7 @@ def refuse_guarded(thread_id: str, file: Database) -> None:
         guarded = is_guarded(storage, thread_id)
     if guarded:
         raise ThreadError(
-            f"Thread {thread_id!r} is of an agent of LangChain with Guards, which goes on in its own "
+            f"Thread {thread_id!r} belongs to a LangChain agent with Guards, which continues only in its own "
             "program: invoke the agent with Command(resume=…), extend(…) or retry(…); with None and the "
             "config of an earlier checkpoint it forks."
         )
@@ -282,7 +283,8 @@ def _next_task(thread_id: str, file: Database) -> str:
 
 
 def _just_goes_on(status: ThreadStatus, inbox: Inbox) -> bool:
-    """Whether no more input is needed: an answer is still to be delivered, or the thread was only paused."""
+    """Whether no further input is needed: an answer is still to be delivered, or the thread was only
+    paused."""
     if waiting := status.waiting:
         return inbox.answers(waiting.interrupt_id)
     return inbox.paused or bool(inbox.orders)
@@ -307,7 +309,7 @@ def hand_over(
 ) -> CommandReport:
     """Tells the workers how the thread continues. bare: with whatever is left to do.
 
-    Raises ThreadError, and changes nothing, when that is impossible in the thread's status.
+    Raises ThreadError, and changes nothing, if that is impossible in the thread's status.
     """
     with file.open() as storage:
         if storage.checkpointer.is_running(thread_id):

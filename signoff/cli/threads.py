@@ -223,7 +223,7 @@ def thread_table(found: Sequence[Row], width: int) -> Table:
 
 
 def _write_page(console: Console, file: str, run: Run) -> None:
-    # It builds on this package, so that it cannot be imported with it; and most commands need none of it.
+    # Imported here, since it depends on this package, and most commands do not need it.
     from signoff.page import STDOUT, page, save
 
     save(page(run), file)
@@ -260,7 +260,7 @@ def _turn(turn: Turn, below: Mapping[str, Run], depth: int) -> dict[str, Any]:
 
 
 def _child(call_id: str, child: Run, depth: int) -> dict[str, Any]:
-    """Returns the machine of a delegate, nested; without its turns where it is folded."""
+    """Returns the machine of a delegate, nested; without its turns if it is folded."""
     found: dict[str, Any] = {
         "call_id": call_id,
         "path": list(child.path),
@@ -290,7 +290,7 @@ def _now(thread_status: ThreadStatus, database: Database) -> CommandReport:
 
 
 def _waits(status: ThreadStatus, now: CommandReport, database: Database) -> list[CommandReport]:
-    """Returns a report for each of all that the thread waits for; none where it does not wait."""
+    """Returns a report for each thing that the thread waits for; none if it does not wait."""
     return of_waits(status.waits, status.thread_id, database) if now.waiting else []
 
 
@@ -356,7 +356,7 @@ def _print_below(display: Plain, turn: Turn, below: Mapping[str, Run], depth: in
 
 
 def _heading(child: Run, *, folded: bool) -> Text:
-    """Returns the line of a delegate: its path, how it stands, and what it used."""
+    """Returns the line of a delegate: its path, status and usage."""
     totals, heading = child.totals, child.heading
     parts = ["/".join(map(one_line, child.path)), heading.title, count_noun(totals.turns, "turn")]
     parts += [count_noun(totals.tokens, "token")] if totals.tokens else []

@@ -1,8 +1,8 @@
-"""Signoff's rules for an agent of LangChain: `create_agent(model, tools, middleware=[Guards()])`.
+"""Signoff's rules for a LangChain agent: `create_agent(model, tools, middleware=[Guards()])`.
 
-The machine itself decides: its states run within the hooks of one middleware (`steps.py`), and the table says
-where each event leads. What LangChain's loop does in its own way (the model call, the tool calls) are the
-only two states that are not the machine's.
+The machine itself decides: its states run inside the hooks of one middleware (`steps.py`), and the transition
+table says where each event leads. Only two states are not the machine's: the model call and the tool calls,
+which LangChain's loop performs.
 """
 
 from signoff.guards.agent import GuardedGraph, guarded

@@ -1,7 +1,8 @@
-"""A guarded agent as a graph that can be relied on: one runner a thread, every step saved, no limit of steps.
+"""A guarded agent with the reliability of a Signoff graph: one runner per thread, every step saved, no
+recursion limit.
 
-LangChain's compiled agent saves in the background, lets two runs of one thread overwrite each other, and
-counts super-steps. `guarded(agent)` is the same agent without these three.
+LangChain's compiled agent saves in the background, lets two runs of a thread overwrite each other, and counts
+super-steps. `guarded(agent)` is the same agent without these three problems.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -28,10 +29,10 @@ _NO_STEP_LIMIT = 2**31 - 1
 
 
 class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
-    """An agent of LangChain with guards, which holds its thread while it runs it.
+    """A LangChain agent with guards, which holds its thread during a run.
 
-    `extend`, `retry` and `go_on` make inputs for it, as for a graph of `build_graph`. A second run of one
-    thread at the same time raises ThreadBusy.
+    `extend`, `retry` and `go_on` make inputs for it, as for a graph from `build_graph`. A second concurrent
+    run of a thread raises ThreadBusy.
     """
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
@@ -102,7 +103,8 @@ class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         return {**options, "durability": found or ("sync" if self.checkpointer else None)}
 
     def _entered(self, given: Any, config: RunnableConfig | None) -> Entry:
-        """An input for the machine's own graph, as one for this agent: it enters where every input does."""
+        """Converts an input for the machine's own graph to one for this agent, which enters where every input
+        does."""
         if not isinstance(given, Command):
             return given
         check_says_something(given)
@@ -124,20 +126,20 @@ class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
 
 def guarded(agent: Any) -> GuardedGraph:
-    """The agent that `create_agent` or `create_deep_agent` made with `Guards`, run as the machine's graph is.
+    """An agent from `create_agent` or `create_deep_agent` with `Guards`, run like the machine's own graph.
 
-    One runner holds a thread, each step is saved before the next one begins, and no count of steps ends a run
-    before a limit of the guards. `agent` itself is not changed.
+    One runner holds a thread, each step is saved before the next one begins, and no recursion limit ends a
+    run before a limit of the guards. `agent` itself is not changed.
 
-    Raises SetupError for anything that is not such an agent, has no guards, or has a channel of its own with
-    a name of theirs.
+    Raises SetupError for anything that is not such an agent, has no guards, or has a channel with one of
+    their names.
     """
     if not isinstance(agent, CompiledStateGraph) or "guards" not in agent.builder.channels:
         raise SetupError(
             f"guarded() takes an agent with guards, and this is {quote_id(type(agent).__name__)}; write "
             "guarded(create_agent(model, tools, middleware=[Guards()]))."
         )
-    from signoff.guards.state import check_channels, taken  # Guards says first where langchain is missing
+    from signoff.guards.state import check_channels, taken  # first, Guards reports a missing langchain
 
     check_channels(taken(agent.builder.channels))
     held = agent.copy()

@@ -1,4 +1,4 @@
-"""What `Guards` asks LangChain's loop for within a hook, and how it reads what a tool call gives back."""
+"""Calls LangChain's handlers from the hooks of `Guards`, and reads the results of tool calls."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ from signoff.nodes.tool_calls.run import FROM_TOOL, ResultWriter, ToolResult
 
 @dataclass(frozen=True)
 class HandlerCall:
-    """Asks what the hook stands around, in the sync or the async way that it was given."""
+    """Calls the handler that the hook wraps, sync or async as given."""
 
     handler: Callable[[Any], Any]
     given: Any
@@ -37,10 +37,10 @@ class HandlerCall:
 
 
 class _Start(BaseCallbackHandler):
-    """Notes that a tool begins, whichever it is: a middleware after `Guards` may have put another in its
-    place."""
+    """Records that a tool starts, whichever it is: a middleware after `Guards` may have substituted another
+    one."""
 
-    # In the context of the call, before the tool begins.
+    # In the context of the call, before the tool starts.
     run_inline = True
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class _Start(BaseCallbackHandler):
 
     def on_tool_start(self, *args: Any, **kwargs: Any) -> None:
         self.noted = True
-        # What runs in the tool need not be listened to.
+        # Runs inside the tool need no callback.
         _start.set(None)
 
     @contextmanager
@@ -58,7 +58,7 @@ class _Start(BaseCallbackHandler):
         try:
             yield
         finally:
-            # Not by a token: a coroutine may be closed in another context than its own.
+            # Not with a token: a coroutine may be closed in a context other than its own.
             _start.set(before)
 
 
@@ -68,13 +68,13 @@ _RUNS = ("invoke", "ainvoke", "run", "arun")
 
 
 def _tells_its_start(tool: BaseTool) -> bool:
-    """Whether it runs in LangChain's own way, which tells the callbacks that it begins."""
+    """Whether it runs through LangChain's own code, which notifies callbacks of its start."""
     return all(getattr(type(tool), way).__module__.startswith("langchain_core.") for way in _RUNS)
 
 
 @dataclass(frozen=True)
 class Running:
-    """Runs a call by LangChain's own node for tools; the result is a list of one, as `once` takes it."""
+    """Runs a call through LangChain's own tool node; the result is a list of one, as `once` expects."""
 
     asking: HandlerCall
     writer: ResultWriter
@@ -82,7 +82,7 @@ class Running:
 
     @property
     def reached(self) -> bool:
-        """Whether the tool has begun, or may have: what stands between it and `Guards` may ask a person
+        """Whether the tool has started, or may have: a middleware between it and `Guards` may ask a person
         first."""
         tool = self.asking.given.tool
         return self.start.noted or (tool is not None and not _tells_its_start(tool))
@@ -105,7 +105,7 @@ class Running:
 
     def _broken(self, raised: BaseException, run: GuardedRun) -> ToolResult:
         error = unanswered(raised, can_ask=run.can_ask)
-        # `Goes` and what pauses or ends the run.
+        # `Goes`, and exceptions that pause or end the run.
         if gets_past(error) or isinstance(raised, Goes):
             raise raised
         return self.writer.broken(error)
@@ -125,7 +125,7 @@ class Running:
         if len(own) != 1:
             raise Goes(output)
         more = tuple(_of_tool(m) for m in messages if m is not own[0])
-        # A guarded child has channels of the same names. What it came to is told in its last message.
+        # A guarded child has channels with the same names. Its last message reports its outcome.
         rest = {key: value for key, value in update.items() if key != "messages" and key not in OWN}
         result = own[0].model_copy(update={"status": "error"}) if _failed(update.get("outcome")) else own[0]
         return replace(self._marked(result), more=more, update=rest)
@@ -138,7 +138,7 @@ class Running:
 
 
 def _of_tool(message: Any) -> Any:
-    """What a tool says in the user's role is no word of theirs."""
+    """A tool's message in the user's role, marked so that it does not count as the user's."""
     (said,) = convert_to_messages([message])
     if isinstance(said, HumanMessage) and is_genuine(said):
         return as_reminder(said, FROM_TOOL)
@@ -150,14 +150,14 @@ def _answers(message: Any, call: Call) -> bool:
 
 
 def _failed(outcome: Any) -> bool:
-    """Whether this is the outcome of a guarded child that has not done its work, as for a delegate."""
+    """Whether this is the outcome of a guarded child that failed, judged as for a delegate."""
     if not isinstance(outcome, Mapping) or not {"status", "claim", "reason"} <= outcome.keys():
         return False
     return (outcome["status"], outcome["claim"]) != ("success", "done")
 
 
 class Goes(BaseException):
-    """A tool gave something that only LangGraph can read, such as a `Command` that goes somewhere."""
+    """A tool returned something that only LangGraph can handle, such as a `Command` with a goto."""
 
     def __init__(self, output: Any) -> None:
         super().__init__("not for the history")

@@ -1,8 +1,8 @@
-"""What other middleware takes out of the messages still counts: the channel `past` holds the current task.
+"""Keeps the current task in the channel `past`, so that messages removed by other middleware still count.
 
-Each hook of `Guards` notes there what is new in its task: the messages as it sees them, and those that it
-writes. So limits, outcomes, repetitions and reminders go by what has happened, whatever the model is shown,
-and are the same after a restart, on a fork and in a resumed run. A new task begins a new ledger.
+Each hook of `Guards` records there what is new in its task: the messages as it sees them, and those that it
+writes. So limits, outcomes, repetitions and reminders are based on what has happened, whatever the model is
+shown, and are the same after a restart, on a fork and in a resumed run. A new task starts a new ledger.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,8 +23,8 @@ _TAKEN_OUT = "Taken out of the messages by another middleware."
 
 
 def take_down(before: Sequence[BaseMessage] | None, writes: Sequence[Any]) -> list[BaseMessage]:
-    """The reducer of the ledger: what is written is appended, what `begin` returns begins it anew. A message
-    that is there twice has changed."""
+    """The reducer of the ledger: appends writes; a write from `begin` starts it anew. A message that appears
+    twice has changed."""
     found = list(before or ())
     for write in writes:
         if write and isinstance(write[0], RemoveMessage):
@@ -35,17 +35,18 @@ def take_down(before: Sequence[BaseMessage] | None, writes: Sequence[Any]) -> li
 
 
 def begin(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """What is written to begin the ledger of a task with these."""
+    """The write that starts the ledger of a task with these messages."""
     return [_BEGIN, *messages]
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The history of a thread, with what was taken out of it.
+    """The history of a thread, including removed messages.
 
-    Where nothing was, `messages` are those of the thread; else the current task's alone. start: where in them
-    the ledger begins; known: where what is not noted yet begins, 0 where the ledger is to begin anew. lost:
-    whether something was taken out. unseen: those of the messages that no hook of `Guards` has seen yet.
+    If nothing was removed, `messages` are those of the thread; else only the current task's. start: the index
+    where the ledger begins; known: the index of the first message that is not recorded yet, 0 if the ledger
+    must start anew. lost: whether anything was removed. unseen: the messages that no hook of `Guards` has
+    seen yet.
     """
 
     messages: Sequence[BaseMessage]
@@ -84,23 +85,23 @@ def _place(messages: Sequence[BaseMessage], message_id: str | None) -> int | Non
 
 
 def _begins(past: Sequence[BaseMessage], messages: Sequence[BaseMessage], start: int) -> bool:
-    """Whether the messages from `start` on begin with those of the ledger."""
+    """Whether the messages from `start` on start with those of the ledger."""
     there = messages[start:] if start else messages
     if len(past) > len(there):
         return False
-    # The very same objects, but for those that were loaded; a changed message keeps its id.
+    # The same objects, except for loaded ones; a changed message keeps its id.
     return all(map(is_, past, there)) or all(map(eq, map(_ID, past), map(_ID, there)))
 
 
 def _latest(past: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Each message once, as it was noted last."""
+    """Each message once, in its latest recorded version."""
     return list({message.id: message for message in past}.values())
 
 
 def _merged(
     messages: Sequence[BaseMessage], past: list[BaseMessage], tools: Tools, *, is_input: bool
 ) -> Whole:
-    """The task as the ledger has it, in today's versions, and what is new."""
+    """The task from the ledger, with current versions of its messages, and the new messages."""
     places = {message.id: at for at, message in enumerate(messages)}
     kept = [messages[places[one.id]] if one.id in places else one for one in past]
     noted = {message.id for message in past}
@@ -112,7 +113,7 @@ def _merged(
         for at, message in enumerate(messages)
         if message.id not in noted
         and not is_summary(message)
-        # What stands elsewhere is how other middleware tells of what it has taken out.
+        # Other messages there are summaries by other middleware of what it has removed.
         and ((last is not None and at > last) or isinstance(message, ToolMessage) or nudge_kind(message))
     ]
     replies = [one for one in past if is_reply(one)]
@@ -125,21 +126,21 @@ def _merged(
 
 
 def is_summary(message: BaseMessage) -> bool:
-    """Whether LangChain's middleware wrote this in place of older messages."""
+    """Whether LangChain's middleware wrote this message to replace older ones."""
     return message.additional_kwargs.get("lc_source") == "summarization"
 
 
 def _before_input(messages: Sequence[BaseMessage]) -> int:
-    """The place of the last message before those of the user at the end."""
+    """The index of the last message before the user's messages at the end."""
     return max((at for at, message in enumerate(messages) if message.type != "human"), default=-1)
 
 
 def _closed(
     lost: Sequence[AIMessage], last: AIMessage, messages: Sequence[BaseMessage], tools: Tools
 ) -> dict[str | None, list[BaseMessage]]:
-    """Results for the open calls of replies that were taken out, by the id of the reply: LangChain's loop
-    will not run them. What it ran of the last reply may have lost its result together with it, so a working
-    call of that one counts as run."""
+    """Results for the open calls of removed replies, by reply id: LangChain's loop will not run them. Calls
+    of the last reply may have run and lost their results with it, so a work call of that reply counts as
+    run."""
     answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
     found: dict[str | None, list[BaseMessage]] = {}
     for reply in (read_reply(message, tools) for message in lost):
@@ -159,8 +160,8 @@ def _closed(
 
 
 def seen_in(messages: Sequence[BaseMessage], written: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """What of `written` is for the thread: no new version of a message that was taken out of it, and no
-    result of a call that was."""
+    """The messages of `written` that belong in the thread: without new versions of removed messages, and
+    without results of removed calls."""
     written = list(written)
     replies = [one for one in (*messages, *written) if isinstance(one, AIMessage)]
     calls = {call["id"] for reply in replies for call in (*reply.tool_calls, *reply.invalid_tool_calls)}

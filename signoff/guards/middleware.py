@@ -1,10 +1,9 @@
 """`Guards`: the rules of the machine as one LangChain middleware, for `create_agent` and deepagents.
 
-Each hook is a walk through the machine's states (`steps.py`). Before a model call, and around it, is
-`wrap_model_call`: it settles what the tools have brought, lets the model be asked when the rules say so, and
-routes its reply. A reply without a call ends LangChain's loop: `after_agent` judges that end, and jumps
-back to the model, unless the task has ended. `wrap_tool_call` runs what is due, and leaves a finish, or what
-stands after one, alone. So no hook adds a step to a turn.
+Each hook is a walk through the machine's states (`steps.py`). `wrap_model_call` settles the tool results,
+calls the model if the rules say so, and routes its reply. A reply without a call ends LangChain's loop:
+`after_agent` judges that end, and jumps back to the model unless the task has ended. `wrap_tool_call` runs
+due calls, and leaves a finish, and any calls after it, alone. So no hook adds a step to a turn.
 """
 
 import time
@@ -93,16 +92,17 @@ Response = ModelResponse[Any]
 
 
 class Guards(AgentMiddleware[Any, Any, Any]):
-    """Signoff's rules for an agent of LangChain: `create_agent(model, tools, middleware=[Guards()])`.
+    """Signoff's rules for a LangChain agent: `create_agent(model, tools, middleware=[Guards()])`.
 
-    The task ends only by `finish_task`, a limit or an error, and `current_outcome(agent.get_state(config)
-    .values)` says which. Put it first in `middleware=`: so it stands around retries and fallbacks. Only what
-    closes something in `after_agent`, or adds tools to a request, goes before it.
+    The task ends only by `finish_task`, a limit or an error, and
+    `current_outcome(agent.get_state(config).values)` says which. Put it first in `middleware=`, so that it
+    wraps retries and fallbacks. Only middleware that closes something in `after_agent`, or adds tools to a
+    request, goes before it.
 
     limits, controls, checks, checks_folder, check_seconds, response_format, texts, talk, evidence,
-    finish_alone: as `limits`, `control_tools` and so on of `build_graph`.
+    finish_alone: as in `build_graph`, where `controls` is called `control_tools`.
 
-    Raises SetupError for whatever cannot work, in one sentence that says what to write.
+    Raises SetupError for anything that cannot work, with one sentence that says what to write instead.
     """
 
     state_schema = GuardedState
@@ -161,18 +161,18 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         self._warned = False
 
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        """A new input enters where every input does, whatever the thread stood in."""
+        """Takes a new input, which enters in the same state whatever state the thread was in."""
         if state.get("guards") is None:
-            # Nothing is in them before the first input, unless somebody else has put it there.
+            # They are empty before the first input, unless other code has written to them.
             check_channels(filled(state))
         read = with_ids(without_made_up(state))
         walk = self._walk(read, is_input=True)
-        # Other middleware may take messages out before the next hook of this one.
+        # Other middleware may remove messages before the next hook of this one.
         walk.note()
         walk.run.give_back()
         position: GuardPosition | None = state.get("guards")
         walk.at = State.COMPRESS
-        # What enters by `extend` or `retry` has said so.
+        # An input of `extend` or `retry` has already set its entry.
         entered = state.get("event") if state.get("event") in ENTRIES else str(Event.INPUT)
         update = {"event": entered, **walk.channels(position["tools"] if position else {})}
         return update if read is state else {"messages": [_ALL, *read["messages"]], **update}
@@ -229,7 +229,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         if walk.is_over:
             raise SetupError(_BACK)
         yield from walk.hear()
-        # LangChain's loop runs the calls of a reply before it comes back to the model.
+        # LangChain's loop runs the calls of a reply before it returns to the model.
         ran = walk.at is State.EXECUTE
         if ran:
             walk.take(Report(Event.DONE))
@@ -271,11 +271,11 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         yield from walk.step()
 
     def _with_controls(self, tools: Sequence[Any]) -> list[Any]:
-        """The tools with those by which a task ends: other middleware may have selected some."""
+        """The tools with the control tools added: other middleware may have selected only some tools."""
         return [*tools, *(tool for tool in self.tools if not any(tool is one for one in tools))]
 
     def _cutting(self, model: BaseChatModel) -> BaseChatModel:
-        """The model with the guard in it that closes a stream once a finish in it is complete."""
+        """The model with the guard that closes a stream once a finish in it is complete."""
         before = self._cut
         if before is None or before[0] is not model:
             before = self._cut = model, guarded_model(model, self._deps.toolbox)
@@ -301,7 +301,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         position: GuardPosition | None = state.get("guards")
         found = due_calls(state["messages"], run).get(request.tool_call["id"] or "")
         if found is None or position is None or position["at"] != State.EXECUTE:
-            # A finish, and what stands after it: the machine answers it.
+            # A finish, or a call after it: the machine answers it.
             return Command()
         reply_id, call = found
         writer = ResultWriter(call, state, run, None, time.monotonic())
@@ -321,7 +321,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         return Command(update={**update, "messages": written.messages})
 
     def _resolve(self, request: ToolCallRequest, call: Call) -> ToolCallRequest:
-        """The request for the tool that the call means, where its name was written slightly wrong."""
+        """The request for the tool that the call means, if its name was slightly misspelled."""
         own = getattr(request.runtime, "tools", None) or ()
         known = next((tool for tool in own if tool.name == call.name), self._known.get(call.name))
         if request.tool is not None or known is None:
@@ -346,9 +346,9 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         if walk.is_over and not walk.said_since:
             return None
         last = walk.task.last
-        # LangChain's loop ends by itself at a reply without a call that it can read, and nowhere else.
+        # LangChain's loop ends by itself only at a reply without a valid call.
         if walk.is_over:
-            # What another middleware has said since then is a part of it.
+            # Later messages of other middleware belong to it.
             walk.end_later()
         elif last is not None and not last.message.tool_calls and walk.at in (State.NUDGE, State.DECIDE):
             yield from walk.go()
@@ -380,7 +380,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         return Walk(state, run, f"{self.name}.before_agent", is_input)
 
     def _deps_for(self, state: Mapping[str, Any], tools: Sequence[Any] = ()) -> Dependencies:
-        """What the states work with in this thread: with its tools, as far as they are known here."""
+        """The dependencies of the states in this thread, with its tools as far as known here."""
         position: GuardPosition | None = state.get("guards")
         kinds = dict(position["tools"]) if position is not None else {}
         controls = self._deps.toolbox.controls
@@ -392,7 +392,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             if is_provided(tool) and (name := provider_name(tool)) not in controls:
                 kinds.setdefault(name, PROVIDED)
         if not kinds:
-            # Nobody has been told of any tool: LangChain's own node judges what an import calls.
+            # No tools are known yet: LangChain's own node judges the calls of an import.
             kinds = called_kinds(state.get("messages") or (), controls)
         found = tuple(
             here.get(name) or tool_of_kind(self._known.get(name), kind) or kind
@@ -409,20 +409,20 @@ class Guards(AgentMiddleware[Any, Any, Any]):
 
 
 for _hook in (Guards.wrap_model_call, Guards.awrap_model_call, Guards.wrap_tool_call, Guards.awrap_tool_call):
-    # LangChain's way to LangSmith looks at the signature in each call, traced or not.
+    # LangChain's LangSmith integration inspects the signature in each call, traced or not.
     vars(_hook)["__signature__"] = signature(_hook)
 
 _PAST = (
     "The agent ended before a finish was accepted: another middleware, or a tool that returns directly, went "
-    "past the guards. Retry the thread, and it goes on from here."
+    "past the guards. Retry the thread to continue from here."
 )
 _OVER = (
-    "The calls of the last reply have no result: another middleware jumped over them, back to the model, or "
-    "took what they gave. Retry the thread, and it goes on from here."
+    "The calls of the last reply have no result: another middleware jumped past them, back to the model, or "
+    "removed their results. Retry the thread to continue from here."
 )
 _BACK = (
-    "A middleware goes back to the model after the task has ended, which nothing would end again; leave out "
-    "its jump, or jump only where state.get('outcome') is None."
+    "A middleware jumps back to the model after the task has ended, and nothing would end it again; remove "
+    "its jump, or jump only if state.get('outcome') is None."
 )
 
 
@@ -431,7 +431,7 @@ def _no_models(name: str) -> BoundModels:
 
 
 def _chosen(request: Request, offered: ToolChoice, handler: Callable[[Request], Any]) -> Part[Response]:
-    """The model's reply; with a looser choice of tools where the provider refuses this one."""
+    """The model's reply; with a looser tool choice if the provider rejects this one."""
     choice: ToolChoice = offered
     while True:
         asked = request if choice is ToolChoice.ALL else request.override(tool_choice="any")
@@ -446,7 +446,7 @@ def _chosen(request: Request, offered: ToolChoice, handler: Callable[[Request], 
 
 
 def _with_marks(response: Response, offered: ToolChoice, begins: float, walk: Walk) -> list[BaseMessage]:
-    """What the model has said, with its marks and an id of its own."""
+    """The model's reply, with its marks and a unique id."""
     said = [message for message in response.result if isinstance(message, AIMessage)]
     if not said:
         raise SetupError("A middleware within Guards gave no AIMessage in place of the model's reply.")
@@ -458,13 +458,13 @@ def _with_marks(response: Response, offered: ToolChoice, begins: float, walk: Wa
     message.response_metadata = {**message.response_metadata, KEY: notes}
     taken = walk.run.reader(walk.state).index.places
     if message.id is None or message.id in taken:
-        # Not by its place, which comes again where messages are taken out: the journal goes by it.
+        # Not derived from its position, which may recur when messages are removed: the journal uses this id.
         message.id = f"{message.id or 'reply'}-{uuid4()}"
     return [slim(message)]
 
 
 def _without_cut_calls(message: AIMessage) -> AIMessage:
-    """The reply without the calls that had begun to come in when its stream was cut."""
+    """The reply without the calls that were incomplete when its stream was cut off."""
     keep, calls = marks(message).get("cut"), [*message.invalid_tool_calls, *message.tool_calls]
     if keep is None or keep >= len(calls):
         return message

@@ -1,9 +1,8 @@
-"""Whose words are new messages in the user's role: those of a person, or of a tool or another middleware.
+"""Decides who wrote new messages in the user's role: a person, or a tool or other middleware.
 
-A task begins with an input. What comes in the user's role while it goes on is a reminder, as in the machine,
-where a tool or a hook has written it: else each one would begin a task with limits of its own. A person can
-write to a thread that stands still, by `update_state` or with a command; the checkpoints say which of the
-messages came that way.
+A task begins with an input. A message in the user's role that a tool or a hook writes during the task counts
+as a reminder, as in the machine: else each one would begin a task with new limits. A person can write to a
+thread at rest, by `update_state` or with a command; the checkpoints show which messages came that way.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,12 +21,12 @@ _MESSAGES = "messages"
 
 
 def in_users_role(messages: Iterable[BaseMessage]) -> list[HumanMessage]:
-    """Those of the messages that count as a person's as they stand."""
+    """The messages that count as a person's without further checks."""
     return [one for one in messages if isinstance(one, HumanMessage) and is_genuine(one)]
 
 
 def as_reminder(message: HumanMessage, kind: str) -> HumanMessage:
-    """The message of a tool or a middleware, which begins no task and answers no question."""
+    """The message of a tool or a middleware, marked so that it begins no task and answers no question."""
     kept = {**message.additional_kwargs, KEY: {"nudge": kind}}
     return message.model_copy(update={"additional_kwargs": kept})
 
@@ -35,10 +34,10 @@ def as_reminder(message: HumanMessage, kind: str) -> HumanMessage:
 def by_person(
     messages: Iterable[BaseMessage], config: RunnableConfig, *, over: bool = False
 ) -> Part[set[str]]:
-    """The ids of those of the messages that a person has written since the last hook of `Guards`, in a run
-    that goes on. In one whose input the first hook has taken up there are none.
+    """The ids of the messages that a person has written since the last hook of `Guards`, in a resumed run.
+    None in a run whose input the first hook has processed.
 
-    over: whether the task had ended by then, so that they may be an input of which no hook was told.
+    over: whether the task had ended by then, so that they may be an input that no hook has seen.
     """
     left = {message.id or "" for message in messages}
     configurable: Mapping[str, Any] = config.get("configurable", {})
@@ -51,7 +50,7 @@ def by_person(
     at = (configurable.get("checkpoint_map") or {}).get(ns)
     newest: RunnableConfig = {"configurable": here}
     place: RunnableConfig | None = {"configurable": {**here, "checkpoint_id": at}} if at else newest
-    # What the checkpoint of this step does not hold has come with the command that the run began with.
+    # Messages that are not in this step's checkpoint came with the command that started the run.
     persons = bool(at)
     while left and place is not None:
         saved = yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))

@@ -1,4 +1,4 @@
-"""The channels of a guarded agent: those of the machine, under the names that it gives them."""
+"""The channels of a guarded agent: those of the machine, under the same names."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, NotRequired, Self, TypeVar
@@ -17,8 +17,8 @@ _T = TypeVar("_T")
 
 
 class OwnValue(LastValue[_T]):
-    """LangGraph's channel for a value, copied without its constructor: each branch of the agent's loop copies
-    all channels, three times a turn."""
+    """LangGraph's channel for a value, with a copy that skips the constructor: each branch of the agent's
+    loop copies all channels, three times per turn."""
 
     __slots__ = ()
 
@@ -29,7 +29,7 @@ class OwnValue(LastValue[_T]):
 
 
 class LedgerChannel(HistoryChannel):
-    """The ledger of the current task, copied without its constructor, too; its lists are never changed."""
+    """The channel of the current task's ledger, with the same cheap copy; its lists never change."""
 
     def copy(self) -> Self:
         new = object.__new__(type(self))
@@ -42,7 +42,7 @@ _LEDGER = LedgerChannel(take_down, snapshot_frequency=SNAPSHOT_EVERY)
 
 
 class GuardedState(AgentState[Any]):
-    """What a thread with guards keeps beside its messages."""
+    """The channels of a thread with guards, beside its messages."""
 
     outcome: NotRequired[Annotated[dict[str, Any] | None, OwnValue, OmitFromInput]]
     ended: NotRequired[Annotated[EndedTask, OwnValue, OmitFromInput]]
@@ -57,7 +57,7 @@ class GuardedState(AgentState[Any]):
     spent: NotRequired[Annotated[Spent, OwnValue, PrivateStateAttr]]
     machine: NotRequired[Annotated[int, OwnValue, PrivateStateAttr]]
     guards: NotRequired[Annotated[GuardPosition, OwnValue, PrivateStateAttr]]
-    # Whether a hook has run in this run; of no later run, so it is not saved.
+    # Whether a hook has run in this run; irrelevant for later runs, so it is not saved.
     begun: NotRequired[Annotated[bool, UntrackedValue, PrivateStateAttr]]
     past: NotRequired[Annotated[list[AnyMessage], _LEDGER, PrivateStateAttr]]
 
@@ -66,25 +66,25 @@ OWN = frozenset(GuardedState.__annotations__)
 """The channels of an agent with guards."""
 
 ADDED = OWN - AgentState.__annotations__.keys()
-"""Those of them that Guards adds."""
+"""The channels among them that Guards adds."""
 
 
 def check_channels(names: Iterable[str]) -> None:
-    """Raises SetupError where there are names: of channels that Guards has, and that are not its own."""
+    """Raises SetupError if any names are given: channels of the agent that clash with those of Guards."""
     if found := sorted(names):
         raise SetupError(
             f"Guards keeps channels named {', '.join(map(repr, found))}, and the state of this agent has its "
             "own of these names; rename them in your state_schema, or in the middleware that brings them. "
-            "A thread that build_graph has run is not taken up: begin another one."
+            "A thread that build_graph has run cannot be continued: start another one."
         )
 
 
 def taken(channels: Mapping[str, Any]) -> set[str]:
-    """Which of the channels that Guards adds are of another make in an agent."""
+    """The names of the channels of Guards that an agent defines differently."""
     own = (OwnValue, LedgerChannel, UntrackedValue)
     return {name for name in ADDED & channels.keys() if not isinstance(channels[name], own)}
 
 
 def filled(state: Mapping[str, Any]) -> set[str]:
-    """Those in which there is something, though no hook has written yet. The ledger begins empty."""
+    """The channels with a value, though no hook has written yet. The ledger starts empty."""
     return {name for name in ADDED & state.keys() if name != "past" or state[name]}

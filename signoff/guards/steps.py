@@ -1,8 +1,8 @@
-"""The states of the machine, run within the hooks of LangChain's loop.
+"""Runs the states of the machine inside the hooks of LangChain's loop.
 
-A hook goes on where the last one stopped: the channel `guards` holds the state that is next. The work of each
-state is the machine's own (`nodes/`), and so is the table that its event is looked up in. A walk stops where
-LangChain's loop has the next word: before a model call, before the tools run, and at the end.
+A hook continues where the last one stopped: the channel `guards` holds the next state. The work of each state
+is the machine's own (`nodes/`), and so is the transition table. A walk stops where LangChain's loop takes
+over: before a model call, before the tools run, and at the end.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -60,10 +60,10 @@ _NOTHING = object()
 
 
 class GuardPosition(TypedDict):
-    """Where a guarded thread stands. at: the state that is next; empty where the task has ended. tools: the
-    kinds of the working tools, by name, as the model was last told of them. first: the id of the thread's
-    first message. after: the id of the message before the current task, which is in the ledger. enters: the
-    node of the agent in which an input is taken up."""
+    """The position of a guarded thread. at: the next state; empty if the task has ended. tools: the kinds of
+    the working tools last offered to the model, by name. first: the id of the thread's first message. after:
+    the id of the message before the current task, which is in the ledger. enters: the node of the agent that
+    processes an input."""
 
     at: str
     tools: dict[str, str]
@@ -74,8 +74,8 @@ class GuardPosition(TypedDict):
 
 @dataclass
 class GuardedRun(NodeContext):
-    """One invocation of a hook. first: the id of the first message, by which a run without a thread is known
-    again."""
+    """One invocation of a hook. first: the id of the first message, which identifies a run without a
+    thread."""
 
     first: str = ""
 
@@ -84,35 +84,35 @@ class GuardedRun(NodeContext):
 
     @property
     def last_history(self) -> Sequence[BaseMessage]:
-        """The history as it was read last in this process; empty where it was not."""
+        """The history as last read in this process; empty if it was not."""
         found = self.deps.readings.get(self._place(None))
         return found.source if found is not None else ()
 
     def forget_changed_reply(self) -> None:
-        """Drops a reading whose last reply is read otherwise now: other middleware may have changed the very
-        message that was read."""
+        """Drops a cached reader whose last reply would be read differently now: other middleware may have
+        modified that message."""
         reply = self.last_reply
         if reply is not None and not _is_of(reply, reply.message):
             self.deps.readings.pop(self._place(None), None)
 
     @property
     def last_reply(self) -> Reply | None:
-        """The last reply of that reading, where it was read with the tools of today."""
+        """The last reply of that reader, if it was read with the current tools."""
         found = self.deps.readings.get(self._place(None))
         known = found is not None and found.tools is self.deps.toolbox and found.replies
         return known[-1] if known else None
 
 
 def begin(deps: Dependencies, config: RunnableConfig, state: Mapping[str, Any]) -> GuardedRun:
-    """The run of a hook that is given this state."""
+    """The context of a hook that gets this state."""
     position, messages = state.get("guards"), state.get("messages") or ()
     first = position["first"] if position else (messages[0].id or "") if messages else ""
     return GuardedRun(deps, config, first=first)
 
 
 def with_ids(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The state with an id for each message: deepagents keeps what an input gives as plain values without
-    one."""
+    """The state with an id for each message: deepagents stores messages of an input as plain values without
+    ids."""
     messages = state.get("messages") or ()
     if all(message.id is not None for message in messages):
         return state
@@ -121,8 +121,8 @@ def with_ids(state: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass
 class Walk:
-    """The states that one hook runs, and what they have written. at: the next one; None at the end. enters:
-    the node of the hook in which an input is taken up; is_input: whether it is this one."""
+    """The states that one hook runs, and their writes. at: the next state; None at the end. enters: the node
+    of the hook that processes an input; is_input: whether it is this one."""
 
     given: Mapping[str, Any]
     run: GuardedRun
@@ -156,9 +156,10 @@ class Walk:
         return self.run.task(self.state)
 
     def hear(self, *, ends: bool = False) -> Part[None]:
-        """Marks what tools and other middleware have said in the user's role since the last hook.
+        """Marks the messages in the user's role that tools and other middleware have written since the last
+        hook.
 
-        ends: whether the run ends here; else what they say after the end of a task begins the next one.
+        ends: whether the run ends here; else such a message after the end of a task begins the next one.
         """
         position: GuardPosition | None = self.given.get("guards")
         over = position is None or not position["at"]
@@ -175,15 +176,15 @@ class Walk:
 
     @property
     def is_over(self) -> bool:
-        """Whether the task has ended already. Where the last hook stood may be of the task before: other
-        middleware can jump over the hook in which a task begins."""
+        """Whether the task has already ended. The position of the last hook may belong to the previous task:
+        other middleware can jump over the hook in which a task begins."""
         position: GuardPosition | None = self.given.get("guards")
         if position is None or position["at"]:
             return False
         ended: EndedTask | None = self.given.get("ended")
         if ended is None:
             return False
-        # Nearly always nothing has come since then, and nothing has to be read.
+        # Nearly always nothing has arrived since then, and nothing must be read.
         messages = self.given.get("messages") or ()
         last = messages[-1].id if messages else None
         return ended["message"] == last or ended["task"] == self.task.id
@@ -195,12 +196,12 @@ class Walk:
         return bool(messages) and self.given["ended"]["message"] != messages[-1].id
 
     def end_later(self) -> None:
-        """Lets the task that has ended end at the last message."""
+        """Moves the end of the ended task to the last message."""
         self.at = None
         self.written["ended"] = {**self.given["ended"], "message": self.given["messages"][-1].id}
 
     def take(self, report: Report) -> None:
-        """Writes what a state reports, and goes where the table leads."""
+        """Applies the report of a state, and moves to the next state in the table."""
         assert self.at is not None, "there is a state that reports"
         ends = report.event is None and self.at is LAST
         self.at = None if ends else next_state(self.at, report.event)
@@ -219,15 +220,15 @@ class Walk:
         self.take((yield from work) if isinstance(work, Generator) else work)
 
     def go(self) -> Part[None]:
-        """Runs states until LangChain's loop has the next word, or what they have written is to be saved."""
+        """Runs states until LangChain's loop takes over, or their writes must be saved."""
         while self.at in WORKS and not self._saves_first():
             yield from self.step()
 
     def _saves_first(self) -> bool:
-        """Whether the next state pauses the run, and only the next hook may run it.
+        """Whether the next state pauses the run and must be left to the next hook.
 
-        LangGraph saves nothing of a hook that pauses, and runs it again. What leads to a question follows
-        from the history, so nearly always there is nothing to save; a review may have run checks.
+        LangGraph saves nothing of a hook that pauses, and runs it again. The steps that lead to a question
+        follow from the history, so nearly always there is nothing to save; but a review may have run checks.
         """
         if "event" not in self.written:
             # It was saved before, or there would be no end of it where somebody speaks before each hook.
@@ -237,7 +238,7 @@ class Walk:
         return self.at is State.CONFIRM
 
     def fail(self, reason: str, error: str) -> Part[None]:
-        """Ends the task with an error, wherever it stands."""
+        """Ends the task with an error, from any state."""
         if self.at is State.EXECUTE:
             self.take(Report(Event.DONE))
         while self.at not in (State.DECIDE, State.CALL_LLM):
@@ -247,7 +248,7 @@ class Walk:
         yield from self.go()
 
     def changed(self, since: int = 0) -> list[BaseMessage]:
-        """The messages from this place on of which the states have written a new version."""
+        """The messages from this index on for which the states have written a new version."""
         before, now = self.before, self.state.get("messages") or ()
         if lineage(now) is lineage(before):
             return []
@@ -261,7 +262,7 @@ class Walk:
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """What is to be written to the messages of the thread."""
+        """The update for the messages of the thread."""
         if not self.whole.lost:
             return [*self.changed(), *self.added]
         there: Sequence[BaseMessage] = self.given.get("messages") or ()
@@ -269,7 +270,7 @@ class Walk:
         return seen_in(there, [*(one for one in self.changed() if one.id in ids), *self.added])
 
     def note(self) -> None:
-        """Notes in the ledger what is new; where a task has begun, what that consists of up to now."""
+        """Records new messages in the ledger; if a task has begun, all its messages so far."""
         whole = self.whole
         if whole.known and "task" not in self.written:
             noted = [*self.before[whole.known :], *self.changed(whole.start), *self.added]
@@ -283,7 +284,7 @@ class Walk:
             self.written["past"] = noted
 
     def channels(self, tools: Mapping[str, str]) -> dict[str, Any]:
-        """What is written beside the messages."""
+        """The update of the other channels."""
         position = GuardPosition(
             at=str(self.at or ""),
             tools=dict(tools),
@@ -291,29 +292,29 @@ class Walk:
             after=self.after,
             enters=self.enters,
         )
-        # A person writes before a run begins, so what comes after this hook in it is not theirs.
+        # A person writes before a run begins, so later messages of the run are not theirs.
         written = {**self.written, "guards": position, "begun": True}
-        # Each channel that is written costs LangGraph a step of its own to save.
+        # Saving takes LangGraph extra work for each channel that is written.
         return {key: value for key, value in written.items() if self.given.get(key, _NOTHING) != value}
 
 
 def _with_id(message: BaseMessage) -> BaseMessage:
-    """The message with an id: one of its own, which nothing that runs beside this agent makes as well."""
+    """The message with an id: a random one, which nothing that runs in parallel generates, too."""
     return message if message.id is not None else message.model_copy(update={"id": str(uuid4())})
 
 
 def due_calls(messages: Sequence[BaseMessage], run: GuardedRun) -> Mapping[str, tuple[str, Call]]:
-    """The calls of the last reply that are to run now, each with the id of its reply.
+    """The calls of the last reply that must run now, each with the id of its reply.
 
-    Nothing before that reply is read, and it is not read again where the hook that has just got it from the
-    model has left its reading.
+    Nothing before that reply is read, and the reply is not read again if the hook that received it from the
+    model has cached its reader.
     """
     reply, box = run.last_reply, run.deps.toolbox
     if reply is None or not messages or not _is_of(reply, messages[-1]):
         last = next((at for at in range(len(messages) - 1, -1, -1) if is_reply(messages[at])), None)
         if last is None:
             return {}
-        # What another middleware says in the user's role after the reply is no part of it.
+        # Messages of other middleware in the user's role after the reply do not belong to it.
         newest: Any = {"messages": [one for one in messages[last:] if one.type != "human"]}
         (reply,) = read_messages(newest, box).section.replies
     reply_id = reply.message.id or ""
@@ -321,7 +322,7 @@ def due_calls(messages: Sequence[BaseMessage], run: GuardedRun) -> Mapping[str, 
 
 
 def _is_of(reply: Reply, message: BaseMessage) -> bool:
-    """Whether this is how the message would be read now: other middleware may change the calls in it."""
+    """Whether the message would still be read like this: other middleware may change its calls."""
     given = reply.message.tool_calls
     return (
         reply.message is message
@@ -337,12 +338,12 @@ def prompt_of(walk: Walk, shown: Sequence[BaseMessage], system: Any) -> tuple[Sy
     """The system message and the messages of the next model call: every call in them is answered, right after
     its reply.
 
-    shown: what other middleware lets the model see in place of the history. system: the agent's own.
+    shown: the messages that other middleware shows the model instead of the history. system: the agent's own.
     """
     run, state, reader = walk.run, walk.state, walk.run.reader(walk.state)
     given = walk.before
     if len(shown) != len(given) or any(map(is_not, shown, given)):
-        # What the states have added is not in it yet.
+        # It does not contain the messages that the states have added.
         news = {message.id: message for message in walk.changed()}
         added = (message for message in walk.messages if message.id not in news)
         seen: Any = {**state, "messages": [*(news.get(one.id, one) for one in shown), *added]}

@@ -1,4 +1,4 @@
-"""The versions of langchain that `Guards` is tested with. Nothing of langchain is imported to tell them."""
+"""The versions of langchain with which `Guards` is tested. Checked without importing langchain."""
 
 from importlib.metadata import PackageNotFoundError, version
 
@@ -9,7 +9,7 @@ LOWEST, BELOW = (1, 4), (2,)
 
 
 def check_version() -> None:
-    """Raises SetupError where langchain is not installed, or in a version that Guards is not tested with."""
+    """Raises SetupError if langchain is not installed, or in a version with which Guards is not tested."""
     try:
         found = version("langchain")
     except PackageNotFoundError:

@@ -171,7 +171,7 @@ class TaskServer:
         match asked:
             case RunTask(task=task, thread=thread):
                 if not task.strip():
-                    raise SetupError("The task is empty; say what is to be done.")
+                    raise SetupError("The task is empty; say what to do.")
                 return await self._run(await self._driver(thread), begin_task(task.strip()))
             case Resume():
                 return await self._resume(asked)

@@ -1,7 +1,7 @@
-"""A stored thread as a test: a file for pytest that needs no model, no tool and no database.
+"""Writes a stored thread as a test: a pytest file that needs no model, no tool and no database.
 
-It plays the recorded replies, results and answers on a graph with the same settings, and expects the same
-path and outcomes. It is run once before it is handed out: what does not pass on that day is not written.
+The test plays the recorded replies, results and answers on a graph with the same settings, and expects the
+same path and outcomes. It is run once before it is written: a test that does not pass is not written.
 """
 
 import contextlib
@@ -24,36 +24,36 @@ from signoff.session.recording import OUTCOME, TOO_LONG, Move, RecordedTool, Rec
 from signoff.session.redaction import Redaction
 
 MOST_CHARACTERS = 1_000_000
-"""A longer test is refused: nobody could read it."""
+"""The maximum length of a test; a longer one would be unreadable."""
 
 _WIDTH = 106
 _TEXT = 60
 
 
 def as_test(graph: Graph, thread_id: str, redact: Callable[[str], str] | None = None) -> str:
-    """The text of a test file that expects of a scripted run what the thread did.
+    """The text of a test file that expects a scripted run to do what the thread did.
 
-    redact: what becomes of each text, in place of the patterns for secrets; long texts are cut in any case.
+    redact: converts each text, instead of the patterns for secrets; long texts are truncated in any case.
 
-    Raises SetupError where such a test would not pass, and says where it departs; for a thread that cannot be
-    recorded what `record` raises.
+    Raises SetupError if the test would not pass, with the first difference; for a thread that cannot be
+    recorded, raises as `record`.
     """
     source = written(record(graph, thread_id), Redaction(redact))
     if len(source) > MOST_CHARACTERS:
         raise SetupError(
-            f"The test would have {len(source):,} characters, more than {MOST_CHARACTERS:,}: what tools gave "
-            "is too large to record; cut it by a redaction function of your own."
+            f"The test would have {len(source):,} characters, more than {MOST_CHARACTERS:,}: the tool "
+            "results are too large to record; shorten them with your own redaction function."
         )
     if problem := why_it_fails(source):
         raise SetupError(
             f"The thread cannot be written as a test that passes: {problem} A test plays replies, results "
-            "and answers; it has no clock, no kills, no stops, no undoing and no prompts of the graph's own."
+            "and answers; it has no clock, no kills, no stops, no undo and no prompts of its own."
         )
     return source
 
 
 def why_it_fails(source: str) -> str:
-    """Runs the test; what it said when it failed, in a sentence, and nothing when it passed."""
+    """Runs the test; returns why it failed, in one sentence, or an empty string if it passed."""
     own: dict[str, Any] = {"__name__": "recorded_thread"}
     try:
         exec(compile(source, "recorded_thread.py", "exec"), own)
@@ -80,7 +80,7 @@ def written(found: Recording, redact: Redaction) -> str:
     name = "".join(char if char.isascii() and char.isalnum() else "_" for char in found.thread_id.lower())
     results = [(one.tool, dict(one.args), one.ok, one.content) for one in found.results]
     parts = {
-        # Any text may name a thread, also one that would end the docstring.
+        # A thread id may be any text, even one that would end the docstring.
         "thread_id": re.sub(r"[^\w.:-]", "_", found.thread_id),
         "begun": found.begun[:10],
         "signoff": importlib.metadata.version("signoff"),
@@ -96,7 +96,7 @@ def written(found: Recording, redact: Redaction) -> str:
         "with_checks": "checks=[check], " if found.checks else "",
         "name": f"test_thread_{name}"[:80].rstrip("_"),
     }
-    # In one pass: what was recorded may itself hold such a mark.
+    # In one pass, since the recorded text may itself contain such a placeholder.
     return re.sub(r"@(\w+)@", lambda mark: parts[mark[1]], _TEMPLATE)
 
 

@@ -1,4 +1,4 @@
-"""Reads the machines that the delegates of a thread have run, each below the call that began it."""
+"""Reads the machines of a thread's delegates, each below the call that started it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +19,10 @@ from signoff.tools.delegates import GIVEN
 
 @dataclass(frozen=True)
 class ChildThread:
-    """The machine of one call of a delegate, as it is saved.
+    """The saved machine of one delegate call.
 
     path: the names of the delegates that lead to it, its own last. below: the machines that it has called in
-    turn, by the ids of their calls.
+    turn, by call id.
     """
 
     path: tuple[str, ...]
@@ -36,8 +36,8 @@ class ChildThread:
 def children(
     graph: Graph, thread_id: str, values: Mapping[str, Any], above: str = "", path: tuple[str, ...] = ()
 ) -> dict[str, ChildThread]:
-    """The machines that the calls of a thread with this state have begun, by the ids of their calls. above,
-    path: where the machine stands that made them. A graph that is not Signoff's has no such machine."""
+    """The machines started by the delegate calls of a thread with this state, by call id. above, path: the
+    position of the machine that made the calls. A graph that is not Signoff's has no such machine."""
     found: dict[str, ChildThread] = {}
     saver = graph.checkpointer
     assert isinstance(saver, BaseCheckpointSaver), "a thread is saved"
@@ -60,14 +60,14 @@ def children(
 
 
 def is_machine(saver: BaseCheckpointSaver[Any], thread_id: str, ns: str) -> bool:
-    """Whether a machine of Signoff's is saved in this namespace of a thread."""
+    """Whether this namespace of a thread holds a Signoff machine."""
     saved = saver.get_tuple(looking_into(thread_id, ns, saver))
     return saved is not None and "machine" in saved.checkpoint["channel_values"]
 
 
 def calls_of_delegates(messages: Sequence[Any]) -> Iterator[tuple[str, str, str]]:
-    """The calls that may have begun a machine: the reply, the name and the id of each. The result of one says
-    so; a call that is still open looks like one."""
+    """The calls that may have started a machine: reply, name and id of each. These are calls whose result
+    says so, and calls that are still open."""
     settled = {found.tool_call_id: found for found in messages if isinstance(found, ToolMessage)}
     for message in messages:
         for call in message.tool_calls if isinstance(message, AIMessage) else ():

@@ -1,6 +1,6 @@
-"""How a thread goes on: what `Session.run`, `step` and `events` take beside the text of a task.
+"""The commands that `Session.run`, `step` and `events` accept, beside the text of a task.
 
-Another process asks for a pause by a request in the store, which the run reads between states.
+Another process requests a pause through an entry in the store, which the run reads between states.
 """
 
 import reprlib
@@ -31,7 +31,7 @@ OnPending = Literal["answer", "supersede", "refuse"]
 @dataclass(frozen=True)
 class Answer:
     """The answer to what the thread waits for; `interrupt_id` names the question that it answers. by: who
-    gives it, to be kept with it."""
+    answers, which is stored with it."""
 
     value: Any
     interrupt_id: str | None = None
@@ -40,7 +40,8 @@ class Answer:
 
 @dataclass(frozen=True)
 class Extend:
-    """Continue after a limit, with this many more turns. id: of the message in the history that says so."""
+    """Continue after a limit, with this many more turns. id: the id of the message in the history that
+    records it."""
 
     turns: int
     id: str | None = None
@@ -48,14 +49,14 @@ class Extend:
 
 @dataclass(frozen=True)
 class Retry:
-    """Try again after an error. id: of the message in the history that says so."""
+    """Try again after an error. id: the id of the message in the history that records it."""
 
     id: str | None = None
 
 
 @dataclass(frozen=True)
 class Undo:
-    """Undo the effects of a task that has ended. ask: put all of it to a person first."""
+    """Undo the effects of a task that has ended. ask: a person must approve every undo."""
 
     ask: bool = False
 
@@ -67,26 +68,26 @@ class Stop:
 
 @dataclass(frozen=True)
 class Choose:
-    """What `command` makes of the thread's status. It is called when the thread is held, so that no other
-    runner changes anything in between; whatever it raises ends the run before it has begun."""
+    """Computes the command from the thread's status, by `command`. It is called while the thread is held, so
+    that no other runner can change anything in between; if it raises, the run does not start."""
 
     command: Callable[[ThreadStatus], "ThreadCommand"]
 
 
 class TooLate(ThreadError):
-    """The answer came too late: what it was given for no longer waits. Nothing was changed."""
+    """The answer came too late: the question no longer waits. Nothing was changed."""
 
 
 ThreadCommand = str | Sequence[BaseMessage] | Answer | Extend | Retry | Undo | Stop | Choose | None
-"""What a session continues with: a task, messages, an answer, more turns, another try, an undo, a stop, or
-None to go on."""
+"""What a session continues with: a task, messages, an answer, more turns, a retry, an undo, a stop, or None
+to go on."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """What a run begins with: the input of the graph, or what is written to the state first (`stop`).
+    """The start of a run: the input of the graph, or an update of the state (`stop`).
 
-    interrupt_id, by: of an answer, what it answers and who gave it.
+    interrupt_id, by: for an answer, the question that it answers, and who gave it.
     """
 
     given: Any
@@ -104,8 +105,8 @@ def start(
     texts: Texts,
     handed: Mapping[str, float] = MappingProxyType({}),
 ) -> Start:
-    """How the run begins from where the thread stands. handed: when actions were handed out, by the ids of
-    their interrupts. Raises ThreadError when it cannot, SetupError for anything that is not a command."""
+    """How the run starts from the thread's status. handed: when actions were handed out, by interrupt id.
+    Raises ThreadError if it cannot start, SetupError for anything that is not a command."""
     match command:
         case Choose(command=chosen):
             return start(chosen(status), status, on_pending, texts, handed)
@@ -117,7 +118,7 @@ def start(
             return Start(given, "answer", interrupt_id=answers, by=_name(command.by))
         case Extend(turns=turns, id=mark):
             if not isinstance(turns, int) or isinstance(turns, bool):
-                raise SetupError(f"Extend by a whole number of turns, not by {turns!r}.")
+                raise SetupError(f"Extend by a whole number of turns, not {turns!r}.")
             return Start(marked(extend(status.values, turns, texts), mark), "extend", extra_turns=turns)
         case Retry(id=mark):
             return Start(marked(retry(status.values, texts), mark), "retry")
@@ -128,7 +129,7 @@ def start(
             return _stopped(status)
     messages = _task(command)
     if status.condition is Condition.STOPPED and is_repeated(messages, status.values):
-        # Whoever sends it does not know that it was saved before the process was killed.
+        # The sender does not know that it was saved before the process was killed.
         return _on(status)
     return Start({"messages": _fitting(messages, status, on_pending)}, "task")
 
@@ -140,7 +141,7 @@ def _on(status: ThreadStatus) -> Start:
 
 def _known(status: ThreadStatus) -> None:
     if status.condition is Condition.UNKNOWN:
-        raise ThreadError(f"There is no thread {status.quoted_id!r}; begin it with a task.")
+        raise ThreadError(f"There is no thread {status.quoted_id!r}; start it with a task.")
 
 
 def _stopped(status: ThreadStatus) -> Start:
@@ -161,7 +162,7 @@ def _answered(command: Answer, status: ThreadStatus, handed: Mapping[str, float]
     if command.interrupt_id is None and len(status.waits) > 1:
         waits = ", ".join(f"{'/'.join(found.path)}: {found.interrupt_id}" for found in status.waits)
         raise ThreadError(
-            f"Thread {status.quoted_id!r} waits for {len(status.waits)} answers; say which one is meant by "
+            f"Thread {status.quoted_id!r} waits for {len(status.waits)} answers; say which one is meant with "
             f"interrupt_id= ({waits}). Nothing was changed."
         )
     if command.interrupt_id is not None:
@@ -171,7 +172,7 @@ def _answered(command: Answer, status: ThreadStatus, handed: Mapping[str, float]
             f"Thread {status.quoted_id!r} no longer waits for this answer (interrupt "
             f"{command.interrupt_id!r}); check what it waits for now. Nothing was changed."
         )
-    # By id: an answer of None, or an empty one, is delivered by no other way.
+    # By id: an answer of None, or an empty one, cannot be delivered in any other way.
     value = waiting.read(command.value)
     if waiting.foreign:
         _name(command.by)
@@ -182,9 +183,9 @@ def _answered(command: Answer, status: ThreadStatus, handed: Mapping[str, float]
 
 
 def _name(by: Any) -> str:
-    """Who answers, as it can be saved."""
+    """The name of who answers, checked so that it can be saved."""
     if by is not None and not isinstance(by, str):
-        raise SetupError(f"by= says who answers, as text; not {by!r:.80}.")
+        raise SetupError(f"by= must be the name of who answers, as text, not {by!r:.80}.")
     return valid_text(by or "").strip()
 
 
@@ -203,10 +204,10 @@ def _fitting(messages: list[BaseMessage], status: ThreadStatus, on_pending: OnPe
 
 
 def _task(command: Any) -> list[BaseMessage]:
-    """The task as messages; whatever text is in them is valid."""
+    """The task as messages, with valid text."""
     if isinstance(command, str):
         if not command.strip():
-            raise SetupError("The task is empty; say what is to be done.")
+            raise SetupError("The task is empty; say what to do.")
         return [HumanMessage(valid_text(command))]
     if isinstance(command, Mapping) and "messages" in command:
         # The input of a graph.
@@ -224,7 +225,7 @@ def _task(command: Any) -> list[BaseMessage]:
 
 
 def request_pause(store: BaseStore, thread_id: str) -> None:
-    """Asks whoever runs the thread to pause it. A run that begins later ignores the request."""
+    """Asks the runner of the thread to pause. A run that starts later ignores the request."""
     store.put(*pause_place(checked_thread_id(thread_id)), {"at": time.time()})
 
 
@@ -237,5 +238,5 @@ def drop_request(thread_id: str) -> PutOp:
 
 
 def requested(found: Sequence[Any]) -> bool:
-    """Whether a pause was asked for."""
+    """Whether a pause was requested."""
     return isinstance(found[0], Item)

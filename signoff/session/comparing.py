@@ -1,4 +1,4 @@
-"""The current tasks of two threads beside each other: what each did turn by turn, took, and came to."""
+"""Compares the current tasks of two threads: turns, usage and outcome."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,12 +22,12 @@ _TEXT = 200
 class TaskFigures:
     """The current task of a thread.
 
-    status: of its outcome (`success`, `limit`, `error`), else `waiting`, `stopped` or `running`. reason,
-    claim, verified, summary: of its outcome. turns: what the model said and called in each. calls: work calls
-    that ran. tokens: read and written. cost: in dollars; None where no price is known of its model. seconds:
-    in model calls and tools. models: how many replies each model gave. below: by turn, what the delegates
-    that it called said and called in each of theirs, with the way to them. tree: the figures of the task and
-    all below it; None where it has called no delegate.
+    status: the status of its outcome (`success`, `limit`, `error`), else `waiting`, `stopped` or `running`.
+    reason, claim, verified, summary: from its outcome. turns: the text and calls of each turn. calls: work
+    calls that ran. tokens: input and output. cost: in dollars; None if no price of its model is known.
+    seconds: in model calls and tools. models: the number of replies of each model. below: by turn, the text
+    and calls of the delegates that it called, each with the path to the delegate. tree: the figures of the
+    task and all its delegates; None if it called none.
     """
 
     thread_id: str
@@ -60,7 +60,7 @@ class TreeFigures:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two tasks. parts: the number of the first turn in which they differ; None where none does."""
+    """Two tasks. parts: the number of the first turn in which they differ; None if none does."""
 
     left: TaskFigures
     right: TaskFigures
@@ -75,15 +75,15 @@ class Comparison:
 def compare(storage: Storage, left: str, right: str) -> Comparison:
     """The current tasks of two threads of one storage.
 
-    Raises ThreadError for a thread that is not there, StorageError for one that cannot be read.
+    Raises ThreadError for an unknown thread, StorageError for one that cannot be read.
     """
     return Comparison(figures_of(storage, left), figures_of(storage, right))
 
 
 def figures_of(storage: Storage, thread_id: str) -> TaskFigures:
-    """What the thread's current task did and took. Raises as `compare`."""
+    """The figures of the thread's current task. Raises as `compare`."""
     graph = reading_graph(storage)
-    # Asked first: else a run that ends in between would look as if it had been stopped.
+    # Checked first: else a run that ends in between would look as if it had been stopped.
     asked = getattr(storage.checkpointer, "is_running", None)
     running = asked is not None and asked(checked_thread_id(thread_id))
     found = look(graph, thread_id)
@@ -165,6 +165,6 @@ def _model_of(reply: Reply) -> str:
 
 
 def _in_words(turn: Turn) -> str:
-    """The calls of a turn with their arguments; the beginning of its words where there are none."""
+    """The calls of a turn with their arguments; the beginning of its text if there are none."""
     history = [f"{one.name}({', '.join(f'{k}={v!r}' for k, v in one.args.items())})" for one in turn.calls]
     return "; ".join(history) or " ".join(turn.text.split())[:_TEXT]

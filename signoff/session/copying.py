@@ -1,5 +1,5 @@
-"""Copies a thread as it is stored, with its records, into another storage: for a reader that must not touch
-the first one, such as another version of Signoff."""
+"""Copies a stored thread with its records to another storage, for a reader that must not touch the original,
+such as another version of Signoff."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,10 +17,10 @@ from signoff.session.status import readable
 
 
 def copy_thread(source: Storage, thread_id: str, target: Storage) -> None:
-    """Copies every checkpoint that led to where the thread stands, and what the store holds of it.
+    """Copies every checkpoint that led to the thread's current state, and its store entries.
 
-    Branches that were left are not copied. Raises ThreadBusy while the thread runs, ThreadError when nothing
-    is kept of it, StorageError when it cannot be read.
+    Abandoned branches are not copied. Raises ThreadBusy while the thread runs, ThreadError if nothing is
+    stored for it, StorageError if it cannot be read.
     """
     with runner(source.checkpointer, checked_thread_id(thread_id)), readable(thread_id):
         saved = trail(source.checkpointer, thread_id)
@@ -36,7 +36,7 @@ def copy_thread(source: Storage, thread_id: str, target: Storage) -> None:
 
 
 def namespaces_below(saver: BaseCheckpointSaver[Any], thread_id: str) -> list[str]:
-    """The namespaces of a thread's delegates, of all levels."""
+    """The namespaces of a thread's delegates, at all levels."""
     whole: RunnableConfig = {"configurable": {"thread_id": thread_id}}
     return sorted({one.config["configurable"].get("checkpoint_ns", "") for one in saver.list(whole)} - {""})
 
@@ -44,7 +44,7 @@ def namespaces_below(saver: BaseCheckpointSaver[Any], thread_id: str) -> list[st
 def copy_machine(
     source: BaseCheckpointSaver[Any], thread_id: str, ns: str, target: BaseCheckpointSaver[Any], to: str
 ) -> None:
-    """Copies what is saved of one machine of a thread to the thread `to`."""
+    """Copies the saved state of one machine of a thread to the thread `to`."""
     _put(target, to, ns, trail(source, thread_id, ns))
 
 

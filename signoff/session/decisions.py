@@ -1,7 +1,7 @@
-"""What a driver gets from a step (something said, something to do, or how it ended), and how it answers.
+"""What a driver gets from a step (a message, an action, a question or the end), and how it answers.
 
-Answers are read tolerantly and checked before they are delivered. One that does not fit is a ThreadError that
-says what would; the thread is left as it was.
+Answers are parsed leniently and checked before they are delivered. An invalid one raises a ThreadError that
+says what would be valid; the thread does not change.
 """
 
 import json
@@ -34,15 +34,15 @@ _WORDS = re.compile(
 
 
 def question_answer(answer: Any, options: Sequence[str]) -> Any:
-    """The answer to a question: its text, also out of an inbox's or a chat page's wrapping; the option that
-    a number names; "" for none."""
+    """The answer to a question: its text, unwrapped if it comes from an inbox or a chat page; the option with
+    this number; "" for no answer."""
     _for_this(answer)
     return plain_value(read_question(answer, options))
 
 
 Asked = Sequence[tuple[str, str, Mapping[str, Any], Sequence[str], Mapping[str, Any] | None]]
-"""Calls that wait for a decision: the id, the tool, the arguments, the decisions that are allowed, and the
-schema of edited arguments."""
+"""Calls that wait for a decision: id, tool, arguments, allowed decisions, and the schema of edited
+arguments."""
 
 
 def approval_answer(answer: Any, calls: Asked, shown: str) -> Any:
@@ -53,7 +53,7 @@ def approval_answer(answer: Any, calls: Asked, shown: str) -> Any:
 
 
 def langchain_answer(answer: Any, calls: Asked, shown: str) -> list[dict[str, Any]]:
-    """The same, one decision for each call, as LangChain's middleware takes them."""
+    """The decisions for `calls`, one for each, in the form of LangChain's middleware."""
     found = _read(_parse_decisions(answer, len(calls)), calls, shown)
     given = [_for_langchain(name, one) for (_, name, *_), one in zip(calls, found, strict=True)]
     decisions: list[dict[str, Any]] = plain_value(given)
@@ -70,9 +70,9 @@ def _for_langchain(name: str, decision: ApprovalDecision) -> dict[str, Any]:
 
 
 def says_which(answer: Any, calls: Asked, shown: str) -> bool:
-    """Whether an answer to `calls` says what it was given for, or needs not to: a rejection lets nothing run.
+    """Whether an answer to `calls` names what it is for, or need not: a rejection lets nothing run.
 
-    Raises ThreadError for one that does not fit.
+    Raises ThreadError for an invalid answer.
     """
     given = _parse_decisions(answer, len(calls))
     found = _read(given, calls, shown)
@@ -106,7 +106,7 @@ _OBSERVED = {"output", "status", "seconds"}
 
 
 def action_answer(answer: Any) -> Any:
-    """What an action came to; an observation may be written as JSON, as from a command line."""
+    """The observation of an action, which may be JSON text, as from a command line."""
     _for_this(answer)
     found = _from_json(answer) if isinstance(answer, str) else answer
     observed = isinstance(found, Mapping) and "output" in found and set(found) <= _OBSERVED
@@ -114,7 +114,7 @@ def action_answer(answer: Any) -> Any:
 
 
 def confirmation_answer(answer: Any, shown: str) -> Any:
-    """A yes, or what is wrong. shown: the short id of the finish, which `yes@ID` names."""
+    """A yes, or feedback. shown: the short id of the finish, which `yes@ID` names."""
     _for_this(answer, shown)
     answer = take_ids(answer)[0] if looks_named(answer) else _from_json(answer)
     try:
@@ -125,7 +125,7 @@ def confirmation_answer(answer: Any, shown: str) -> Any:
 
 
 def _for_this(answer: Any, shown: str = "") -> None:
-    """Raises ThreadError for a decision that names something else: its words are not an answer here."""
+    """Raises ThreadError for a decision with another short id, which is not an answer here."""
     found = _from_json(answer)
     decides = isinstance(found, Mapping) and {"shown", "decisions"} <= set(found)
     named = take_ids(found)[1] if decides or looks_named(answer) else frozenset()
@@ -137,7 +137,7 @@ def _for_this(answer: Any, shown: str = "") -> None:
 
 
 def read_json(text: str) -> Any:
-    """What a person typed as JSON, as it can be saved. Raises ValueError when it is none."""
+    """A person's JSON text as a value that can be saved. Raises ValueError for anything else."""
     try:
         value = json.loads(text)
     except RecursionError as error:
@@ -146,12 +146,12 @@ def read_json(text: str) -> Any:
         plain = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError as error:
         raise ValueError("it holds NaN, or a number that is too large") from error
-    # An escape may stand for a lone surrogate, which no database takes.
+    # An escape may stand for a lone surrogate, which databases reject.
     return json.loads(valid_text(plain))
 
 
 def plain_value(value: Any) -> Any:
-    """`value` as a checkpoint can hold it. Raises ThreadError for one that it cannot."""
+    """`value` in a form that a checkpoint can store. Raises ThreadError if there is none."""
     if isinstance(value, str):
         return valid_text(value)
     try:
@@ -166,7 +166,7 @@ def plain_value(value: Any) -> Any:
 
 
 def _from_json(answer: Any) -> Any:
-    """JSON that came as text, as a command line gives it; words as they are."""
+    """Parses JSON that is given as text, as on a command line; other text is unchanged."""
     if not isinstance(answer, str) or not answer.lstrip().startswith(("{", "[")):
         return answer
     try:
@@ -191,10 +191,10 @@ def _decisions_in_words(text: str, calls: int) -> Any:
 
 @dataclass(frozen=True)
 class Message:
-    """Text of the model. `calls` are the tools that the same reply calls, which run with the next step.
+    """Text of the model. `calls` are the tools called in the same reply, which run with the next step.
 
-    Without calls it is talk only, and the next step reminds the model that talk ends nothing.
-    message_id: of the reply.
+    Without calls it is only talk, and the next step reminds the model that talk does not end the task.
+    message_id: the id of the reply.
     """
 
     text: str
@@ -205,10 +205,11 @@ class Message:
 
 @dataclass(frozen=True)
 class Question:
-    """A question of the model. `default` is taken when nobody has answered by `deadline` (epoch seconds).
-    `reply_id`: of the message that asks. `path`: the delegates from the top to the one that asks, by name;
-    empty for the thread's own machine, here and below. `foreign`: here and below, it is not Signoff that
-    asks, but other code, by LangGraph's `interrupt`: that gets the bare answer, without who gave it."""
+    """A question of the model. `default` is used if nobody has answered by `deadline` (epoch seconds).
+    `reply_id`: the id of the message that asks. `path`: the names of the delegates from the top to the one
+    that asks; empty for the thread's own machine (the same in the classes below). `foreign`: other code asks,
+    not Signoff, by LangGraph's `interrupt`, and gets the bare answer, without who gave it (the same
+    below)."""
 
     # `waits_for`: the word of `graph.vocabulary.WAITS`. `pause`: the `type` of the interrupt, and the name in
     # JSON documents.
@@ -226,11 +227,11 @@ class Question:
     foreign: bool = False
 
     def read(self, answer: Any) -> Any:
-        """The answer as the thread takes it: any text, number or value; None and {} are "no answer"."""
+        """The answer in the thread's form: any text, number or value; None and {} mean "no answer"."""
         return question_answer(answer, self.options)
 
     def document(self) -> Any:
-        """What `--json` says of it."""
+        """Its form in `--json`."""
         known = {"question": self.text, "options": list(self.options)}
         late = {"default": self.default, "deadline": self.deadline}
         return known | {name: value for name, value in late.items() if value is not None} | _place(self.path)
@@ -238,8 +239,8 @@ class Question:
 
 @dataclass(frozen=True)
 class PendingCall:
-    """A call that a person must decide on. `allowed`: the decisions that they may take. `call_id`: by which
-    a decision may name it. `args_schema`: the JSON schema of edited arguments."""
+    """A call that a person must decide on. `allowed`: the allowed decisions. `call_id`: the id by which a
+    decision may name it. `args_schema`: the JSON schema of edited arguments."""
 
     name: str
     args: Mapping[str, Any]
@@ -251,10 +252,10 @@ class PendingCall:
 
 @dataclass(frozen=True)
 class Approval:
-    """Calls that wait for a person's decision, in order. `problem`: why an earlier answer did not fit.
+    """Calls that wait for a person's decision, in order. `problem`: why an earlier answer was invalid.
 
-    `shown` is a short id of exactly this: `approve@ID` fits nothing else that ever waits. `reply_id`: of the
-    message that made the calls.
+    `shown` is a short id of exactly this request: `approve@ID` approves nothing else. `reply_id`: the id of
+    the message that made the calls.
     """
 
     waits_for: ClassVar[str] = str(Wait.APPROVAL)
@@ -269,9 +270,9 @@ class Approval:
     foreign: bool = False
 
     def read(self, answer: Any) -> Any:
-        """The decisions as the thread takes them: words, JSON as text, decisions, or an inbox's answer.
+        """The decisions in the thread's form, from words, JSON text, decisions, or an inbox's answer.
 
-        Raises ThreadError for an answer that does not fit, so that a wrong one is never delivered.
+        Raises ThreadError for an invalid answer, so that it is never delivered.
         """
         if not self.foreign:
             return approval_answer(answer, self._questions, self.shown)
@@ -279,7 +280,7 @@ class Approval:
         return decisions[0] if self.payload.get("type") == _ONE_CALL else {"decisions": decisions}
 
     def says_which(self, answer: Any) -> bool:
-        """Whether an answer names `shown`, or needs not to, since it rejects. Raises as `read` does."""
+        """Whether an answer names `shown`, or need not, since it rejects. Raises as `read`."""
         return says_which(answer, self._questions, self.shown)
 
     @property
@@ -300,9 +301,9 @@ class Approval:
 class Action:
     """A call that is handed over: the driver runs it and answers with what it observed.
 
-    unknown: it was handed out before and never answered, so it may have been done already: look before
-    doing it again. reply_id: of the message that made the call. machine: of a delegate, its namespace among
-    the checkpoints of the thread.
+    unknown: it was handed out before and never answered, so it may have been done already: check before doing
+    it again. reply_id: the id of the message that made the call. machine: for a delegate's call, the
+    checkpoint namespace of its machine.
     """
 
     waits_for: ClassVar[str] = str(Wait.ACTION)
@@ -320,8 +321,8 @@ class Action:
     foreign: bool = False
 
     def read(self, answer: Any) -> Any:
-        """The observation as the thread takes it: text, or `{"output": …, "status": "error"}`; with `seconds`
-        beside them, of the work behind it, where the time until the answer says something else."""
+        """The observation in the thread's form: text, or `{"output": …, "status": "error"}`; optionally with
+        `seconds`, the time of the actual work, if that differs from the time until the answer."""
         return action_answer(answer)
 
     def document(self) -> Any:
@@ -340,8 +341,8 @@ class Action:
 class Confirmation:
     """A finish that a person must confirm, or send back with what is wrong.
 
-    problem: what the review found wrong with it, twice; empty when nothing is. `shown` is a short id of
-    exactly this: `yes@ID` confirms nothing else. reply_id: of the message that made the call.
+    problem: what the review found wrong with it, twice; empty if nothing. `shown` is a short id of exactly
+    this finish: `yes@ID` confirms nothing else. reply_id: the id of the message that made the call.
     """
 
     waits_for: ClassVar[str] = str(Wait.CONFIRMATION)
@@ -388,7 +389,7 @@ class Failed(Generic[ResultT]):
 
 @dataclass(frozen=True)
 class Paused:
-    """The run stopped at a step boundary because someone asked for it; everything is saved. `by` says how:
+    """The run stopped at a step boundary on request; everything is saved. `by` is the way of the request:
     `pause` (in this process), `request` (from another one) or `signal`."""
 
     by: str = "pause"
@@ -402,8 +403,8 @@ Decision = Message | Waiting | Finished[ResultT] | Failed[ResultT] | Paused
 
 
 def waiting_of(interrupt_id: str, value: Any) -> Waiting:
-    """What an interrupt with this value waits for. Any code may ask by any value: what cannot be read as
-    something else is shown as a question."""
+    """What an interrupt with this value waits for. Any code may interrupt with any value: a value that cannot
+    be interpreted is shown as a question."""
     given = value if isinstance(value, Mapping) else {}
     try:
         found = _waiting_of(interrupt_id, value, given)
@@ -415,7 +416,7 @@ def waiting_of(interrupt_id: str, value: Any) -> Waiting:
 
 
 _ONE_CALL = "tool_approval"
-"""The type of LangChain's approval of a single call."""
+"""The type of LangChain's approval for a single call."""
 
 
 def _place(path: Sequence[str]) -> dict[str, Any]:
@@ -457,7 +458,7 @@ def _approval(interrupt_id: str, value: Mapping[str, Any]) -> Approval:
     """Raises for a value that is none."""
     asked = value["action_requests"]
     configs = value.get("review_configs") or [{}] * len(asked)
-    # Other code gives them no ids, and each has to be told from the next.
+    # Other code gives them no ids, but they must be distinguishable.
     ids = value.get("call_ids") or [f"{interrupt_id[:8]}-{at}" for at in range(1, len(asked) + 1)]
     calls = tuple(_pending(*one) for one in zip(asked, configs, ids, strict=True))
     if not calls:

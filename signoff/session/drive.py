@@ -1,7 +1,7 @@
-"""How a thread is driven from one decision to the next, for sync and async code alike.
+"""Drives a thread from one decision to the next, in sync and async code.
 
-The driver is one generator. It yields requests, and gets their results back, and events, which go to the
-caller. Each request knows how it is carried out in either sort of code.
+The driver is one generator. It yields requests, whose results it receives, and events, which go to the
+caller. Each request has a sync and an async implementation.
 """
 
 import itertools
@@ -54,12 +54,12 @@ Part = Generator[Any, Any, _T]
 """A part of a driver that yields requests, and perhaps events, and returns a value."""
 
 END = object()
-"""What `Stretch` returns when the graph has come back."""
+"""What `Stretch` returns when the graph has returned."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """What a driver holds until it is done, and what its requests are carried out with."""
+    """The resources of a driver until it is done, and the scope of its requests."""
 
     store: BaseStore | None
     stack: Any
@@ -82,8 +82,8 @@ class Hold:
 
 @dataclass
 class Stretch:
-    """One run of the graph, pulled update by update. listened: somebody looks at what happens. below: in its
-    delegates, too; each item then has its namespace, in parts, before it."""
+    """One run of the graph, pulled update by update. listened: the caller wants events. below: also those of
+    its delegates; each item is then preceded by its namespace, split into parts."""
 
     graph: Graph
     given: Any
@@ -97,7 +97,7 @@ class Stretch:
     aupdates: AsyncIterator[Any] | None = None
 
     def _options(self, live: bool) -> dict[str, Any]:
-        """live: whether it can be told of a wait while it lasts; in sync code that takes other threads."""
+        """live: whether a wait can be reported while it lasts; in sync code that requires other threads."""
         modes = [*self.modes, "custom"] if live else self.modes
         return {
             "context": self.context,
@@ -113,7 +113,7 @@ class Stretch:
             self.updates = self.graph.stream_held(
                 self.given, self.config, **self._options("messages" in self.modes)
             )
-            # A driver that is left alone closes the run, whatever it stands in.
+            # An abandoned driver closes the run, wherever it is.
             held.stack.callback(getattr(self.updates, "close", lambda: None))
         try:
             return self._placed(next(self.updates, END))
@@ -138,7 +138,7 @@ Driver = Generator[Any, Any, None]
 
 
 def events_of(thread: "DrivenThread", command: ThreadCommand, wanted: "Wanted") -> Iterator[SessionEvent]:
-    """Drives the thread; yields its events, each with its number and its time, if somebody looks."""
+    """Drives the thread; yields its events, each with number and time, if the caller wants them."""
     numbers = itertools.count(1)
     with (
         ExitStack() as stack,
@@ -167,15 +167,15 @@ async def aevents_of(
                     yield numbered(event, next(numbers)) if wanted.events else event
 
 
-# What was written but not yet applied when a process was killed takes one pass in which nothing happens.
+# Writes that were not applied when a process was killed need one pass in which nothing else happens.
 _IDLE = 2
 
 
 class PauseRequest:
-    """What was asked of a run from outside, by any thread of this process: to pause, or to stop."""
+    """A request from any thread of this process to a run: to pause or to stop."""
 
     def __init__(self) -> None:
-        # A signal's handler may ask while the same thread is in here.
+        # A signal handler may call this while the same thread is in here.
         self._lock = threading.RLock()
         self._running = False
         self._word: str | None = None
@@ -192,7 +192,7 @@ class PauseRequest:
             self._running = False
 
     def ask(self, word: str) -> bool:
-        """Asks the run to come to a stop at the next step boundary. False when there is no run."""
+        """Asks the run to stop at the next step boundary. Returns False if there is no run."""
         with self._lock:
             if not self._running:
                 return False
@@ -201,7 +201,7 @@ class PauseRequest:
             return True
 
     def control(self, listening: bool) -> RunControl:
-        """The control of the next stretch; it stops at once when that was asked for already."""
+        """The control of the next stretch; if a request was already made, it stops at once."""
         with self._lock:
             self._control = ListeningControl() if listening else RunControl()
             if self._word:
@@ -210,11 +210,11 @@ class PauseRequest:
 
     @property
     def word(self) -> str | None:
-        """What was asked: `pause`, `request`, `signal` or `stop`."""
+        """The request: `pause`, `request`, `signal` or `stop`."""
         return self._word
 
     def stopped(self) -> bool:
-        """Whether a stop was asked for; it is then seen to."""
+        """Whether a stop was requested; if so, it counts as handled."""
         with self._lock:
             if self._word != "stop":
                 return False
@@ -224,7 +224,7 @@ class PauseRequest:
 
 @dataclass(frozen=True)
 class DrivenThread:
-    """What a session drives."""
+    """The thread that a session drives."""
 
     graph: Graph
     deps: Dependencies
@@ -234,13 +234,12 @@ class DrivenThread:
     on_pending: OnPending
     asked: PauseRequest
     handed: dict[str, float] = field(default_factory=dict)
-    """When each action was handed out here, by the id of its interrupt; by the monotonic clock."""
+    """When each action was handed out here, by interrupt id, on the monotonic clock."""
     beside: set[str] = field(default_factory=set)
-    """The actions that were noted as handed out here, and were no decision yet, by the ids of their
-    interrupts."""
+    """The actions recorded as handed out here that were not yet returned as a decision, by interrupt id."""
 
     def look(self) -> Part[ThreadStatus]:
-        """Where the thread stands."""
+        """The thread's status."""
         asked = Operation(
             partial(self.graph.get_state, self.config), partial(self.graph.aget_state, self.config)
         )
@@ -248,15 +247,16 @@ class DrivenThread:
             return read_status(self.graph, self.thread_id, (yield asked))
 
     def enter(self, event: Event, **values: Any) -> Operation:
-        """Enters the thread from outside; what was pending is dropped."""
+        """Enters the thread from outside; pending work is dropped."""
         graph, given = self.graph, (self.config, *entry_update(event, values))
         return Operation(partial(graph.update_state, *given), partial(graph.aupdate_state, *given))
 
     def settle(self, left: str) -> Operation:
-        """Applies what a killed process has saved without a checkpoint of it, and drops the rest of the step
-        `left`; nothing runs.
+        """Applies the writes that a killed process has saved without a checkpoint, and drops the rest of the
+        step `left`; nothing runs.
 
-        LangGraph applies it when the run just goes on. Anything else would drop it, or collide with it.
+        LangGraph applies them if the run simply continues. Anything else would drop them, or collide with
+        them.
         """
         if left == START:
             return Operation(
@@ -266,12 +266,12 @@ class DrivenThread:
         return Operation(partial(self.graph.update_state, *given), partial(self.graph.aupdate_state, *given))
 
     def stood_below(self, task: Task) -> Part[Mapping[str, Stood]]:
-        """Where the delegates stand that may go on with this task of the thread."""
+        """The positions of the delegates that may continue with this task of the thread."""
         return stood_below(self.graph, self.thread_id, self.deps, task)
 
     @property
     def turns(self) -> int:
-        """The limit of one task."""
+        """The turn limit of one task."""
         given = self.context or {}
         own = given.get("turns") if isinstance(given, dict) else getattr(given, "turns", None)
         return own if isinstance(own, int) else self.deps.limits.turns
@@ -279,8 +279,8 @@ class DrivenThread:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the caller of a run wants. by_step: what the model says is a decision. events: somebody looks at
-    the events. pieces: also at those that tell what is not whole yet. below: also at those of delegates."""
+    """What the caller of a run wants. by_step: text of the model is a decision. events: yield events. pieces:
+    include partial results. below: include events of delegates."""
 
     by_step: bool = False
     events: bool = False
@@ -312,11 +312,11 @@ def drive(thread: DrivenThread, command: ThreadCommand, wanted: Wanted) -> Drive
 
 
 def _on(thread: DrivenThread, begun: Start, status: ThreadStatus, wanted: Wanted) -> Part[Any]:
-    """Runs the graph, again where it came back too early, until there is a decision."""
+    """Runs the graph until there is a decision, again if it returned too early."""
     given, extra, idle, stop = begun.given, begun.extra_turns, 0, begun.stop
     while True:
         if stop:
-            # What was pending is dropped, and the rules find the stop.
+            # Pending work is dropped, and the rules detect the stop.
             yield thread.enter(Event.STOP, stop=status.task.id)
             status = yield from thread.look()
             given = status.go_on
@@ -337,7 +337,8 @@ def _on(thread: DrivenThread, begun: Start, status: ThreadStatus, wanted: Wanted
 
 
 def _stretch(thread: DrivenThread, given: Any, status: ThreadStatus, extra: int, wanted: Wanted) -> Part[Any]:
-    """Runs the graph until it comes back: whether anything happened, and what was said, if that ends it."""
+    """Runs the graph until it returns: whether anything happened, and the model's text, if that is the
+    decision."""
     task, messages = status.task, status.values.get("messages", ()) if wanted.events else None
     undoing = status.values.get("undo") or {}
     undone = len(undoing.get("done", ())) if status.outcome is None else 0
@@ -375,13 +376,13 @@ def _stretch(thread: DrivenThread, given: Any, status: ThreadStatus, extra: int,
                 yield event
         yield from _listen(thread)
     if thread.deps.toolbox.delegates:
-        # One of them may have come to a stop for it.
+        # One of them may have stopped for it.
         yield from _listen(thread)
     return happened, said
 
 
 def _listen(thread: DrivenThread) -> Part[Any]:
-    """Reads whether another process asks for a pause."""
+    """Reads whether another process requests a pause."""
     found = yield Store([look_for_request(thread.thread_id)])
     if requested(found) and thread.asked.word is None:
         yield Store([drop_request(thread.thread_id)])
@@ -396,13 +397,13 @@ def _names(said: Said) -> tuple[str, ...]:
 def _piece(data: Any) -> AIMessageChunk | None:
     chunk, metadata = data
     ours = isinstance(chunk, AIMessageChunk) and metadata.get("langgraph_node") == State.CALL_LLM
-    # That of a delegate has its own namespace before it.
+    # An item of a delegate is preceded by its namespace.
     ours = ours and "|" not in str(metadata.get("langgraph_checkpoint_ns", ""))
     return chunk if ours else None
 
 
 def _reached(thread: DrivenThread, status: ThreadStatus) -> Part[Any]:
-    """The decision that a thread stands at: what it waits for, or its end; None when it is to go on."""
+    """The decision at which a thread has arrived: what it waits for, or its end; None if it must continue."""
     if status.outcome is not None:
         return _ended(status, thread.deps)
     first: Decision | None = status.waiting
@@ -423,7 +424,7 @@ def _ended(status: ThreadStatus, deps: Dependencies) -> Decision:
 
 
 def was_handed_out(store: BaseStore, status: ThreadStatus, action: Action) -> bool:
-    """Whether the action was handed out already, by whichever process; reads only."""
+    """Whether the action was already handed out, by any process; only reads."""
     made = _call_of(action, status)
     if made is None:
         return False
@@ -432,10 +433,10 @@ def was_handed_out(store: BaseStore, status: ThreadStatus, action: Action) -> bo
 
 
 def _handed_out(thread: DrivenThread, status: ThreadStatus, action: Action) -> Part[Action]:
-    """The action, noted as started in the journal: who gets it next cannot know what came of it.
+    """The action, recorded as started in the journal: the next one to receive it cannot know its result.
 
-    All that wait are noted, since a driver may look at all of them; the one that it gets as its decision is
-    unknown if somebody else had it before, or this driver as its decision.
+    All waiting actions are recorded, since a driver may see all of them; the one that it gets as its decision
+    is unknown if another driver had it before, or this one already got it as its decision.
     """
     decision, own = action is status.waiting, action.interrupt_id
     if decision:
@@ -453,8 +454,8 @@ def _handed_out(thread: DrivenThread, status: ThreadStatus, action: Action) -> P
 
 
 def _call_of(action: Action, status: ThreadStatus) -> tuple[str, Call] | None:
-    """The reply and the call of an action, as the journal has them; None for one of another graph, and for
-    one of a delegate whose payload an earlier version has saved."""
+    """The reply and the call of an action, as in the journal; None for an action of another graph, and for
+    one of a delegate whose payload was saved by an earlier version."""
     if action.path:
         call = Call(0, action.call_id, action.tool, action.args)
         return (action.reply_id, call) if action.machine else None

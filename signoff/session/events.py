@@ -1,4 +1,4 @@
-"""What happens while a thread runs, one typed event at a time; a finished history reads the same way."""
+"""The typed events of a running thread; a stored history is read as the same events."""
 
 import re
 from collections.abc import Mapping
@@ -42,17 +42,17 @@ __all__ = [
 
 
 def _tag(kind: type) -> str:
-    """The name of a class as JSON has it: `call_started`."""
+    """The name of a class in JSON: `call_started`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Happened:
-    """What every event has. Two events are equal when they tell the same, whenever that was.
+    """The fields of every event. Two events are equal if they have the same content, whatever the time.
 
     seq: its number, from 1, in one iteration of `Session.events`, or in a history. at: when it happened, in
-    seconds since 1970; None where a history does not say. path: the delegates that lead to the machine that
-    it comes from, by name; empty for the thread's own. type: its name in `to_dict`.
+    seconds since 1970; None if a history does not have it. path: the names of the delegates that lead to its
+    machine; empty for the thread's own. type: its name in `to_dict`.
     """
 
     seq: int = field(default=0, compare=False)
@@ -70,8 +70,8 @@ class _Happened:
 
 @dataclass(frozen=True)
 class Entered(_Happened):
-    """The machine entered `state`, coming from `source`. turn: replies so far, of at most `turns`. tokens: of
-    the task so far."""
+    """The machine entered `state`, coming from `source`. turn: replies so far, of at most `turns`. tokens:
+    those of the task so far."""
 
     state: State
     turn: int
@@ -82,7 +82,7 @@ class Entered(_Happened):
 
 @dataclass(frozen=True)
 class Token(_Happened):
-    """A piece of the reply that is coming in; the reply is told whole by the `Said` of this message id."""
+    """A chunk of a streaming reply; the `Said` with this message id has the whole reply."""
 
     text: str
     message_id: str = ""
@@ -90,10 +90,10 @@ class Token(_Happened):
 
 @dataclass(frozen=True)
 class Retrying(_Happened):
-    """A call of the model has failed, and is tried again in `seconds`.
+    """A model call has failed, and is retried in `seconds`.
 
-    why: in a few words, such as `rate limit`. tries: so far, of at most `most`. dropped: a part of the reply
-    had come and does not count. model: the one that is asked next, where it is another one.
+    why: in a few words, such as `rate limit`. tries: attempts so far, of at most `most`. dropped: a part of
+    the reply had arrived and does not count. model: the next model, if it is another one.
     """
 
     seconds: float
@@ -106,8 +106,8 @@ class Retrying(_Happened):
 
 @dataclass(frozen=True)
 class Wrote(_Happened):
-    """The user wrote this; `answers` when it answers what waited. by: who wrote the answer, if that was given
-    with it."""
+    """The user wrote this; `answers` if it answers what waited. by: who wrote the answer, if stored with
+    it."""
 
     text: str
     answers: bool = False
@@ -117,7 +117,7 @@ class Wrote(_Happened):
 
 @dataclass(frozen=True)
 class Called:
-    """A call in a reply, as the model made it. args: none where they are no JSON object."""
+    """A call in a reply, as the model made it. args: empty if they are not a JSON object."""
 
     name: str
     args: Mapping[str, Any]
@@ -126,9 +126,9 @@ class Called:
 
 @dataclass(frozen=True)
 class Said(_Happened):
-    """The model said this; `calls` are those in the same reply. tokens: of this reply.
-    seconds: that it took, with what was waited between tries. beside: of a reply in the tagged text protocol
-    what is not a plan, code or call. retries: how often the call was tried again."""
+    """The model said this; `calls` are those in the same reply. tokens: those of this reply. seconds: its
+    duration, including waits between attempts. beside: for a reply in the tagged text protocol, everything
+    but plans, code and calls. retries: how often the call was retried."""
 
     turn: int
     text: str
@@ -144,9 +144,9 @@ class Said(_Happened):
 class CallDecided(_Happened):
     """A person has decided on a call: `approve`, `edit`, `reject` or `respond`.
 
-    args: those that will run; none unless it is run. message: the reason of a rejection, or the answer.
-    by: who decided, if that was given with the answer. Only told while the thread runs: in a history the
-    call's `CallFinished` says what came of it.
+    args: the arguments that will run; empty unless the call runs. message: the reason for a rejection, or the
+    answer. by: who decided, if given with the answer. Only emitted while the thread runs: in a history, the
+    call's `CallFinished` has the result.
     """
 
     turn: int
@@ -161,8 +161,8 @@ class CallDecided(_Happened):
 
 @dataclass(frozen=True)
 class CallStarted(_Happened):
-    """A work tool begins to run, with these arguments. asked: the model's own, where a person changed them.
-    reply_id: the message that made the call."""
+    """A working tool starts with these arguments. asked: the model's own arguments, if a person changed them.
+    reply_id: the id of the message that made the call."""
 
     turn: int
     name: str
@@ -174,7 +174,7 @@ class CallStarted(_Happened):
 
 @dataclass(frozen=True)
 class CallProgress(_Happened):
-    """What a tool wrote while it runs, by LangGraph's `get_stream_writer()` or its runtime's
+    """A value that a running tool wrote, with LangGraph's `get_stream_writer()` or its runtime's
     `stream_writer`."""
 
     turn: int
@@ -188,13 +188,13 @@ class CallProgress(_Happened):
 class CallFinished(_Happened):
     """A call of a work tool, or a control call that was refused, and its result.
 
-    args: those that ran. asked: the model's own, where a person changed them; what a version before 0.2
-    stored of an earlier task has the model's own in `args` alone. seconds: that it ran. waited: seconds until
-    a person, or the driver that it was handed to, had answered. person: "edited" when a person had changed
-    its arguments; "responded" when a person gave the result in its place. by: who decided, if that was given
-    with the answer. not_run: why it was not run (`rejected`, `invalid`, `unknown`, …); empty when it was.
-    unknown: nobody knows whether it took place. granted: turns that it was granted. message_id: of the
-    result. reply_id: of the message that made the call.
+    args: the arguments that ran. asked: the model's own, if a person changed them; for earlier tasks stored
+    by a version before 0.2, `args` has the model's own. seconds: how long it ran. waited: seconds until a
+    person, or the driver, had answered. person: "edited" if a person changed its arguments; "responded" if a
+    person gave the result instead. by: who decided, if given with the answer. not_run: why it did not run
+    (`rejected`, `invalid`, `unknown`, …); empty if it ran. unknown: it is unknown whether it took effect.
+    granted: the extra turns granted. message_id: the id of the result. reply_id: the id of the message that
+    made the call.
     """
 
     turn: int
@@ -217,7 +217,7 @@ class CallFinished(_Happened):
 
 @dataclass(frozen=True)
 class Thought(_Happened):
-    """The model noted a thought."""
+    """The model recorded a thought."""
 
     turn: int
     text: str
@@ -230,8 +230,8 @@ class Thought(_Happened):
 
 @dataclass(frozen=True)
 class Answered(_Happened):
-    """A question of the model and the answer to it. waited: seconds until it came. by: who gave it, if that
-    was given with it. expired: nobody did, and it is the answer by default."""
+    """A question of the model with its answer. waited: seconds until the answer. by: who answered, if given
+    with it. expired: nobody answered in time, and it is the default answer."""
 
     turn: int
     question: str
@@ -246,7 +246,7 @@ class Answered(_Happened):
 
 @dataclass(frozen=True)
 class PhaseAccepted(_Happened):
-    """A finish was accepted that says a part of the task is done; the task goes on."""
+    """A finish was accepted that reports a part of the task as done; the task continues."""
 
     turn: int
     percentage: float
@@ -259,8 +259,8 @@ class PhaseAccepted(_Happened):
 
 @dataclass(frozen=True)
 class Confirmed(_Happened):
-    """A person was asked about the finish: `ok` when they confirmed it, else it was sent back. words: what
-    they said. waited: seconds until they did. by: who it was, if that was given with the answer."""
+    """A person was asked about the finish: `ok` if they confirmed it, else it was sent back. words: their
+    comment. waited: seconds until they answered. by: who it was, if given with the answer."""
 
     turn: int
     ok: bool
@@ -285,8 +285,8 @@ class Nudged(_Happened):
 class Resumed(_Happened):
     """An existing thread continues; `how`: answer, go on, extend, retry, undo, stop or task.
 
-    Of an answer: interrupt_id says what it answers, and `by` who gave it, if that was given with it. turns:
-    how many more were given by `extend`.
+    For an answer, interrupt_id names what it answers, and `by` who gave it, if given with it. turns: the
+    extra turns of `extend`.
     """
 
     how: str
@@ -297,9 +297,8 @@ class Resumed(_Happened):
 
 @dataclass(frozen=True)
 class Undone(_Happened):
-    """What came of the undoing of one effect. call: the call that had it, in a line. why: why it stands;
-    empty for one that was undone. said: what its undo, or a person, said. below: the delegates that lead to
-    the call."""
+    """The result of undoing one effect. call: the call that had it, in one line. why: why it was not undone;
+    empty if it was. said: what its undo, or a person, said. below: the delegates that lead to the call."""
 
     call: str
     why: str = ""
@@ -309,7 +308,7 @@ class Undone(_Happened):
 
 @dataclass(frozen=True)
 class Stopping(_Happened):
-    """The run stops at the next step boundary because someone asked for it (`by`, as in Paused)."""
+    """The run stops at the next step boundary on request (`by`, as in Paused)."""
 
     by: str
 
@@ -367,7 +366,7 @@ def _has_tag(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON has it; what has no such form as its text."""
+    """`value` as a JSON value; anything without a JSON form as text."""
     try:
         return _json(value)
     except RecursionError:
@@ -435,7 +434,7 @@ def events_schema() -> dict[str, Any]:
 
 
 def _without_titles(part: Any) -> Any:
-    """The schema without what only repeats its names, and without the defaults of code."""
+    """The schema without titles that only repeat names, and without defaults."""
     if isinstance(part, list):
         return [_without_titles(one) for one in part]
     if not isinstance(part, dict):

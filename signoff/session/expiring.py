@@ -1,4 +1,5 @@
-"""The default answers to questions whose deadline has passed, those of delegates too. No model is needed."""
+"""Answers questions whose deadline has passed with their defaults, including those of delegates. Needs no
+model."""
 
 import time
 from collections.abc import Mapping
@@ -24,8 +25,8 @@ _INTERRUPT = "__interrupt__"
 
 @dataclass(frozen=True)
 class Expired:
-    """A question that nobody answered in time, and the default that answered it. path: the delegates from
-    the top to the one that asked; empty for the thread's own machine."""
+    """A question that nobody answered in time, and the default that answered it. path: the names of the
+    delegates from the top to the one that asked; empty for the thread's own machine."""
 
     thread_id: str
     question: str
@@ -34,18 +35,18 @@ class Expired:
 
 
 def expire(graph: Graph, thread_id: str, now: float | None = None) -> Expired | None:
-    """Answers the thread's questions with their defaults where the deadline has passed (`now`: epoch
-    seconds); returns the first of them.
+    """Answers those questions of the thread whose deadline has passed with their defaults; returns the first
+    of them. now: epoch seconds.
 
-    The thread then goes on like one that was stopped: `Session.run()`, or `signoff resume`; what else waited
-    is there again once it has run. None when nothing has expired. Raises ThreadBusy when the thread is
-    running.
+    Continue the thread like one that was stopped: `Session.run()`, or `signoff resume`; other pending
+    requests appear again once it has run. Returns None if nothing has expired. Raises ThreadBusy if the
+    thread is running.
     """
     return next(iter(expire_all(graph, thread_id, now)), None)
 
 
 def expire_all(graph: Graph, thread_id: str, now: float | None = None) -> list[Expired]:
-    """`expire`; returns all questions that it has answered."""
+    """Like `expire`, but returns all questions that it has answered."""
     found = list[Expired]()
     with graph.runner(config_of(thread_id)):
         status, texts = look(graph, thread_id), deps_of(graph).texts
@@ -67,8 +68,8 @@ def expire_all(graph: Graph, thread_id: str, now: float | None = None) -> list[E
 
 
 def _answer_below(graph: Graph, thread_id: str, waiting: Question, answer: str) -> bool:
-    """Writes the answer into the machine of the delegate that asks; nothing where a process that was killed
-    has done so before. False where no machine takes it: another graph asks, and only a run can answer that.
+    """Writes the answer into the machine of the delegate that asks, unless a killed process has already done
+    so. Returns False if no machine accepts it: another graph asks, and only a run can answer that.
     """
     saver = graph.checkpointer
     assert isinstance(saver, BaseCheckpointSaver), "a thread that waits has one"
@@ -88,7 +89,7 @@ def _answer_below(graph: Graph, thread_id: str, waiting: Question, answer: str) 
         place = {"configurable": within_saver(place["configurable"], saver)}
         values: Any = machine.get_state(place).values
         if not any(found[0] == waiting.call_id for found in _open_questions(values)):
-            # It is a machine above the one that asks, which has been answered.
+            # This machine is above the one that asks, which has been answered.
             return True
         update = {"messages": [_answered(values, waiting, answer)]}
         machine.update_state(place, *entry_update(Event.EXPIRE, update))
@@ -97,7 +98,7 @@ def _answer_below(graph: Graph, thread_id: str, waiting: Question, answer: str) 
 
 
 def _open_questions(values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """The calls without a result, by id, tool and reply, the newest first."""
+    """The calls without a result, by id, tool and reply, newest first."""
     closed = {message.tool_call_id for message in values["messages"] if message.type == "tool"}
     return [
         (call["id"] or "", call["name"], message.id or "")

@@ -1,4 +1,4 @@
-"""A thread as one JSON document: all that is kept of it, for an archive or for other programs."""
+"""Exports a thread as one JSON document, with everything stored for it, for an archive or other programs."""
 
 import importlib.metadata
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def export(storage: Storage, thread_id: str) -> dict[str, Any]:
     """The thread with its history, its other channels, its path, its outcomes and its records, as values for
     `json.dumps(…, default=str)`.
 
-    Raises ThreadBusy while it runs, ThreadError when nothing is kept of it, StorageError when it cannot be
+    Raises ThreadBusy while it runs, ThreadError if nothing is stored for it, StorageError if it cannot be
     read.
     """
     with runner(storage.checkpointer, checked_thread_id(thread_id)):
@@ -58,7 +58,7 @@ def export(storage: Storage, thread_id: str) -> dict[str, Any]:
 
 
 def entries(store: BaseStore, thread_id: str) -> Iterator[Item]:
-    """Every entry of the store that is about the thread: those under `signoff`, any name, and its label."""
+    """Every store entry of the thread: those under `signoff`, any name, and its label."""
     own = label(thread_id)
     names = {
         found[1]
@@ -68,7 +68,7 @@ def entries(store: BaseStore, thread_id: str) -> Iterator[Item]:
     for name in sorted(names):
         offset = 0
         while page := store.search(("signoff", name, own), limit=_PAGE, offset=offset):
-            # A store looks for the beginning of a text, which may go on otherwise.
+            # A store matches prefixes of labels, so longer labels must be filtered out.
             yield from (item for item in page if item.namespace[2:3] == (own,))
             offset += len(page)
 

@@ -44,9 +44,9 @@ _OF_RETRYING = ("seconds", "why", "tries", "most", "dropped", "model")
 class Follower:
     """Turns messages and updates into events, in order.
 
-    task: what the history holds already. turns: the limit of one task. extra: turns granted on top of it.
-    messages: the history, so that new messages get the ids that they will have in it; None where nobody asks
-    for them. undone: how many effects the undoing of the task has come to already.
+    task: the task as already in the history. turns: the turn limit of one task. extra: turns granted on top
+    of it. messages: the history, so that new messages get the ids that they will have in it; None if not
+    needed. undone: how many effects of the task have already been processed by an undo.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Follower:
         self.open: dict[str, Called] = {}
         self.decisions: Mapping[str, CallDecision] = task.decisions
         self.reply_id = ""
-        # A copy, since the history hands what it knows of its ids over to whoever appends to it first.
+        # A copy, since the history passes its set of ids to the first list that extends it.
         self._history: list[BaseMessage] | None = None if messages is None else list(messages)
         self._ids = {message.id for message in messages or ()}
         for reply in task.replies[-1:]:
@@ -77,12 +77,12 @@ class Follower:
             }
 
     def update(self, state: State, written: Mapping[str, Any]) -> Iterator[SessionEvent]:
-        """What the update of one state of the machine means."""
+        """The events for the update of one state of the machine."""
         if state is State.APPROVE and (approvals := written.get("approvals")):
             yield from self._decided(approvals["calls"])
         for message in written.get("messages", ()):
             placed = self._with_history_id(message)
-            # An undo marks results that were told before.
+            # An undo marks results that were already reported.
             if state is not State.UNDO:
                 yield from self.message(placed)
         if state is State.UNDO:
@@ -98,15 +98,16 @@ class Follower:
                 yield from self._batch()
 
     def token(self, text: str, message_id: str | None) -> Token:
-        """A piece of the reply that is coming in, under the id that it will have: see `call_llm`."""
+        """A chunk of a streaming reply, with the id that the reply will have: see `call_llm`."""
         if message_id is None or message_id in self._ids:
             message_id = f"{message_id or 'reply'}-{len(self._history or ())}"
         return Token(text, message_id)
 
     def wrote(self, data: Any) -> Iterator[SessionEvent]:
-        """What was written to LangGraph's custom stream: by a tool that runs, or by the model's retries."""
+        """The events for a value on LangGraph's custom stream, from a running tool or from the model's
+        retries."""
         if isinstance(data, ToolWrote):
-            # One that is given up on may go on to write.
+            # An abandoned tool may continue to write.
             if called := self.open.get(data.call_id):
                 yield CallProgress(self.turn, called.name, called.call_id, data.data, reply_id=self.reply_id)
         elif isinstance(data, Mapping) and data.get("type") == RETRYING:
@@ -139,7 +140,7 @@ class Follower:
         return found
 
     def _undone(self, undoing: Mapping[str, Any]) -> Iterator[Undone]:
-        """What an undo has come to since it was last told."""
+        """The results of an undo since the last report."""
         done = undoing.get("done", ())
         for step in done[self.undone :]:
             yield Undone(step["call"], step["why"] or "", step["said"], tuple(step["path"]))
@@ -162,7 +163,7 @@ class Follower:
                 return
 
     def _decided(self, calls: Mapping[str, CallDecision]) -> Iterator[CallDecided]:
-        """The decisions that are new."""
+        """The new decisions."""
         before, self.decisions = self.decisions, calls
         for call_id, found in calls.items():
             called = self.open.get(call_id)
@@ -188,8 +189,8 @@ class Follower:
     def _arguments_of(
         self, called: Called, kept: Mapping[str, Any] | None = None
     ) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
-        """The arguments that a call runs with, and the model's own where those are others. kept: what its
-        result says of them."""
+        """The arguments with which a call runs, and the model's own if they differ. kept: those recorded in
+        its result."""
         found = self._decision(called)
         edited = found["args"] if kept is None and found and found["type"] == "edit" else kept
         return (called.args, None) if edited is None else (edited, called.args)
@@ -197,7 +198,7 @@ class Follower:
     def _reply(self, message: AIMessage) -> Iterator[Said]:
         fresh = not message.id or message.id != self.reply_id
         self.reply_id = message.id or ""
-        # The same reply comes again when the machine has given its calls other ids.
+        # The same reply appears again if the machine has changed its call ids.
         calls = [*message.tool_calls, *message.invalid_tool_calls]
         called = tuple(
             Called(

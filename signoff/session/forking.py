@@ -1,4 +1,4 @@
-"""The forks of a thread: a copy of it as it was at some point, with what its delegates have done by then."""
+"""Forks a thread: copies it as it was at some point, with its delegates."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,12 +30,12 @@ def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> Non
     """Copies the thread to `target`: as it was after `at` turns of its current task, at the checkpoint with
     this id, or as it is (None).
 
-    A copy of a thread that waits for an answer waits for it, too. One that waits for something else is to go
-    on first (`run()`): then it waits for the same.
+    A fork of a thread that waits for an answer waits for it, too. If it waits for anything else, continue the
+    fork first (`run()`): then it waits for the same.
 
-    What the journal says of calls that were open at that point is copied too, and so are the delegates that
-    were called by then, as they are now: the fork does not repeat an effect that has taken place. Raises
-    ThreadError when there is no such point, or `target` exists.
+    The journal entries of calls that were open at that point are copied, too, and so are the delegates called
+    by then, in their current state: the fork does not repeat an effect that has already happened. Raises
+    ThreadError if there is no such point, or if `target` exists.
     """
     if at is not None and (isinstance(at, bool) or not isinstance(at, int | str)):
         raise SetupError(f"Fork at a number of turns, at the id of a checkpoint, or at None; not at {at!r}.")
@@ -53,8 +53,8 @@ def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> Non
             values = {**values, "outcome": {**outcome, "thread_id": target}}
         copied = for_a_copy(values, deps_of(graph).channels)
         if snapshot.next == (str(State.FINISH),):
-            # The rules would not find an end again that a finish has been granted already. Where that event
-            # leads is known: the last state has no way of its own.
+            # The rules would not end the task again, since its finish was already accepted. Where the event
+            # leads is known: the last state has no edges of its own.
             last = str(State.FINISH)
             graph.update_state(config_of(target), Command(goto=last, update=copied), last)
         else:
@@ -64,8 +64,8 @@ def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> Non
 
 
 def _copy_below(graph: Graph, threads: tuple[str, str], messages: Sequence[BaseMessage], task: str) -> None:
-    """Copies the delegates of these messages, with all that stands below them, as they are now: what they
-    have done is not done again."""
+    """Copies the delegates of these messages, with all delegates below them, in their current state, so that
+    their effects are not repeated."""
     saver = graph.checkpointer
     assert isinstance(saver, BaseCheckpointSaver), "a session has one"
     source, target = threads
@@ -85,7 +85,7 @@ def _copy_below(graph: Graph, threads: tuple[str, str], messages: Sequence[BaseM
 
 
 def _ask(graph: Graph, thread_id: str) -> None:
-    """Puts the question that stands to a person: nothing else runs on the way there."""
+    """Asks the standing question; nothing else runs on the way there."""
     place = config_of(thread_id)
     others = [str(state) for state in State if state not in _TO_A_QUESTION]
     for _ in graph.stream_held(go_on(graph.get_state(place)), place, interrupt_before=others):

@@ -1,4 +1,4 @@
-"""Reads the history of a thread turn by turn: what was said and done, and which rule applied and why."""
+"""Reads the history of a thread turn by turn: messages, calls, and the rule that applied with its reason."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,12 +24,13 @@ from signoff.tools.toolbox import Toolbox
 class Turn:
     """One reply of the model and its results.
 
-    task: the id of the message that began its task. number: in its task, from 1. text: what the model said.
-    events: thoughts, calls with their results, answers and reminders, in order. tokens, seconds: of the
-    reply. steps: the states that the machine went through from this reply to the next, each `decide` with
-    the rule that fired and why. beside, status: of a reply in the tagged text protocol what it said beside
-    plans, code and calls, and where the work stood after it (`Debugging` when its code failed).
-    message_id: of the reply. calls: those in it, as the model made them.
+    task: the id of the message that began its task. number: its number in the task, from 1. text: what the
+    model said.
+    events: thoughts, calls with their results, answers and reminders, in order. tokens, seconds: those of the
+    reply. steps: the states that the machine went through from this reply to the next, each `decide` with the
+    rule that fired and why. beside, status: for a reply in the tagged text protocol, its text outside plans,
+    code and calls, and the status of the work after it (`Debugging` if its code failed). message_id: the id
+    of the reply. calls: its calls, as the model made them.
     """
 
     task: str
@@ -55,11 +56,11 @@ class Chapter:
 
 
 def chapters(values: Mapping[str, Any], toolbox: Toolbox, steps: Sequence[Step] = ()) -> list[Chapter]:
-    """The thread whose state this is, task by task. `steps` are those of `path.steps`."""
+    """The thread with this state, task by task. `steps` are those of `path.steps`."""
     ways = _ways(steps)
     found: list[Chapter] = []
     replies = sum(isinstance(event, Said) for _, event in _read(values, toolbox))
-    # A history may begin with replies that no machine made: the steps are those of the last replies.
+    # A history may begin with imported replies: the steps belong to the last replies.
     ways = [()] * (replies - len(ways)) + ways[max(0, len(ways) - replies) :]
     statuses = iter(reply_statuses(values.get("messages", ())))
     turns: list[Turn] = []
@@ -98,8 +99,8 @@ def _read(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[tuple[str, Se
 
 
 def read_conversation(values: Mapping[str, Any], toolbox: Toolbox) -> Iterator[SessionEvent]:
-    """All that was said and done in the thread whose state this is, in order; the message that tells how a
-    task ended is a `Said`, too."""
+    """All events of the thread with this state, in order; the message that reports how a task ended is a
+    `Said`, too."""
     return (event for _, event in _events_of(values, toolbox, answers=True))
 
 

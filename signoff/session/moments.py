@@ -18,7 +18,7 @@ from signoff.session.path import Step, all_between, node_between, step_of, unsav
 class ReplayStep:
     """One step of a state, with the state of the thread before and after it.
 
-    whole: no other step was between the two. state: None for one that this version does not know.
+    whole: there was no other step in between. state: None for one that this version does not know.
     """
 
     step: Step
@@ -37,7 +37,7 @@ class ReplayStep:
 
     @property
     def event(self) -> Event | None:
-        """What the state reported, by its name of today."""
+        """The event that the state reported, by its current name."""
         name = self.step.event
         return EVENT_ALIASES.get(name) or (Event(name) if name in set(Event) else None)
 
@@ -51,7 +51,7 @@ def moments_of(graph: Graph, saved: Sequence[CheckpointTuple]) -> Iterator[Repla
     for one in saved:
         stored = one.checkpoint["channel_values"]
         _take_up(live, parent, by_tasks=True)
-        # Where a branch begins there is a full copy: what its parent holds beside is another branch's.
+        # A branch begins with a full copy: any other writes of its parent belong to another branch.
         live |= {name: kind.from_checkpoint(stored[name]) for name, kind in kinds.items() if name in stored}
         after = _values(stored, live)
         step = step_of(one, node_between(one, parent), stored)
@@ -71,14 +71,14 @@ def moments_of(graph: Graph, saved: Sequence[CheckpointTuple]) -> Iterator[Repla
 def _take_up(
     live: Mapping[str, "DeltaChannel[Any]"], saved: CheckpointTuple | None, *, by_tasks: bool
 ) -> None:
-    """Adds what was written after this checkpoint: by the states that ran, or by whoever let them run."""
+    """Adds the writes after this checkpoint: by the states that ran, or from outside."""
     for task, name, value in (saved.pending_writes or ()) if saved else ():
         if name in live and (task != NO_TASK) is by_tasks:
             live[name].update([value])
 
 
 def _values(stored: Mapping[str, Any], live: Mapping[str, "DeltaChannel[Any]"]) -> dict[str, Any]:
-    """The state of a thread: the channels that are stored whole, and those that only what is written to."""
+    """The state of a thread, from the channels stored whole and those of which only writes are stored."""
     names = {*AgentState.__annotations__, MIDDLEWARE} - live.keys()
     plain = {name: stored[name] for name in names if name in stored}
     return {**plain, **{name: channel.get() for name, channel in live.items()}}

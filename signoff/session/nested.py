@@ -1,5 +1,5 @@
-"""The events of a thread's delegates, as a run tells of them: each like those of the thread's own machine,
-with the way to it."""
+"""The events of a thread's delegates during a run: the same as those of the thread's own machine, with the
+path to the delegate."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ _OURS = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_-]*):[0-9a-f]{32}")
 
 @dataclass(frozen=True)
 class Stood:
-    """Where a machine stood before a run: its task, and its history."""
+    """The position of a machine before a run: its task and its history."""
 
     task: Task
     messages: Sequence[BaseMessage]
@@ -36,8 +36,8 @@ class Stood:
 def stood_below(
     graph: Graph, thread_id: str, deps: Dependencies, task: Task, above: str = ""
 ) -> Part[dict[str, Stood]]:
-    """A part of a driver: where the delegates of the last reply, and those below them, stand, by their
-    namespaces. deps, above: of the machine with this task."""
+    """A part of a driver: the positions of the delegates of the last reply and those below them, by
+    namespace. deps, above: those of the machine with this task."""
     found, saver, reply = dict[str, Stood](), graph.checkpointer, task.last
     assert isinstance(saver, BaseCheckpointSaver), "a session has one"
     for call in reply.calls if reply else ():
@@ -57,14 +57,15 @@ def stood_below(
 
 
 def _deps_below(deps: Dependencies, name: str) -> Dependencies | None:
-    """What the graph of this delegate works with; None for another graph, and where there is no such one."""
+    """The dependencies of this delegate's graph; None for another kind of graph, and for an unknown
+    delegate."""
     made = deps.toolbox.delegates.get(name)
     return None if made is None else deps_of(graph_of(made))
 
 
 @dataclass(frozen=True)
 class _Machine:
-    """One machine below. follower: of its own messages and updates."""
+    """One machine below. follower: turns its messages and updates into events."""
 
     graph: Any
     deps: Dependencies
@@ -73,7 +74,7 @@ class _Machine:
 
 
 class Nested:
-    """Turns what a run streams of the delegates below a graph into events. stood: where they stood before."""
+    """Turns the stream of a graph's delegates into events. stood: their positions before the run."""
 
     def __init__(self, deps: Dependencies, stood: Mapping[str, Stood]) -> None:
         self._deps = deps
@@ -81,7 +82,8 @@ class Nested:
         self._known: dict[tuple[str, ...], _Machine | None] = {}
 
     def events(self, ns: tuple[str, ...], mode: str, data: Any) -> Iterator[SessionEvent]:
-        """What an item of the stream means; nothing for one of another graph. ns: its namespace, in parts."""
+        """The events for an item of the stream; none for one of another graph. ns: its namespace, split into
+        parts."""
         machine = self._machine(ns)
         if machine is None:
             return

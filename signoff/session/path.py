@@ -1,4 +1,4 @@
-"""The path of a thread: which states ran, what each reported, and why."""
+"""The path of a thread: the states that ran, the event of each, and why."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ _START = "__start__"
 class Step:
     """One step of a thread, as it was saved.
 
-    at: when it was saved, ISO 8601. checkpoint_id: names this point of the thread, to fork from for example;
-        a last step that was killed before it had a checkpoint has that of the step before.
+    at: when it was saved, ISO 8601. checkpoint_id: identifies this point of the thread, for example to fork
+        from; a last step that was killed before its checkpoint has that of the step before.
     state: the state that ran. None for an input, a change from outside and the beginning of a fork, and for
         a state of another version that this one does not know.
     event: what the state reported; "input", "update" or "fork" where none ran.
     rule, why: the rule that fired, and its reason; empty for every state but `decide`.
-    next: the states that run next, by their names when it was saved; empty when the thread had ended.
-    task: the id of the message that began the current task; empty before the first one has begun.
+    next: the states that run next, by their names when it was saved; empty if the thread had ended. task: the
+    id of the message that began the current task; empty before the first one.
     name: the name of the state when it was saved; empty where none ran.
     """
 
@@ -44,8 +44,8 @@ def steps(
 ) -> list[Step]:
     """The steps that led to the thread's current state, oldest first; only the last `limit` steps if given.
 
-    within: the checkpoint namespace of a delegate, for its steps in place of the thread's. Branches that were
-    left by a fork are not part of it. Empty for a thread that does not exist.
+    within: the checkpoint namespace of a delegate, for its steps instead of the thread's. Branches abandoned
+    by a fork are not included. Empty for an unknown thread.
     """
     walk = _Walk(limit)
     for found in checkpointer.list(_whole(thread_id, within)):
@@ -66,8 +66,8 @@ async def asteps(
 
 
 def trail(checkpointer: BaseCheckpointSaver[Any], thread_id: str, ns: str = "") -> list[CheckpointTuple]:
-    """The checkpoints that led to where the thread stands, oldest first, without branches that were left.
-    ns: the namespace of a delegate, for those of its machine."""
+    """The checkpoints that led to the thread's current state, oldest first, without abandoned branches. ns:
+    the namespace of a delegate, for the checkpoints of its machine."""
     found: list[CheckpointTuple] = []
     for saved in checkpointer.list(_whole(thread_id, ns)):
         if not found or _id(saved) == _parent_id(found[-1]):
@@ -80,9 +80,9 @@ def trail(checkpointer: BaseCheckpointSaver[Any], thread_id: str, ns: str = "") 
 def before_turn(path: Sequence[Step], turn: int) -> Step:
     """The last step before the model was called for this turn of the current task, counted from 1.
 
-    path: all steps of the thread. Counted are the replies that this thread got, as `call_llm` tells them.
+    path: all steps of the thread. Counts the replies that this thread received, by its `call_llm` steps.
 
-    Raises ThreadError when the task never came to this turn.
+    Raises ThreadError if the task never reached this turn.
     """
     task = path[-1].task if path else ""
     replies, found = 0, None
@@ -102,15 +102,15 @@ def _whole(thread_id: str, ns: str = "") -> RunnableConfig:
 
 
 def known_state(name: str) -> State | None:
-    """The state of today that this name stands for; None for one of another version."""
+    """The current state with this name, possibly a former one; None for a state of another version."""
     return ALIASES.get(name) or (State(name) if name in set(State) else None)
 
 
 class _Walk:
-    """Goes back from the newest checkpoint of a thread, from each one to its parent.
+    """Walks back from the newest checkpoint of a thread, from each one to its parent.
 
-    Savers list checkpoints newest first, so a parent comes after its child, and what comes between them
-    belongs to another branch.
+    Savers list checkpoints newest first, so a parent comes after its child, and any in between belong to
+    another branch.
     """
 
     def __init__(self, limit: int | None) -> None:
@@ -120,7 +120,7 @@ class _Walk:
         self.entered = False
 
     def back_to(self, found: CheckpointTuple) -> bool:
-        """Takes the next older checkpoint. False when no more is wanted."""
+        """Takes the next older checkpoint. Returns False if no more are wanted."""
         if self.child is None:
             self._add_unsaved(found)
         else:
@@ -142,23 +142,23 @@ class _Walk:
 
     def _add(self, saved: CheckpointTuple, parent: CheckpointTuple | None) -> None:
         name = node_between(saved, parent)
-        # An input is saved twice: as it came, and when LangGraph has put it into the channels. Before a first
-        # run that saves only its end there is an empty checkpoint.
+        # An input is saved twice: as it came, and after LangGraph has written it to the channels. A first run
+        # that saves only its end starts with an empty checkpoint.
         again = self.entered and saved.metadata.get("source") == "input"
         if saved.checkpoint["channel_versions"] and not again:
             self.found.append(step_of(saved, name, saved.checkpoint["channel_values"]))
         self.entered = name == _START
 
     def _add_unsaved(self, newest: CheckpointTuple) -> None:
-        """Adds what was done, and killed before there was a checkpoint of it."""
+        """Adds the step that was killed before its checkpoint."""
         if found := unsaved(newest):
             self.found.append(step_of(newest, *found))
             self.entered = found[0] == _START
 
 
 def unsaved(newest: CheckpointTuple) -> tuple[str, dict[str, Any]] | None:
-    """The node that had run when its process was killed before there was a checkpoint of it, and the values
-    after it (of channels that keep only what is written: what it wrote). None when there is none."""
+    """The node that had run when its process was killed before its checkpoint, with the values after it (for
+    channels of which only writes are stored, its writes). None if there is none."""
     wrote = dict[str, dict[str, Any]]()
     for task, channel, value in newest.pending_writes or ():
         wrote.setdefault(task, {})[channel] = value
@@ -187,8 +187,8 @@ def node_between(saved: CheckpointTuple, parent: CheckpointTuple | None) -> str:
 def all_between(saved: CheckpointTuple, parent: CheckpointTuple | None) -> list[str]:
     """The names of all nodes that ran between `parent` and `saved`.
 
-    A node that runs notes which versions of the channels it has seen. An input notes the same for what it
-    cuts short, though nothing ran.
+    A node that runs records the channel versions that it has seen. An input records the same for the nodes
+    that it interrupts, though nothing ran.
     """
     if saved.metadata.get("source") != "loop":
         return []
@@ -208,7 +208,7 @@ def step_of(saved: CheckpointTuple, name: str, values: Mapping[str, Any]) -> Ste
         at=saved.checkpoint["ts"],
         checkpoint_id=_id(saved),
         state=state,
-        # A step of another middleware, in an agent with guards, may come before there is any event.
+        # In an agent with guards, a step of another middleware may come before there is any event.
         event=values.get("event", "") if is_state else source,
         rule=decision["rule"],
         why=decision["why"],

@@ -1,7 +1,8 @@
-"""What a stored thread was given and what it did, read from its steps: enough to run it again with a script.
+"""Reads the inputs and actions of a stored thread from its steps: enough to run it again with a script.
 
-Replies, results of tools, answers of people and verdicts of checks are taken from what each step wrote; the
-settings that decide from the graph. What cannot be had from there is refused in one sentence.
+Replies, tool results, people's answers and verdicts of checks are taken from the writes of each step; the
+settings that matter are taken from the graph. A thread that needs anything else is rejected, with one
+sentence.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,10 +29,10 @@ from signoff.session.status import Condition, deps_of, look, readable
 from signoff.tools.control import standard_controls
 
 OUTCOME = ("status", "reason", "claim", "verified", "turns", "tool_calls")
-"""The fields of an outcome that are expected."""
+"""The fields of an outcome that the test expects."""
 
 TOO_LONG = "too long"
-"""Stands for the error of a provider whose context is too small for the prompt."""
+"""A placeholder for the error of a provider whose context is too small for the prompt."""
 
 _MORE_TURNS = "request_more_turns"
 _TYPES = ("string", "integer", "number", "boolean", "array", "object")
@@ -39,7 +40,7 @@ _TYPES = ("string", "integer", "number", "boolean", "array", "object")
 
 @dataclass(frozen=True)
 class Move:
-    """What somebody outside did: `say` (a text), `answer`, `extend` (a number of turns) or `retry`."""
+    """A command from outside: `say` (a text), `answer`, `extend` (a number of turns) or `retry`."""
 
     kind: str
     value: Any = None
@@ -47,7 +48,7 @@ class Move:
 
 @dataclass(frozen=True)
 class RecordedResult:
-    """What a tool gave. args: those that ran."""
+    """The result of a tool. args: the arguments that ran."""
 
     tool: str
     args: Mapping[str, Any]
@@ -57,8 +58,8 @@ class RecordedResult:
 
 @dataclass(frozen=True)
 class RecordedTool:
-    """A tool as the machine knows it. fields: the type of each argument (`any` for one of several); None
-    where its arguments are not judged by their types."""
+    """A tool as the machine knows it. fields: the type of each argument (`any` for one of several); None if
+    its arguments are not validated by type."""
 
     kind: str
     fields: Mapping[str, str] | None
@@ -67,10 +68,10 @@ class RecordedTool:
 
 @dataclass
 class Recording:
-    """A thread. replies: messages, or what failed as text. checks: whether each round of them passed.
+    """A recorded thread. replies: messages, or errors as text. checks: whether each round of checks passed.
 
-    settings: of `build_graph`, those that are not the default. path: the steps in words. outcomes: how each
-    task ended.
+    settings: the arguments of `build_graph` that differ from the defaults. path: the steps in words.
+    outcomes: how each task ended.
     """
 
     thread_id: str
@@ -86,19 +87,22 @@ class Recording:
 
 
 def record(graph: Graph, thread_id: str) -> Recording:
-    """What the thread was given and did, from its first message on.
+    """Records the inputs and actions of the thread, from its first message on.
 
-    Raises ThreadBusy while it runs, ThreadError for one that is not there, has work left or begins in the
-    middle, SetupError for a graph that a script cannot stand for, StorageError for what cannot be read.
+    Raises ThreadBusy while it runs, ThreadError for an unknown thread, one with work left, or one that begins
+    in the middle, SetupError for a graph that a script cannot reproduce, StorageError for data that cannot be
+    read.
     """
     saver, deps = graph.checkpointer, deps_of(graph)
     if not isinstance(saver, BaseCheckpointSaver):
         raise SetupError("There is nothing to record without a checkpointer; build the graph with storage=.")
     if deps.middleware is not None:
-        raise SetupError("The graph has middleware, which a recording does not hold; test it with the graph.")
+        raise SetupError(
+            "The graph has middleware, which a recording does not include; test it with the graph."
+        )
     if deps.toolbox.delegates:
         raise SetupError(
-            "The graph has delegates, whose machines a recording does not hold; test it with them."
+            "The graph has delegates, whose machines a recording does not include; test it with them."
         )
     _check_controls(deps)
     with runner(saver, checked_thread_id(thread_id)), readable(thread_id):
@@ -121,7 +125,7 @@ def record(graph: Graph, thread_id: str) -> Recording:
         found.moves += [*_moves_between(before, moment.before, thread_id), *_people(moment)]
         _take(found, moment)
         before = moment.after
-    # As the history of a session tells it: from the first reply on.
+    # As in the history of a session: from the first reply on.
     begun = next((at for at, step in enumerate(path) if step.event == Event.REPLIED), len(path))
     found.path = [in_words(step) for step in path[begun:]]
     found.settings = _settings(deps, moments)
@@ -141,11 +145,11 @@ def _check_controls(deps: Dependencies) -> None:
     others = [name for name in deps.toolbox.controls if name not in own]
     if others or deps.shape is not None:
         what = f"control tools of its own ({', '.join(others)})" if others else "a response_format"
-        raise SetupError(f"The graph has {what}, which a recording does not hold; test it with the graph.")
+        raise SetupError(f"The graph has {what}, which a recording does not include; test it with the graph.")
 
 
 def _moves_between(last: Mapping[str, Any], now: Mapping[str, Any], thread_id: str) -> list[Move]:
-    """What somebody wrote between two steps, by the state after the one and before the other."""
+    """The commands between two steps, from the state after the first and before the second."""
     moves: list[Move] = []
     for message in now["messages"][len(last.get("messages", ())) :]:
         notes = marks(message)
@@ -159,16 +163,16 @@ def _moves_between(last: Mapping[str, Any], now: Mapping[str, Any], thread_id: s
             moves.append(Move("retry"))
         else:
             raise ThreadError(
-                f"Thread {quote_id(thread_id)} begins in the middle, as a fork or with a history of others, "
-                "so what led there is not known; record the thread that it comes from."
+                f"Thread {quote_id(thread_id)} starts in the middle, as a fork or with an imported history, "
+                "so its beginning is not known; record the original thread."
             )
-    # Adjacent messages of the user come in one input.
+    # Adjacent user messages belong to one input.
     said = [move.value for move in moves if move.kind == "say"]
     return moves if len(said) < 2 else [Move("say", said)]
 
 
 def _take(found: Recording, moment: ReplayStep) -> None:
-    """Adds what the step shows of the world outside."""
+    """Adds what the step received from outside."""
     state, event, written = moment.state, moment.event, moment.written
     results = [message for message in written if isinstance(message, ToolMessage)]
     if state is State.CALL_LLM:
@@ -191,7 +195,7 @@ def _take(found: Recording, moment: ReplayStep) -> None:
 
 
 def _people(moment: ReplayStep) -> list[Move]:
-    """What people, or a driver, answered in the step."""
+    """The answers of people or of a driver in the step."""
     results = [message for message in moment.written if isinstance(message, ToolMessage)]
     match moment.state:
         case State.APPROVE:
@@ -209,7 +213,7 @@ def _people(moment: ReplayStep) -> list[Move]:
 
 
 def _is_ours(result: ToolMessage) -> bool:
-    """Whether the result was written in place of a call that did not run."""
+    """Whether the machine wrote the result for a call that did not run."""
     return bool({"not_run", "responded", "unknown"} & marks(result).keys())
 
 
@@ -223,7 +227,7 @@ def _result(result: ToolMessage, moment: ReplayStep) -> RecordedResult:
 
 
 def _decisions(moment: ReplayStep) -> list[Move]:
-    """What a person decided of the calls that waited."""
+    """A person's decisions on the waiting calls."""
     before: Any = moment.before.get("approvals") or {"calls": {}}
     after: Any = moment.after.get("approvals") or {"calls": {}}
     fresh = {key: one for key, one in after["calls"].items() if before["calls"].get(key) != one}
@@ -263,7 +267,7 @@ def _settings(deps: Dependencies, moments: Sequence[ReplayStep]) -> dict[str, An
     if approvals := _approvals(deps, moments):
         given["approvals"] = approvals
     if any(moment.before.get("digest") != moment.after.get("digest") for moment in moments):
-        # Only where old turns were summarised does the size of the prompt decide anything.
+        # The size of the prompt matters only if old turns were summarised.
         given["prompt_tokens"] = deps.prompt_tokens
         given["system_prompt"] = deps.system_prompt if isinstance(deps.system_prompt, str) else ""
         given["result_chars"] = deps.result_chars
@@ -271,7 +275,7 @@ def _settings(deps: Dependencies, moments: Sequence[ReplayStep]) -> dict[str, An
 
 
 def _approvals(deps: Dependencies, moments: Sequence[ReplayStep]) -> dict[str, list[str]]:
-    """What a person may decide of each tool, by the calls of this thread."""
+    """The allowed decisions for each tool, from the calls of this thread."""
     found: dict[str, list[str]] = {}
     for message in moments[-1].after["messages"] if moments else ():
         for call in message.tool_calls if is_reply(message) else ():

@@ -1,4 +1,4 @@
-"""Takes secrets and long values out of what is written down of a thread."""
+"""Removes secrets and long values from the text of a thread."""
 
 import hashlib
 import re
@@ -8,15 +8,15 @@ from typing import Any
 from signoff.graph.errors import SetupError
 
 LONGEST = 2_000
-"""Characters of a text that are kept as they are."""
+"""The maximum length of a text that is kept unchanged."""
 
 _ENDS = 200
-# A value under such a name is a secret; counts ("tokens", "max_tokens") are none.
+# A value under such a name is a secret; counts ("tokens", "max_tokens") are not.
 _NAME = (
     r"(?:passw(?:or)?ds?|passphrase|secrets?|token|(?:api|access|private|secret)[ _-]?keys?|authorization"
     r"|credentials?)"
 )
-_QUOTE = r"\\*[\"']"  # in JSON that stands in JSON it is escaped
+_QUOTE = r"\\*[\"']"  # escaped in JSON inside JSON
 _END = r"(?=[,;.)}\]>]*(?:[\s&\"'\\]|$))"
 _SECRETS = (
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
@@ -41,10 +41,11 @@ _VALUES = ("quoted", "several", "plain", "given")
 
 
 class Redaction:
-    """Replaces secrets by numbers, the same secret by the same number, and cuts long texts to their ends.
+    """Replaces secrets by numbers, the same secret by the same number, and truncates long texts in the
+    middle.
 
-    What was equal stays equal, and what differed stays different: so what is decided of it stays the same.
-    text: another function for texts, which is asked in place of the patterns for secrets.
+    Equal values stay equal, and different ones stay different, so that decisions do not change. text: a
+    function for texts that replaces the patterns for secrets.
     """
 
     def __init__(self, text: Callable[[str], str] | None = None) -> None:
@@ -52,9 +53,9 @@ class Redaction:
         self._own = text
 
     def __call__(self, value: Any) -> Any:
-        """The value without secrets and long texts: of a text, a list or a mapping, however deep.
+        """The value without secrets and long texts, for a text, or a list or mapping at any depth.
 
-        Raises SetupError where the function for texts fails, or returns something else.
+        Raises SetupError if the function for texts fails, or returns anything but text.
         """
         if isinstance(value, str):
             return _cut(self._by_own(value) if self._own else _SECRET.sub(self._hidden, value))
@@ -70,13 +71,13 @@ class Redaction:
             found: Any = self._own(text)
         except Exception as error:
             raise SetupError(
-                f"The redaction function raised {type(error).__name__}: {error}; it is given each text, and "
-                "returns what is written in its place."
+                f"The redaction function raised {type(error).__name__}: {error}; it gets each text, and "
+                "must return its replacement."
             ) from error
         if not isinstance(found, str):
             raise SetupError(
-                f"The redaction function returned {found!r:.80}; it must return the text that is written in "
-                "place of the one that it is given."
+                f"The redaction function returned {found!r:.80}; it must return the text that "
+                "replaces the given one."
             )
         return found
 
@@ -84,7 +85,8 @@ class Redaction:
         return self._all_of(value) if _SECRET_NAME.search(name) and not self._own else self(value)
 
     def _all_of(self, value: Any) -> Any:
-        """What stands under a secret's name, each part by its number; what is empty or a yes or no stays."""
+        """A value under a secret's name, with each part replaced by its number; empty values and booleans
+        stay."""
         if isinstance(value, Mapping):
             return {name: self._all_of(one) for name, one in value.items()}
         if isinstance(value, list | tuple):
@@ -106,7 +108,7 @@ class Redaction:
 def _cut(text: str) -> str:
     if len(text) <= LONGEST:
         return text
-    # By the sum two long texts that differ in the middle still differ.
+    # With the checksum, two long texts that differ in the middle still differ.
     mark = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:12]
     left = len(text) - 2 * _ENDS
     return f"{text[:_ENDS]}… [{left:,} characters left out, {mark}] …{text[-_ENDS:]}"

@@ -1,13 +1,13 @@
 """Decides a stored thread again, turn by turn, without a model or a tool, and compares the result with what
 is stored.
 
-Each step of the thread is taken with the state that was stored before it. The states that only decide
-(`DECIDED`) run once more, by their own functions. What they ask for is answered from the record: the results
-of checks and of a finishing tool, and the journal as it was at that moment. Nothing outside is called, and
-nothing is written. What the other states did (the model's replies, effects, what people said) is taken as it
-is stored; of these only the event and where it led are compared with the table. The settings that decide
-(limits, tools, texts, `talk` and so on) are those of the graph that is given; the context of a run is not
-stored. The machines of delegates are decided again after the one that called them, each by its own graph.
+Each step of the thread starts from the state stored before it. The states that only decide (`DECIDED`) run
+again, by their own functions. Their requests are answered from the record: the results of checks and of a
+finishing tool, and the journal as it was at that moment. Nothing outside is called, and nothing is written.
+The results of the other states (the model's replies, effects, people's answers) are taken as stored; for
+these, only the event and its target are compared with the table. The relevant settings (limits, tools, texts,
+`talk` and so on) are those of the given graph; the context of a run is not stored. The machines of delegates
+follow the machine that called them, each decided by its own graph.
 """
 
 import re
@@ -51,10 +51,10 @@ from signoff.session.status import config_of, deps_of, readable
 DECIDED = frozenset(
     {State.COMPRESS, State.DECIDE, State.ROUTE_TOOLS, State.NUDGE, State.REVIEW, State.FINISH}
 )
-"""The states that are decided again. The others do what cannot be done again, or wait for a person."""
+"""The states that are decided again. The others have effects, or wait for a person."""
 
 _SETTLE = (State.EXECUTE, State.HAND_OVER, State.REVIEW)
-# Which machine a thread was run with says nothing of what it decided; what was read of a ledger is known.
+# The machine version does not affect decisions; the values read from a ledger are stored.
 _NOT_COMPARED = frozenset({"machine", "tree"})
 _LATER_MARKS = frozenset({"said", "ran", "phase"})
 _CLOCK = frozenset({"seconds", "waited", "at"})
@@ -64,10 +64,10 @@ _CLOCK = frozenset({"seconds", "waited", "at"})
 class ReplayDifference:
     """A decision that differs from the stored one.
 
-    turn: the turn of its task that the step belongs to. state: by its name when it was saved. what: `rule`
-    (of `decide`, with its reason), `event`, `next` (where the event leads), a channel of the state, `recorded
-    outcome`, `state` where this version does not know it, or `error` where it raised something.
-    checkpoint_id: the checkpoint that the step led to. path: the delegates that lead to the machine.
+    turn: the turn of its task to which the step belongs. state: its name when it was saved. what: `rule` (of
+    `decide`, with its reason), `event`, `next` (where the event leads), a channel of the state, `recorded
+    outcome`, `state` if this version does not know it, or `error` if it raised. checkpoint_id: the checkpoint
+    to which the step led. path: the delegates that lead to the machine.
     """
 
     turn: int
@@ -86,8 +86,8 @@ class ReplayDifference:
 
 @dataclass(frozen=True)
 class Replay:
-    """The result of a replay: the steps that were decided again, and those taken as they are stored, of the
-    thread and then of its delegates."""
+    """The result of a replay: the steps decided again, and those taken as stored, first of the thread, then
+    of its delegates."""
 
     thread_id: str
     again: tuple[Step, ...]
@@ -96,10 +96,10 @@ class Replay:
 
 
 def replay(graph: Graph, thread_id: str, *, context: Any = None) -> Replay:
-    """Decides the thread again, from its first step to where it stands.
+    """Decides the thread again, from its first step to its current state.
 
-    context: the context that its runs had. Steps of a run that saved only its end (`durability="exit"`) are
-    taken as they are. Raises SetupError for a graph without a checkpointer, StorageError for what cannot be
+    context: the context of its runs. Steps of a run that saved only its end (`durability="exit"`) are taken
+    as stored. Raises SetupError for a graph without a checkpointer, StorageError for data that cannot be
     read.
     """
     config_of(thread_id)
@@ -174,7 +174,7 @@ def _replayed(machine: _Machine, root: Graph, thread_id: str, context: Any) -> R
 
 
 class _NotKept(Exception):
-    """The record does not hold what a state asks for."""
+    """The record does not have what a state requests."""
 
 
 class _Again:
@@ -192,7 +192,7 @@ class _Again:
         self._graph = root
         self._context = Context() if context is None else context
         self._thread_id = thread_id
-        # Readings of its own: a run of the thread at the same time must not find these.
+        # A separate cache: a concurrent run of the thread must not use these readers.
         self._deps = replace(machine.deps, readings={}, answers=True)
         self._silent = replace(self._deps, answers=False)
         self._works = works_of(self._deps)
@@ -211,7 +211,7 @@ class _Again:
         return Replay(self._thread_id, tuple(again), tuple(taken), tuple(self._found))
 
     def _look(self, at: int, moment: ReplayStep) -> bool:
-        """Checks the moment; whether it could be decided again."""
+        """Checks the moment; returns whether it could be decided again."""
         run = self._run(moment)
         self._turn = run.task(moment.before).turns + (moment.state is State.CALL_LLM)
         if moment.state is None:
@@ -223,7 +223,7 @@ class _Again:
         return done
 
     def _run(self, moment: ReplayStep) -> NodeContext:
-        # Whether a message told the end is taken as it is stored: version 0.1.0 wrote none.
+        # Whether a message reported the end is taken as stored: version 0.1.0 wrote none.
         told = moment.state is not State.FINISH or any(map(is_answer, moment.written))
         deps = self._deps if told else self._silent
         pad = SimpleNamespace(resume=[], get_null_resume=lambda consume=False: None, stop=0, step=0)
@@ -242,7 +242,7 @@ class _Again:
         self._found.append(ReplayDifference(*where, what, stored, now, place, self._machine.path))
 
     def _check_table(self, moment: ReplayStep, state: State) -> None:
-        """Whether the stored event is one of its state, and leads where the thread went."""
+        """Checks that the stored event belongs to its state, and leads where the thread went."""
         row, event = TRANSITIONS[state], moment.event
         led = [known_state(name) or name for name in moment.step.next]
         if state is LAST and (event is None or event not in row):
@@ -254,7 +254,7 @@ class _Again:
             self._differs(moment, "next", led, [next_state(state, event)])
 
     def _decide(self, at: int, moment: ReplayStep, state: State, run: NodeContext) -> bool:
-        """Runs the state once more and compares. False where the record does not hold what it asks for."""
+        """Runs the state again and compares. Returns False if the record does not have what it requests."""
         try:
             report = self._report(at, moment, self._works[state](moment.before, run))
         except _NotKept:
@@ -270,11 +270,11 @@ class _Again:
         return True
 
     def _forget_record(self, moment: ReplayStep, state: State, run: NodeContext) -> None:
-        """An earlier end of a task does not say what a step that is not known recorded of it."""
+        """Drops the recorded outcome of a task whose end could not be decided again: it is not compared."""
         if state is State.FINISH:
             self._recorded.pop(run.task(moment.before).id, None)
         elif state is State.COMPRESS and moment.before.get("outcome") is None:
-            # Of a task that a new message cut short.
+            # The outcome of a task that a new message interrupted.
             self._recorded.pop(moment.before.get("task") or "", None)
 
     def _report(self, at: int, moment: ReplayStep, work: Report | Steps) -> Report:
@@ -313,10 +313,11 @@ class _Again:
         return self._entry_then(item, op.namespace[-1], at)
 
     def _entry_then(self, item: Item, reply: str, at: int) -> Any:
-        """What the journal said of a call at this moment, by what it says of it at last.
+        """The journal entry of a call at this moment, derived from the final one.
 
-        Before the call was settled it had no entry, unless an attempt had been cut short. One that was never
-        settled is seen by whoever closes it, and by what comes after the step that found it cut short.
+        Before the call was settled it had no entry, unless an attempt was interrupted. An entry that was
+        never settled is visible to the step that closes the call, and after the step that found it
+        interrupted.
         """
         settled = self._settled.get((reply, item.key))
         cut_short = any(tried < at for tried in self._tried.get(reply, ()))
@@ -338,7 +339,7 @@ class _Again:
             self._differs(moment, "event", moment.step.event, now["event"])
             return
         if checks_refused(moment):
-            # What the checks said is not kept as they said it: only that they refused is compared.
+            # The exact output of the checks is not stored: only the refusal is compared.
             now["verdicts"] = _kinds(now["verdicts"])
             stored: dict[str, Any] = {**moment.after, "verdicts": _kinds(moment.after["verdicts"])}
         else:
@@ -355,7 +356,7 @@ class _Again:
                 self._differs(moment, name, *_difference(name, moment, was, is_now))
 
     def _check_records(self) -> None:
-        """Compares the outcomes that the store keeps with those that were concluded again."""
+        """Compares the outcomes in the store with the recomputed ones."""
         store = self._graph.store
         for task, (moment, turn, now) in self._recorded.items() if store is not None else ():
             assert store is not None, "as above"
@@ -368,7 +369,7 @@ class _Again:
 
 def _attempts(moments: Sequence[ReplayStep]) -> tuple[dict[tuple[str, str], int], dict[str, list[int]]]:
     """When each call was settled by the state that ran it, by reply and call; and when a reply's next call
-    was tried, and brought no result."""
+    was attempted without a result."""
     settled: dict[tuple[str, str], int] = {}
     tried: dict[str, list[int]] = {}
     for at, moment in enumerate(moments):
@@ -384,7 +385,7 @@ def _attempts(moments: Sequence[ReplayStep]) -> tuple[dict[tuple[str, str], int]
 
 
 def _done(call_id: str, moment: ReplayStep) -> Any:
-    """What came of a call that was run in this step."""
+    """The result of a call that ran in this step."""
     results = [message for message in moment.written if isinstance(message, ToolMessage)]
     found = [message for message in results if message.tool_call_id == call_id]
     if not found:
@@ -394,7 +395,7 @@ def _done(call_id: str, moment: ReplayStep) -> Any:
 
 
 def checks_run(moment: ReplayStep) -> bool:
-    """Whether checks ran in the step, as far as it is kept, and did not refuse the finish."""
+    """Whether checks ran in the step, as far as recorded, and did not refuse the finish."""
     after: Any = moment.after
     if moment.event is Event.NEEDS_PERSON:
         return bool(after["verdicts"]["asked"].get("checks"))
@@ -402,7 +403,7 @@ def checks_run(moment: ReplayStep) -> bool:
 
 
 def _checked(moment: ReplayStep) -> CheckResults:
-    """What came of the checks in this step, as far as it is kept."""
+    """The results of the checks in this step, as far as recorded."""
     after, event = moment.after, moment.event
     if checks_refused(moment):
         return CheckResults(names=("a check",))
@@ -422,7 +423,7 @@ def _checked(moment: ReplayStep) -> CheckResults:
 
 
 def checks_refused(moment: ReplayStep) -> bool:
-    """Whether the step refused a finish since its checks did not pass."""
+    """Whether the step refused a finish because its checks did not pass."""
     if moment.state is not State.REVIEW or moment.event is not Event.REFUSED:
         return False
     now = moment.after.get("verdicts")
@@ -432,13 +433,13 @@ def checks_refused(moment: ReplayStep) -> bool:
 
 
 def _kinds(verdicts: Any) -> Any:
-    """Verdicts without the words of their reasons."""
+    """Verdicts without the text of their reasons."""
     calls = {key: one if isinstance(one, str) else one["kind"] for key, one in verdicts["calls"].items()}
     return {**verdicts, "calls": calls}
 
 
 def _rules(moment: ReplayStep, now: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The rule that fired and the one that fires now, each with event and reason, where they differ."""
+    """The rule that fired and the one that fires now, each with event and reason, if they differ."""
     stored = _in_todays_names("decision", moment.after["decision"])
     if _is_same(stored, now["decision"]):
         return None
@@ -446,14 +447,14 @@ def _rules(moment: ReplayStep, now: Mapping[str, Any]) -> tuple[str, str] | None
 
 
 def _in_todays_names(channel: str, value: Any) -> Any:
-    """The value of a channel, in which rules and events have their names of today."""
+    """The value of a channel, with the current names of rules and events."""
     if not isinstance(value, Mapping):
         return value
     if channel == "decision":
         event = str(EVENT_ALIASES.get(value["event"], value["event"]))
         return {**value, "rule": RULE_ALIASES.get(value["rule"], value["rule"]), "event": event}
     if channel in ("ending", "outcome") and value["reason"] in RULE_ALIASES:
-        # The reason of a task that a rule has ended is the rule.
+        # If a rule ended the task, the reason is the rule's name.
         return {**value, "reason": RULE_ALIASES[value["reason"]]}
     return value
 
@@ -463,7 +464,7 @@ def _describe(decision: Mapping[str, Any]) -> str:
 
 
 def _with_given_ids(written: Any, moment: ReplayStep) -> list[BaseMessage]:
-    """What a state appends now, with the ids that LangGraph once gave to the messages that had none."""
+    """The messages that a state appends now, with the stored ids for those that LangGraph gave an id."""
     known, fresh = {message.id for message in moment.before["messages"]}, iter(moment.written)
     named = list[BaseMessage]()
     for message in written:
@@ -474,7 +475,7 @@ def _with_given_ids(written: Any, moment: ReplayStep) -> list[BaseMessage]:
 
 
 def _difference(name: str, moment: ReplayStep, stored: Any, now: Any) -> tuple[Any, Any]:
-    """Two values that differ, cut to what differs in them."""
+    """Two values that differ, reduced to the parts that differ."""
     if name == "messages":
         begin = len(moment.before["messages"])
         return _plain(stored[begin:]), _plain(now[begin:])
@@ -485,7 +486,7 @@ def _difference(name: str, moment: ReplayStep, stored: Any, now: Any) -> tuple[A
 
 
 def _is_same(stored: Any, now: Any) -> bool:
-    """Whether two values say the same, except for the clock."""
+    """Whether two values are the same, except for times."""
     if stored is now:
         return True
     if isinstance(stored, list) and isinstance(now, list):
@@ -494,7 +495,7 @@ def _is_same(stored: Any, now: Any) -> bool:
 
 
 def _without_later_marks(stored: Any, now: Any) -> Any:
-    """A message without the marks that earlier versions did not write, where the stored one lacks them."""
+    """A message without the marks that earlier versions did not write, if the stored one lacks them."""
     if not isinstance(stored, ToolMessage) or not isinstance(now, ToolMessage):
         return now
     later = _LATER_MARKS - marks(stored).keys()
@@ -503,18 +504,29 @@ def _without_later_marks(stored: Any, now: Any) -> Any:
 
 
 def _known(stored: Any, now: Any) -> Any:
-    """An outcome with only the fields that the stored one has: an older version did not know all."""
+    """An outcome with only the fields of the stored one, since an older version did not have all."""
     if isinstance(stored, Mapping) and isinstance(now, Mapping):
         return {name: _known(stored[name], value) for name, value in now.items() if name in stored}
     return now
 
 
-# Reasons in the words of older versions, with today's: a reworded reason is the same decision.
+# Former wordings of reasons, with the current ones: a reworded reason is the same decision.
 _REWORDED = (
     (re.compile("the view is over its budget"), "the prompt is over its budget"),
     (
         re.compile(r"the same work has had the same result (\d+) times in a row"),
         r"\1 identical results in a row",
+    ),
+    (re.compile(r"(\d+ of \d+ delegates are) begun"), r"\1 started"),
+    (
+        re.compile("no delegate may stand deeper, and one was called"),
+        "a delegate was called below the deepest allowed level",
+    ),
+    (re.compile("Extend it, and it goes on where it stopped"), "Extend it to continue where it stopped"),
+    (re.compile("or begin a new task in other words"), "or start a new task in other words"),
+    (
+        re.compile("Fix what is refused, or what refuses it"),
+        "Fix the reason for the refusal, or the check that refuses it",
     ),
 )
 
@@ -526,7 +538,7 @@ def _in_todays_words(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value to be compared or shown: messages without what providers and the clock add."""
+    """A value for comparison or display: messages without provider metadata and times."""
     if isinstance(value, BaseMessage):
         notes = {name: note for name, note in marks(value).items() if name not in _CLOCK}
         others = {name: one for name, one in value.additional_kwargs.items() if name != KEY}

@@ -1,4 +1,4 @@
-"""The driver of a thread: runs it, steps through it, pauses it, and picks it up again by its id.
+"""The driver of a thread: runs it, steps through it, pauses it, and resumes it by its id.
 
 `pause_on_signals` is for a program that drives a session: at the first SIGTERM or Ctrl-C it pauses.
 """
@@ -38,19 +38,19 @@ _ON_PENDING = ("answer", "supersede", "refuse")
 class Session(Generic[ResultT]):
     """Drives one thread of a graph, in this process.
 
-    graph: what `build_graph` returned, with a checkpointer or storage. thread_id: any text. context: what
-    the graph's context schema describes; it is not stored, so pass it again in another process.
-    on_pending: what a new task means while the thread waits. `answer`: it is the answer, the reason of a
+    graph: a graph from `build_graph`, with a checkpointer or storage. thread_id: any text. context: as
+    described by the graph's context schema; it is not stored, so pass it again in another process.
+    on_pending: how to treat a new task while the thread waits. `answer`: it is the answer, the reason of a
     rejection, or the feedback, as for `graph.invoke`; `supersede`: it ends the open task and begins the next;
     `refuse`: ThreadError. config: callbacks, tags and the like for every run.
 
-    Every method that runs the thread holds it meanwhile (ThreadBusy for a second runner, also in another
-    process) and saves every step. It raises ThreadError for what the thread cannot do as it stands, and
-    StorageError when the database fails; in both cases nothing is lost. A failing model, a limit or a stop
-    is a decision, never an exception.
+    Every method that runs the thread holds it meanwhile (ThreadBusy for a second runner, even in another
+    process) and saves every step. It raises ThreadError for a command that is impossible in the thread's
+    status, and StorageError if the database fails; in both cases nothing is lost. A failing model, a limit or
+    a stop is a decision, never an exception.
 
     A command is a task's text, messages, or one of `Answer`, `Extend`, `Retry`, `Undo`; without one the
-    thread goes on from where it stands.
+    thread continues from its current state.
     """
 
     def __init__(
@@ -87,10 +87,9 @@ class Session(Generic[ResultT]):
         )
 
     def run(self, command: ThreadCommand = None) -> Decision[ResultT]:
-        """Runs until the task ends or a person is needed. Text that the model says in between does not stop
-        it.
+        """Runs until the task ends or a person is needed. Text of the model in between does not stop it.
 
-        `run("the task")` begins a task, `run()` goes on after a pause or a kill.
+        `run("the task")` starts a task, `run()` continues after a pause or a kill.
         """
         return _last(self._events(command, Wanted()))
 
@@ -107,7 +106,7 @@ class Session(Generic[ResultT]):
         """Answers what the thread waits for, and continues. by: who answers; it is stored with the answer.
 
         The answer is checked against what was asked before anything is delivered. Raises ThreadError, and
-        changes nothing, when it does not fit, or when nothing waits (it was answered already).
+        changes nothing, if it is invalid, or if nothing waits (it was already answered).
         """
         return self.run(Answer(answer, interrupt_id, by))
 
@@ -120,11 +119,10 @@ class Session(Generic[ResultT]):
         return self.run(Retry())
 
     def undo(self, *, ask: bool = False) -> Decision[ResultT]:
-        """Undoes the effects of a task that has ended, the newest first; the outcome lists them
-        (`outcome.undo`).
+        """Undoes the effects of a task that has ended, newest first; the outcome lists them (`outcome.undo`).
 
-        What the policy of approvals names waits for a person first; with `ask` all of it does. Raises
-        ThreadError when the task has not ended.
+        A person must approve an undo that the approval policy names; with `ask`, every undo. Raises
+        ThreadError if the task has not ended.
         """
         return self.run(Undo(ask))
 
@@ -138,7 +136,7 @@ class Session(Generic[ResultT]):
     ) -> Iterator[SessionEvent]:
         """Runs the thread and yields its events as they happen; the last one is `Decided`.
 
-        tokens: also yield partial results: every piece of a reply as it arrives, what a tool writes while it
+        tokens: also yield partial results: every chunk of a reply as it arrives, what a tool writes while it
         runs, and every wait for a provider (`Retrying`) as it begins. LangGraph then runs the nodes in other
         threads, which Ctrl-C does not reach. Without it they run in this thread, and `Said.retries` reports
         waits afterwards; a callback's `on_custom_event` gets them at once in any case. delegates: with
@@ -148,11 +146,11 @@ class Session(Generic[ResultT]):
         return self._events(command, Wanted(by_step, True, tokens, tokens and delegates))
 
     def status(self) -> ThreadStatus:
-        """The thread as it is saved: what it waits for, how it ended, or that it is to go on."""
+        """The saved status of the thread: what it waits for, how it ended, or that it can continue."""
         return carry_out(self._thread.look(), None)
 
     def history(self) -> list[Turn]:
-        """Every turn of the thread: what was said and done, which rule applied and why."""
+        """Every turn of the thread: messages, calls, and the rule that applied with its reason."""
         found = self.status()
         path = steps(self._saver, self.thread_id)
         with readable(self.thread_id):
@@ -163,8 +161,8 @@ class Session(Generic[ResultT]):
         """A session on a copy of the thread, as it was after `at` turns of its current task, at the
         checkpoint with this id, or as it is. The thread itself stays as it is.
 
-        thread_id: of the copy; made from this one's by default. Raises ThreadError when there is no such
-        point, or when the copy's id is taken.
+        thread_id: the id of the copy; derived from this one's by default. Raises ThreadError if there is no
+        such point, or if the copy's id is taken.
         """
         target = f"{self.thread_id}-fork-{uuid.uuid4().hex[:8]}" if thread_id is None else thread_id
         forked = Session(
@@ -178,19 +176,20 @@ class Session(Generic[ResultT]):
         return forked
 
     def pause(self, by: str = "pause") -> bool:
-        """Asks the run of this session, in another thread or from a signal's handler, to stop at the next
-        step boundary.
+        """Asks the run of this session, from another thread or a signal handler, to stop at the next step
+        boundary.
 
-        Its method then returns `Paused(by)`; with `by="stop"` it ends the task, as `stop` does. False when
-        this session runs nothing now. To pause a run of another process: `request_pause`, or `signoff pause`.
+        The running method then returns `Paused(by)`; with `by="stop"` it ends the task, as `stop` does.
+        Returns False if this session is not running. To pause a run in another process: `request_pause`, or
+        `signoff pause`.
         """
         return self._thread.asked.ask(by)
 
     def stop(self) -> Decision[ResultT] | None:
         """Ends the task as an error with the reason `cancelled`; open calls are answered as not run.
 
-        While this session runs in another thread, the run is told, its method returns the end, and this
-        returns None at once. Raises ThreadError when the task has ended.
+        If this session is running in another thread, that run's method returns the end, and this one returns
+        None at once. Raises ThreadError if the task has ended.
         """
         return None if self._thread.asked.ask("stop") else self.run(Stop())
 

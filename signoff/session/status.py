@@ -41,9 +41,9 @@ class Condition(StrEnum):
 class ThreadStatus:
     """A thread as it is saved.
 
-    waits: all that it waits for, of its delegates, too, in the order of their calls; `waiting` is the first.
-    changed: when, in ISO 8601. go_on: the input that continues a stopped one. left: the step that a stopped
-    one has left to run, or that a killed process has half saved.
+    waits: everything that it waits for, including its delegates, in call order; `waiting` is the first.
+    changed: when it last changed, in ISO 8601. go_on: the input that continues a stopped thread. left: the
+    step that a stopped thread has left to run, or that a killed process has partly saved.
     """
 
     thread_id: str
@@ -57,23 +57,22 @@ class ThreadStatus:
     waits: tuple[Waiting, ...] = ()
 
     def wait(self, interrupt_id: str | None) -> Waiting | None:
-        """What it waits for under this id; None when it does not."""
+        """What it waits for under this id; None if nothing."""
         return next((found for found in self.waits if found.interrupt_id == interrupt_id), None)
 
     @property
     def quoted_id(self) -> str:
-        """The thread's id, for a message."""
+        """The thread's id, quoted for a message."""
         return self.thread_id if len(self.thread_id) <= 80 else f"{self.thread_id[:80]}…"
 
     @property
     def outcome(self) -> Mapping[str, Any] | None:
-        """The outcome of the current task; None while it has none."""
+        """The outcome of the current task; None if it has none yet."""
         return self.values["outcome"] if self.condition is Condition.ENDED else None
 
 
 def config_of(thread_id: str) -> RunnableConfig:
-    """The configuration that names the thread to LangGraph. Raises SetupError for anything that is not an id
-    of a thread."""
+    """The LangGraph configuration for the thread. Raises SetupError for an invalid thread id."""
     return {"configurable": {"thread_id": checked_thread_id(thread_id)}}
 
 
@@ -86,13 +85,13 @@ def deps_of(graph: Graph) -> Dependencies:
 
 
 def state_of(graph: Graph, name: str) -> State | None:
-    """The state whose work the node `name` does; None for anything that is not a node of the machine."""
+    """The state of the node `name`; None for anything that is not a node of the machine."""
     node = graph.builder.nodes.get(name)
     return node.runnable.state if node is not None and isinstance(node.runnable, Node) else None
 
 
 class _NoModel(BaseChatModel):
-    """The placeholder for the model in a graph that only reads."""
+    """A placeholder for the model in a graph that only reads."""
 
     @property
     def _llm_type(self) -> str:
@@ -113,20 +112,20 @@ def _graph_without_model(channels: tuple[str, ...] = ()) -> Graph:
 
 
 def reading_graph(storage: Storage, thread_id: str | None = None) -> Graph:
-    """A graph that can read every thread of `storage` and run none, since it has no model.
+    """A graph that can read every thread of `storage` but run none, since it has no model.
 
-    It knows no working tools; none are needed to read the status of a thread. The
-    graph is built once in a process; each storage gets a cheap copy of it.
+    It has no working tools, which are not needed to read the status of a thread. The graph is built once per
+    process; each storage gets a cheap copy of it.
 
-    thread_id: a thread that is to be written to, or copied: of that one it knows the channels that a user
-    has added to the state, too, which would be lost. Raises StorageError when it cannot be read.
+    thread_id: a thread to write to or copy: the graph then also has the channels that the user has added to
+    its state, which would otherwise be lost. Raises StorageError if it cannot be read.
     """
     graph = _graph_without_model(_added(storage, thread_id) if thread_id else ())
     return graph.copy({"checkpointer": storage.checkpointer, "store": storage.store})
 
 
 def _added(storage: Storage, thread_id: str) -> tuple[str, ...]:
-    """The channels that a thread has beside the machine's."""
+    """The channels of a thread beyond the machine's."""
     with readable(thread_id):
         return _added_to(storage.checkpointer.get_tuple(config_of(thread_id)))
 
@@ -138,23 +137,24 @@ def _added_to(saved: CheckpointTuple | None) -> tuple[str, ...]:
 
 
 def graph_of_machine(saved: CheckpointTuple) -> Graph:
-    """A graph that can read and write the machine of a delegate, by its last checkpoint; it can run none, and
-    has no checkpointer of its own."""
+    """A graph that can read and write the machine of a delegate, from its last checkpoint; it cannot run it,
+    and has no checkpointer."""
     return _graph_without_model(_added_to(saved))
 
 
 def look(graph: Graph, thread_id: str) -> ThreadStatus:
-    """The status of the thread now.
+    """The current status of the thread.
 
     Whether it has ended is read from its own outcome: after a kill LangGraph may name no next state although
-    work is left, and the outcome may be that of an earlier task. Raises StorageError for what cannot be read.
+    work is left, and the outcome may be that of an earlier task. Raises StorageError for data that cannot be
+    read.
     """
     with readable(thread_id):
         return read_status(graph, thread_id, graph.get_state(config_of(thread_id)))
 
 
 def read_status(graph: Graph, thread_id: str, state: StateSnapshot) -> ThreadStatus:
-    """The status of the thread that has this saved state."""
+    """The status of a thread with this saved state."""
     values: Any = state.values
     task = read(values, deps_of(graph).toolbox)
     if state.created_at is None:
@@ -168,33 +168,33 @@ def read_status(graph: Graph, thread_id: str, state: StateSnapshot) -> ThreadSta
         condition = Condition.WAITING
     else:
         condition = Condition.STOPPED
-    # With nothing left to run, LangGraph has to be told where to enter.
+    # With nothing left to run, LangGraph must be told where to enter.
     go_on = None if state.tasks else entering(Event.GO_ON)
     left = state.tasks[0].name if state.tasks and not waiting else ""
     return ThreadStatus(thread_id, condition, task, values, waiting, go_on, state.created_at, left, waits)
 
 
 GUARDS = "guards"
-"""The channel by which the threads of agents with guards are known."""
+"""The channel that identifies threads of agents with guards."""
 
 
 def is_guarded(storage: Storage, thread_id: str) -> bool:
-    """Whether the thread is of an agent of LangChain with guards: it is read here, and goes on in its own
-    program alone."""
+    """Whether the thread belongs to a LangChain agent with guards: it can be read here, but only its own
+    program can continue it."""
     with readable(thread_id):
         saved = storage.checkpointer.get_tuple(config_of(thread_id))
         return saved is not None and GUARDS in saved.checkpoint["channel_values"]
 
 
 def _interrupts_of_guards(graph: Graph, state: StateSnapshot) -> list[Interrupt]:
-    """What a thread of an agent with guards waits for: its steps are no nodes of this graph, so LangGraph
-    names none here."""
+    """What a thread of an agent with guards waits for: its steps are not nodes of this graph, so LangGraph
+    does not list them here."""
     if state.tasks or not isinstance(graph.checkpointer, BaseCheckpointSaver):
         return []
     try:
         saved = graph.checkpointer.get_tuple(state.config)
     except NotImplementedError:
-        # That of LangGraph's server is async alone; there, each thread is read by the graph that runs it.
+        # The saver of LangGraph's server is async only; there, each thread is read by the graph that runs it.
         return []
     if saved is None or GUARDS not in saved.checkpoint["channel_values"]:
         return []
@@ -205,8 +205,8 @@ def _interrupts_of_guards(graph: Graph, state: StateSnapshot) -> list[Interrupt]
 
 
 def _waiting(found: Waiting, task: Task) -> Waiting:
-    """What the thread waits for, with the reply that it is about; of a delegate's, as far as nothing says
-    otherwise, the reply that called it."""
+    """What the thread waits for, with the id of its reply; for a delegate, by default that of the reply that
+    called it."""
     if found.path and found.reply_id:
         return found
     reply = task.spoke or task.last
@@ -217,7 +217,7 @@ def _waiting(found: Waiting, task: Task) -> Waiting:
 
 @contextmanager
 def readable(thread_id: str) -> Iterator[None]:
-    """Raises StorageError in place of what reading damaged rows of a database raises."""
+    """Translates the errors of reading damaged database rows into StorageError."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -1,5 +1,5 @@
-"""Tracing of whole programs: `SIGNOFF_OTEL` has the commands and the workers make spans. Without it Signoff
-imports nothing of OpenTelemetry.
+"""Tracing of whole programs: with `SIGNOFF_OTEL`, the commands and the workers create spans. Without it,
+Signoff does not import OpenTelemetry.
 """
 
 import os
@@ -14,9 +14,9 @@ _WORDS = ("on", "content", "states")
 
 
 def tracing(graph: Graph) -> list[Any]:
-    """The callbacks that make spans of this graph's runs, where the environment asks for them.
+    """The callbacks that create spans for this graph's runs, if the environment requests them.
 
-    Raises SetupError for a word that means nothing, and where a package is missing.
+    Raises SetupError for an unknown word, and if a package is missing.
     """
     said = os.environ.get(VARIABLE, "").strip().lower()
     if said in _OFF:
@@ -37,7 +37,7 @@ def tracing(graph: Graph) -> list[Any]:
 
 
 class _Stored:
-    """What a graph saves its threads in."""
+    """The storage of a graph's threads."""
 
     def __init__(self, graph: Graph) -> None:
         self.checkpointer: Any = graph.checkpointer

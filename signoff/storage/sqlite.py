@@ -312,7 +312,7 @@ class ThreadSaver(StepSaver, SqliteSaver):
         return self._access.do(work)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Deletes the thread with all that is kept of it. Raises ThreadBusy while it runs."""
+        """Deletes the thread and everything stored for it. Raises ThreadBusy while it runs."""
         # Its further imports are needed only for deleting.
         from signoff.storage.deleting import delete_thread
 
@@ -325,7 +325,7 @@ class ThreadSaver(StepSaver, SqliteSaver):
         self._access.do(partial(self._in_one, lambda execute: delete_rows(execute, SQLITE, thread_id)))
 
     def workspace_of(self, thread_id: str) -> str | None:
-        """The folder in which the command line has this thread work; None where that is not known."""
+        """Returns the workspace of this thread in the command line; None if it is unknown."""
         from signoff.storage.deleting import SQLITE, workspace_of
 
         return self._access.do(
@@ -398,9 +398,9 @@ class ThreadStore(StoreInThreads, SqliteStore):
     def swap(
         self, namespace: tuple[str, ...], key: str, before: dict[str, Any] | None, after: dict[str, Any]
     ) -> bool:
-        """Puts `after` if the value is still `before` (None: there is none). False when it is not.
+        """Replaces the value by `after` if it is still `before` (None: no entry); otherwise returns False.
 
-        Atomic between threads and processes: of two that claim the same entry, one gets it.
+        Atomic across threads and processes: if two claim the same entry, one gets it.
         """
         return self._access.do(partial(self._swap, ".".join(namespace), key, before, after))
 

@@ -42,8 +42,8 @@ class Exploration:
     """The visited states.
 
     ways: for each state its successors, by what happens. reported: the events that the states of the machine
-    have reported, and those from outside (of no state). compared: steps that were done a second time, and
-    compared.
+    have reported, and those from outside (without a state). compared: the number of steps that were repeated
+    and compared.
     """
 
     broken: list[Broken] = field(default_factory=list)
@@ -242,8 +242,8 @@ def _state(point: MachinePoint, task: Task, reader: Reader) -> Hashable:
 
 
 def _undo(point: MachinePoint, task: Task, machine: Machine) -> Hashable:
-    """Returns what an undo reads: each effect of the task, by reply, what the store says of it and of what
-    undoes it, and how far the undo has come."""
+    """Returns what an undo reads: each effect of the task, by reply, the store entries for it and for its
+    undo, and the progress of the undo."""
     if not machine.deps.toolbox.undos:
         return None
     shelf = [(name, value) for (place, name), value in point.shelf.items() if place[1] == "journal"]
@@ -288,11 +288,11 @@ FAITHFUL = "a sound abstraction"
 TWINS = "no other signal"
 LEGAL = "only legal events"
 OVERALL: Mapping[str, str] = {
-    ENDS: "Without a person's word every run ends, whatever the model says.",
+    ENDS: "Without a message from a person every run ends, whatever the model says.",
     RESTART: "Another process does exactly the same, from every point.",
     TWINS: "A finish_reason of stop or tool_calls, or none, changes nothing.",
     LEGAL: "No state reports an event that its row of the table does not list, or fails.",
-    FAITHFUL: "Two histories in one state of the exploration go on alike.",
+    FAITHFUL: "Two histories in one state of the exploration continue alike.",
 }
 FAULTS = (IllegalEvent, AssertionError, LookupError, StopIteration, TypeError, ValueError)
 _STOPS = (None, State.CALL_LLM)
@@ -350,13 +350,13 @@ class Explorer:
     def _meets(self, point: MachinePoint) -> None:
         """Checks the properties of another history that has led to a known state.
 
-        It does so until the model or a person is asked, or the task has ended.
+        Continues until the model is called, a person is asked, or the task has ended.
         """
         machine = self.world.machine
         asked, steps = False, 0
         while point.place is not None and point.waiting is None and not asked and not self._done:
             if (steps := steps + 1) > MOST_STEPS:
-                self._break(ENDS, f"{MOST_STEPS} steps, and the model was not asked", point.path)
+                self._break(ENDS, f"{MOST_STEPS} steps without a model call", point.path)
                 return
             asked = point.place is State.CALL_LLM
             machine.deps.readings.clear()
@@ -414,7 +414,7 @@ class Explorer:
         self.found.compared += 1
 
     def _twins(self, said: Mapping[str, MachinePoint]) -> None:
-        """Two replies that differ only in their `finish_reason` lead through the same states."""
+        """Checks that two replies that differ only in their `finish_reason` lead through the same states."""
         for name, point in said.items():
             twin = said.get(ALPHABET[name].twin)
             try:
@@ -467,7 +467,7 @@ class Explorer:
     def _ends(self) -> None:
         """Checks that the transitions without a person form no cycle."""
         if (state := endless(self.found.ways)) is not None:
-            self._break(ENDS, f"round and round in {state!r:.80}", ())
+            self._break(ENDS, f"an endless cycle in {state!r:.80}", ())
 
     def _break(self, name: str, why: str, path: Sequence[str]) -> None:
         self.found.broken.append(Broken(name, why, path))

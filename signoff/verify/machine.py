@@ -1,6 +1,6 @@
 """The machine without LangGraph: the real node functions, table and reducers, one state at a time.
 
-It can start from any point, any number of times. Only what is outside of the machine is simulated: the model,
+It can start from any point, any number of times. Only what is outside the machine is simulated: the model,
 the tools, the checks, the person, the database. What the model may say is data: one entry is one reply, or
 one way in which the model fails. A work call names its result (`ok` or `fail`), so that one tool of a kind is
 enough. The store can be copied, and a process can be killed at any operation on it.
@@ -104,9 +104,9 @@ class Symbol:
     """One reply of the model.
 
     calls: the role of each call (or the name of a tool that does not exist), and its arguments in addition to
-    the required ones. raw: calls that are not JSON. ids: their ids, where a provider sends bad ones. error:
-    what is raised instead of a reply. twin: the symbol that must lead to the very same state, since only its
-    `finish_reason` is another.
+    the required ones. raw: calls that are not JSON. ids: their ids, if a provider sends bad ones. error: what
+    is raised instead of a reply. twin: the symbol that must lead to the same state, since only its
+    `finish_reason` differs.
     """
 
     text: str = ""
@@ -192,10 +192,10 @@ CORE = (
     "ask + finish",
     "unknown tool",
 )
-"""One reply of each sort, for longer sequences."""
+"""One reply of each kind, for longer sequences."""
 
 Names = Mapping[str, tuple[str, Mapping[str, Any]]]
-"""For each role a tool of the graph, and arguments that fit it."""
+"""For each role a tool of the graph, with valid arguments."""
 
 
 def message(symbol: Symbol, names: Names, message_id: str) -> AIMessage:
@@ -240,8 +240,8 @@ class MachinePoint:
     """A point in a run: the machine's next state (None: the task has ended), and the database contents.
 
     waiting: what a person is asked, once it is known. outside: how many events from outside may still come.
-    fresh: at which reply the task began that was sent when nothing was open. ran: how often each call ran, by
-    id. undone: the same of what undoes a call. agreed: the calls that a person approved. via: the event that
+    fresh: the reply at which the task began that was sent when nothing was open. ran: how often each call
+    ran, by id. undone: the same for undo calls. agreed: the calls that a person approved. via: the event that
     led here.
     """
 
@@ -266,7 +266,7 @@ class MachinePoint:
 class MachineStep:
     """The step of one state: the point after it, and what was observed from outside during it.
 
-    asked: what it waits for, where it has come to no end.
+    asked: what it waits for, if it did not complete.
     """
 
     before: MachinePoint
@@ -282,14 +282,14 @@ class MachineStep:
 
 @dataclass(frozen=True)
 class Pad:
-    """What LangGraph notes of one invocation of a node: the answers to it, and how many it has asked for."""
+    """LangGraph's scratchpad for one invocation of a node: its answers, and how many it has requested."""
 
     resume: list[Any]
     interrupt_counter: Callable[[], int]
     subgraph_counter: Callable[[], int] | None = None
 
     def get_null_resume(self, consume: bool = False) -> None:
-        """No answer comes without the id of what it answers."""
+        """Returns None: every answer names the interrupt that it answers."""
 
 
 class Machine:
@@ -305,7 +305,7 @@ class Machine:
         return self.names[role][0] if role in self.names else ""
 
     def place(self) -> Mapping[str, Any]:
-        """Returns where the machine stands: what the configuration of its nodes holds beside the thread."""
+        """Returns the machine's own part of its nodes' configuration, beside the thread."""
         return {"checkpoint_ns": ""}
 
     def saver(self) -> BaseCheckpointSaver[Any] | None:
@@ -316,7 +316,7 @@ class Machine:
         return NODES[state]
 
     def carry_out(self, request: Any, run: NodeContext) -> Any:
-        """Answers a request of a node that nothing of the world outside plays."""
+        """Carries out a request of a node that the simulated world does not answer."""
         return request.do(run)
 
     def begin(self, messages: Iterable[Any], outside: int) -> MachinePoint:
@@ -330,7 +330,7 @@ class Machine:
         """Runs the state at `point`. symbol: the model's reply, answer: the person's.
 
         lives: after how many operations on the store the process is killed; the point after that is the same,
-        with what the store and the world have stored.
+        with whatever the store and the world have recorded by then.
         """
         assert point.place is not None, "a thread that has ended does nothing"
         shelf, prompt = Shelf(point.shelf, lives), list[BaseMessage]()
@@ -421,7 +421,7 @@ class _World:
     def _result_of(self, job: ToolRun) -> ToolResult:
         self.ran.append(job.call.id)
         given = job.edited or job.call.args
-        # What undoes a call is given its arguments as a whole.
+        # An undo gets the arguments of its call as a whole.
         ok = given.get("args", given).get("plays") != "fail"
         return ToolResult(
             result(job.call.id, job.call.name, "It has run." if ok else "It has failed.", ok=ok)
@@ -433,7 +433,7 @@ def _is_over(place: State, report: Report) -> bool:
 
 
 def drive(work: Any, answer: Callable[[Any], Any]) -> Any:
-    """Answers each request of a node, or of a part of one; returns what it comes to."""
+    """Answers each request of a node, or of a part of one; returns its result."""
     go_on = partial(work.send, None)
     while True:
         try:

@@ -79,18 +79,18 @@ def row_ends(step: MachineStep, machine: Machine) -> Why:
         return None
     limits = machine.deps.limits
     if reading.silent_in_a_row(records) >= limits.talk_turns:
-        return f"{limits.talk_turns} replies in a row without a call, and the model is asked again"
+        return f"{limits.talk_turns} replies in a row without a call, and the model is called again"
     if len(records) > 1 and all(reply.stop == "content_filter" for reply in records[-2:]):
-        return "two refusals in a row, and the model is asked again"
+        return "two refusals in a row, and the model is called again"
     refused = reading.refused_in_a_row(step.before, records, machine)
     if limits.refusals is not None and len(refused) >= limits.refusals:
-        return f"{len(refused)} finishes were refused in a row, and the model is asked again"
+        return f"{len(refused)} finishes were refused in a row, and the model is called again"
     same = reading.same_in_a_row(step.before, records) if limits.repeats and records[-1].calls else 0
     if limits.repeats and same >= limits.repeats:
-        return f"the same work {same} times in a row, and the model is asked again"
+        return f"the same work {same} times in a row, and the model is called again"
     at = repeats_to_mention(limits)
     if at and same >= at and "repeating" not in reading.nudges(step.before):
-        return "the same work again and again, and the model was not told"
+        return "the same work several times in a row, and the model was not warned"
     return None
 
 
@@ -110,7 +110,7 @@ def budget_ends(step: MachineStep, machine: Machine) -> Why:
         return f"{used} tokens cost more than {limits.cost}"
     results = [found for reply in records for results in reply.results for found in results]
     if any(marks(found).get("not_run") == "tool_calls" for found in results):
-        return "a call was refused since there were too many, and the model is asked again"
+        return "a call was refused since there were too many, and the model is called again"
     return None
 
 
@@ -136,8 +136,8 @@ def slip_is_told(step: MachineStep, machine: Machine) -> Why:
         return None
     kinds = {marks(message).get("nudge") for message in reading.words_since(step.before, records[-1])}
     if machine.deps.toolbox.dialogue and records[-1].message.text and records[-1].stop == "stop":
-        return "what the model said was not put to the user"
-    return None if kinds & {*_SILENT, "resumed"} else "nobody told the model what its last reply lacks"
+        return "the model's text was not put to the user"
+    return None if kinds & {*_SILENT, "resumed"} else "the model got no reminder of what its last reply lacks"
 
 
 def near_is_told(step: MachineStep, machine: Machine) -> Why:
@@ -146,10 +146,10 @@ def near_is_told(step: MachineStep, machine: Machine) -> Why:
     limits, records = machine.deps.limits, reading.of_task(step.before)
     left = limits.turns + _extra(step) - len(records)
     if left == 1 and len(records) and "near_limit" not in reading.nudges(step.before):
-        return "the last turn, and the model was not told that it is"
+        return "the last turn, and the model was not warned"
     kinds = reading.nudges(step.before)
     if kinds.count("near_limit") > 1 + kinds.count("resumed"):
-        return "the model was told twice that the limit is near"
+        return "the model was warned twice that the limit is near"
     return None
 
 
@@ -161,7 +161,11 @@ def round_is_thought(step: MachineStep, machine: Machine) -> Why:
     if not worked or records[-1].stop == "length":
         return None
     kinds = [marks(message).get("nudge") for message in reading.words_since(step.before, records[-1])]
-    return None if "round" in kinds else "the next batch, and nobody asked the model to think about the last"
+    return (
+        None
+        if "round" in kinds
+        else "the next batch, and the model was not asked to think about the last one"
+    )
 
 
 def finish_is_answered(step: MachineStep, machine: Machine) -> Why:
@@ -172,7 +176,7 @@ def finish_is_answered(step: MachineStep, machine: Machine) -> Why:
         if at is not None and not any(
             f.text.strip() and "not_run" not in marks(f) for f in record.results[at]
         ):
-            return "a finish or a question stands while the model is asked again, and no reason is told"
+            return "a finish or a question stands while the model is called again, with no reason given"
     return None
 
 
@@ -185,7 +189,7 @@ def question_is_put(step: MachineStep, machine: Machine) -> Why:
         asked = at is not None and record.message.tool_calls[at]["name"] == machine.name_of("ask")
         passed = asked and at is not None and all("not_run" in marks(found) for found in record.results[at])
         if passed and "resumed" not in reading.nudges(step.before):
-            return "a question of this task was passed over"
+            return "a question of this task was ignored"
     return None
 
 
@@ -236,10 +240,10 @@ def open_call(prompt: list[BaseMessage]) -> Why:
             return "a call is not answered before the next message"
         elif isinstance(message, AIMessage):
             if message.invalid_tool_calls:
-                return "a call that is no JSON"
+                return "a call that is not valid JSON"
             waiting = [str(call["id"]) for call in message.tool_calls]
             if known & set(waiting) or len(set(waiting)) < len(waiting):
-                return "two calls with one id"
+                return "two calls with the same id"
             known |= set(waiting)
     return "the last call is open" if waiting else None
 
@@ -268,7 +272,7 @@ def undone_after_an_end(step: MachineStep, machine: Machine) -> Why:
     if ending is None or ending["task"] != step.before.state.get("task"):
         return "an effect of a task that has not ended is undone"
     if not asked and (ending["status"] == "success" or machine.deps.on_failure == "keep"):
-        return f"nobody has asked for it, and the task has ended with {ending['status']}"
+        return f"it was not requested, and the task has ended with {ending['status']}"
     return None
 
 
@@ -296,7 +300,7 @@ def no_effect_is_forgotten(step: MachineStep, machine: Machine) -> Why:
 
 
 def _ran_of_task(point: MachinePoint) -> list[str]:
-    """Returns the tools of the calls of this task that may have taken place."""
+    """Returns the tools of the calls of this task that may have taken effect."""
     return [
         str(call["name"])
         for told in reading.of_task(point)
@@ -320,7 +324,7 @@ def what_ran_is_told(step: MachineStep, machine: Machine) -> Why:
 def cut_never_runs(step: MachineStep, _: Machine) -> Why:
     for record in reading.replies(step.before.messages) if step.ran else ():
         if record.stop == "length" and any(call["id"] in step.ran for call in record.calls):
-            return "a call of a reply that was cut off has run"
+            return "a call of a truncated reply has run"
     return None
 
 
@@ -330,7 +334,7 @@ def only_agreed(step: MachineStep, machine: Machine) -> Why:
             if call["id"] not in step.ran or call["id"] in step.before.agreed:
                 continue
             if machine.deps.toolbox.needs_approval(call["name"], call["args"]):
-                return f"{call['name']} has run, and no person agreed to it"
+                return f"{call['name']} has run, and no person approved it"
     return None
 
 
@@ -347,7 +351,7 @@ def one_of_three(step: MachineStep, _: Machine) -> Why:
     outcome = step.after.state.get("outcome")
     if outcome is None:
         return "the task has ended without an outcome"
-    # How the task ended is told by what led to its end before it was undone.
+    # The event before the undo shows how the task ended.
     if step.before.via in (Event.ENDED, Event.UNDONE):
         return None
     allowed = _ENDS.get(outcome["status"], set())
@@ -366,11 +370,11 @@ def rests_on_a_finish(step: MachineStep, machine: Machine) -> Why:
         agreed = outcome["verified"] == "unverified" or reading.person_spoke(step.after, record)
         if agreed or reading.right_finish(record, machine):
             return None
-    return "no reply of this task holds a finish that may be accepted"
+    return "no reply of this task has a finish that may be accepted"
 
 
 def finish_ends(step: MachineStep, machine: Machine) -> Why:
-    """Checked where the model is asked again, and where the task ends otherwise."""
+    """Checked where the model is called again, and where the task ends in another way."""
     records = reading.of_task(step.before)
     if not records or step.before.via is Event.ENDED or step.before.state.get("stop"):
         return None
@@ -384,9 +388,9 @@ def finish_ends(step: MachineStep, machine: Machine) -> Why:
     ):
         return None
     if reading.failed_below(records, machine):
-        # It may have been refused for that, once.
+        # It may have been refused once for that.
         return None
-    return "a right finish has not ended the task"
+    return "a valid finish has not ended the task"
 
 
 def _continued(step: MachineStep, records: reading.ReplyRecord) -> bool:
@@ -440,7 +444,7 @@ def somebody_waits(step: MachineStep, machine: Machine) -> Why:
 
 def something_to_do(step: MachineStep, _: Machine) -> Why:
     return (
-        "the model is asked, and there is no task" if asks_model(step) and not step.before.messages else None
+        "the model is called, and there is no task" if asks_model(step) and not step.before.messages else None
     )
 
 
@@ -460,17 +464,17 @@ PROPERTIES: tuple[Property, ...] = (
         "A success rests on a finish of this task that may be accepted.",
         rests_on_a_finish,
     ),
-    Property("within its limits", "The model is never asked beyond the limit of turns.", within_limits),
+    Property("within its limits", "The model is never called beyond the turn limit.", within_limits),
     Property("real limits", "A limit ends a task only when it has been reached.", real_limit),
-    Property("a finish ends", "A right finish ends the task, on the very last turn too.", finish_ends),
+    Property("a finish ends", "A valid finish ends the task, even on the very last turn.", finish_ends),
     Property(
         "a finish is answered",
         "A finish that does not end the task is refused with a reason.",
         finish_is_answered,
     ),
     Property(
-        "a question is put",
-        "A question is put to a person before anything else happens.",
+        "a question is asked",
+        "A person is asked a question before anything else happens.",
         question_is_put,
     ),
     Property(
@@ -479,58 +483,62 @@ PROPERTIES: tuple[Property, ...] = (
         nothing_after,
     ),
     Property("answered once", "Every call is answered exactly once in the history.", answered_once),
-    Property("whole prompts", "The model is never shown an open call.", prompt_is_whole),
-    Property("its own task", "An earlier task never ends a later one, nor counts in it.", own_task),
+    Property("whole prompts", "A prompt never has an open call.", prompt_is_whole),
+    Property("its own task", "An earlier task never ends a later one, nor counts towards it.", own_task),
     Property(
         "at most once",
-        "A call that may change something runs at most once, whatever is killed.",
+        "A call that may change something runs at most once, wherever the process is killed.",
         at_most_once,
     ),
-    Property("undone once", "An undo runs at most once, whatever is killed.", undone_at_most_once),
     Property(
-        "undone when it failed",
-        "What a task has done is undone after its end: when it failed, or on request.",
+        "undone once", "An undo runs at most once, wherever the process is killed.", undone_at_most_once
+    ),
+    Property(
+        "undone after a failure",
+        "The effects of a task are undone after its end: after a failure, or on request.",
         undone_after_an_end,
     ),
     Property(
         "undone to the end",
-        "An undo that was asked for or has begun is carried on in its own state until nothing is left.",
+        "An undo that was requested or has started continues in its own state until nothing is left.",
         undone_to_the_end,
     ),
     Property(
         "no effect forgotten",
-        "An undone task's outcome lists each of its effects, as undone or as standing.",
+        "An undone task's outcome lists each of its effects, as undone or as not undone.",
         no_effect_is_forgotten,
     ),
     Property(
-        "what ran is told",
-        "The history never says of a call that ran that it did not.",
+        "history shows what ran",
+        "The history never says that a call did not run if it did.",
         what_ran_is_told,
     ),
-    Property("no cut call", "No call of a reply that was cut off ever runs.", cut_never_runs),
+    Property("no truncated call", "No call of a truncated reply ever runs.", cut_never_runs),
     Property(
-        "only what was agreed", "A call that needs a person runs only when one has agreed.", only_agreed
+        "only approved calls",
+        "A call that needs approval runs only after a person has approved it.",
+        only_agreed,
     ),
-    Property("a stop stops", "After a stop nothing runs, and the model is not asked.", stop_stops),
+    Property("a stop stops", "After a stop nothing runs, and the model is not called.", stop_stops),
     Property(
-        "a row ends",
-        "Talk, refusals, refused finishes and the same work in a row end the task at their limit.",
+        "repetition ends",
+        "Talk, refusals, refused finishes and repeated work end the task at their limit.",
         row_ends,
     ),
     Property(
         "budgets end",
-        "The model is not asked when its tokens, money or calls are used up.",
+        "The model is not called when its tokens, money or calls are used up.",
         budget_ends,
     ),
-    Property("no spin", "The same refusal of the same claim is not told twice in a row.", no_spin),
+    Property("no spin", "The same refusal of the same claim is not given twice in a row.", no_spin),
     Property("rounds", "In rounds the model thinks after each batch.", round_is_thought),
     Property(
         "nothing new",
         "A thread that has ended gives the same outcome again, and runs nothing.",
         nothing_new,
     ),
-    Property("somebody is there", "Nothing waits for a person where nobody can be asked.", somebody_waits),
-    Property("a task", "The model is asked only when there is a task.", something_to_do),
-    Property("a slip is told", "A reply that calls nothing is answered by a reminder.", slip_is_told),
-    Property("the end is told", "Before the last turn the model is told so, once.", near_is_told),
+    Property("a person can be asked", "Nothing waits for a person if nobody can be asked.", somebody_waits),
+    Property("a task", "The model is called only when there is a task.", something_to_do),
+    Property("talk gets a reminder", "A reply without a call is answered by a reminder.", slip_is_told),
+    Property("the last turn is announced", "The model is warned once before its last turn.", near_is_told),
 )

@@ -166,8 +166,8 @@ def _shape(record: ReplyRecord) -> Sequence[Any]:
 
 
 def failed_below(told: Sequence[ReplyRecord], machine: Machine) -> list[str]:
-    """Returns the delegates of which a call in these replies has failed, and that no later reply has called
-    with success. A call that was not run has not failed: the model has nothing of it to pass over."""
+    """Returns the delegates with a failed call in these replies that no later reply has called successfully.
+    A call that did not run has not failed: there is nothing that the model could pass over."""
     failed: dict[str, None] = {}
     for reply in told:
         came = [

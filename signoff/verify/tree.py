@@ -1,9 +1,9 @@
-"""A machine and those that it calls, without LangGraph: all of them at one point, and what may happen next.
+"""A machine and its delegates, without LangGraph: the state of all of them, and what may happen next.
 
-The code that runs delegates is the real one. Played are only the checkpoints in which it looks, and the runs
-that it begins: such a run does nothing by itself. Each machine below moves one state at a time, in every
-order that two of them may have, and is entered again, as after a crash. Steps that no other machine can see
-are not interleaved.
+The code that runs delegates is the real one. Only the checkpoints that it reads and the runs that it starts
+are simulated: such a run does nothing by itself. Each machine below runs one state at a time, in every
+possible order of two machines, and is entered again, as after a crash. Steps that no other machine can
+observe are not interleaved.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -49,15 +49,15 @@ from signoff.verify.machine import (
 )
 
 TOP = ""
-"""The namespace of the machine that no other one has called."""
+"""The namespace of the machine at the top."""
 
 
 class UnfinishedChild(BaseException):
-    """A machine that was called is at work: the node that waits for it has come to no end."""
+    """A called machine is still running, so the node that waits for it does not complete."""
 
 
 class CallOf(NamedTuple):
-    """A call of a delegate: the namespace of the machine that makes it, its reply and its own id."""
+    """A delegate call: the namespace of the calling machine, its reply and the call id."""
 
     above: str
     reply_id: str
@@ -66,8 +66,8 @@ class CallOf(NamedTuple):
 
 @dataclass(frozen=True)
 class TreePoint:
-    """A point in a run of all machines. below: those that were called, by their namespaces; calls: whose
-    calls they are. The store, and how many events may still come, stand at the top."""
+    """A point in a run of all machines. below: the called machines, by namespace; calls: the calls that
+    started them. The top machine's point has the store, and how many events may still come."""
 
     top: MachinePoint
     below: Mapping[str, MachinePoint] = field(default_factory=dict)
@@ -75,12 +75,12 @@ class TreePoint:
     path: tuple[str, ...] = ()
 
     def at(self, ns: str) -> MachinePoint:
-        """The machine in this namespace, with what all of them share."""
+        """The machine in this namespace, with the shared parts."""
         own = self.top if ns == TOP else self.below[ns]
         return replace(own, shelf=self.top.shelf, outside=self.top.outside)
 
     def moved(self, ns: str, point: MachinePoint) -> "TreePoint":
-        """This point after the machine in the namespace has moved."""
+        """This point after a step of the machine in the namespace."""
         if ns == TOP:
             return replace(self, top=point)
         top = replace(self.top, shelf=point.shelf, outside=point.outside)
@@ -91,7 +91,7 @@ class TreePoint:
         return {TOP: self.top, **self.below}
 
     def is_live(self, ns: str) -> bool:
-        """Whether somebody still waits for what this machine comes to."""
+        """Whether anything still waits for this machine's result."""
         if ns == TOP:
             return self.top.place is not None
         above, _, call_id = self.calls[ns]
@@ -102,7 +102,7 @@ class TreePoint:
 
 @dataclass(frozen=True)
 class TreeStep:
-    """One step of one machine. before, after: all of them; step: of the one in `ns`."""
+    """One step of one machine. before, after: all machines; step: the step of the one in `ns`."""
 
     before: TreePoint
     after: TreePoint
@@ -112,8 +112,8 @@ class TreeStep:
 
 @dataclass(frozen=True)
 class Part:
-    """What one of the machines is played with. names: its tools; replies: what its model may say; deps: what
-    it works with, where that is not what its graph was built with."""
+    """The parts of one simulated machine. names: its tools; replies: what its model may say; deps: its
+    dependencies, if they differ from those of its graph."""
 
     names: Names
     replies: Mapping[str, Symbol]
@@ -122,10 +122,10 @@ class Part:
 
 @dataclass
 class Standing:
-    """Where all machines stand while a node of the one at the top waits for others.
+    """The positions of all machines while a node of the top machine waits for others.
 
-    running: those that can move, waiting: those that wait for a person, begun: those that have nothing saved
-    yet, with what they are given; done: the node's step, once all have ended; asked: what it waits for.
+    running: machines that can run; waiting: machines that wait for a person; begun: machines with nothing
+    saved yet, with their input; done: the node's step, once all have ended; asked: what it waits for.
     """
 
     running: dict[str, "Member"] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class Standing:
 
 
 class Member(Machine):
-    """One machine of the tree. ns: its namespace; descent: what the one above hands down to it."""
+    """One machine of the tree. ns: its namespace; descent: what the machine above passes down to it."""
 
     def __init__(
         self, deps: Dependencies, names: Names, ns: str, descent: Descent | None, tree: "Tree"
@@ -193,7 +193,7 @@ class Member(Machine):
 
 
 class _Saver(BaseCheckpointSaver[Any]):
-    """The checkpoints of the machines, to look at."""
+    """A read-only checkpointer for the machines."""
 
     def __init__(self, tree: "Tree") -> None:
         super().__init__()
@@ -208,8 +208,8 @@ class _Saver(BaseCheckpointSaver[Any]):
 
 
 class Tree:
-    """Runs the machines of one graph and of its delegates. parts: what each is played with, by the name of
-    the delegate, the top under no name."""
+    """Runs the machines of one graph and of its delegates. parts: the parts of each, by the name of the
+    delegate, the top machine under an empty name."""
 
     def __init__(self, deps: Dependencies, parts: Mapping[str, Part]) -> None:
         self.parts = parts
@@ -222,7 +222,7 @@ class Tree:
         self._plain: dict[str, Member] = {TOP: self.top}
 
     def plain(self, ns: str) -> Member:
-        """The machine as it is by itself, to compare and to judge its points."""
+        """The machine on its own, to compare and judge its points."""
         if ns not in self._plain:
             above, _, own = ns.rpartition("|")
             name = own.partition(":")[0]
@@ -238,7 +238,7 @@ class Tree:
         return Member(deps, part.names, ns, descent, self)
 
     def stand(self, point: TreePoint) -> Standing:
-        """Runs the node that waits for others, as after a crash, up to where one of them is to move."""
+        """Runs the node that waits for others, as after a crash, until one of them must run."""
         self.now, self.standing = point, Standing()
         with_shelf = point.at(TOP)
         try:
@@ -257,7 +257,7 @@ class Tree:
         return StateSnapshot(dict(point.state), following, config, None, None, None, (), ())
 
     def entered(self, graph: Any, given: Any, config: Any) -> Any:
-        """What a run of a machine comes to at once: its values when it has ended; else it waits, or moves."""
+        """The immediate result of a machine's run: its values if it has ended; else it waits, or must run."""
         ns = config["configurable"]["checkpoint_ns"]
         member = self._member(graph, ns, config["configurable"].get(DESCENT))
         point = self.now.below.get(ns)
@@ -280,12 +280,12 @@ class Tree:
 
 
 _INSIDE = (State.COMPRESS, State.DECIDE, State.ROUTE_TOOLS, State.REVIEW, State.NUDGE)
-"""States whose steps no other machine can see, and in which a kill changes nothing."""
+"""States whose steps no other machine can observe, and in which a kill changes nothing."""
 _IN_LEDGER = (State.COMPRESS, State.ROUTE_TOOLS)
-"""Those of them that write to the ledger, where the tree has one."""
+"""The states among them that write to the ledger, if the tree has one."""
 
 Way = tuple[Possibility, Sequence[TreeStep]]
-"""What happens, and the steps of one machine up to where another could see it."""
+"""What happens, and the steps of one machine until another could observe it."""
 
 
 @dataclass(frozen=True)
@@ -302,8 +302,8 @@ class TreeWorld:
         return TreePoint(top, path=("a task",))
 
     def successors(self, point: TreePoint, standing: Standing | None) -> Iterator[Way]:
-        """Yields everything that may happen at `point`. standing: where the machines stand, while
-        the top waits for others."""
+        """Yields everything that may happen at `point`. standing: the positions of the machines, while the
+        top one waits for others."""
         top, kills = self.tree.top, tuple({"kill"} & set(self.events))
         self.tree.now = point
         if standing is None:
@@ -331,7 +331,8 @@ class TreeWorld:
         return set(_INSIDE) - set(_IN_LEDGER) if self.tree.bounds else _INSIDE
 
     def _moving(self, standing: Standing) -> list[tuple[str, Member]]:
-        """Those of the running machines that move: one that begins moves alone, for nobody sees it."""
+        """The running machines that may take a step: one that starts does so alone, since nothing observes
+        it."""
         alone = [(ns, member) for ns, member in standing.running.items() if ns in standing.begun]
         return alone[:1] or list(standing.running.items())
 
@@ -347,7 +348,8 @@ class TreeWorld:
             yield replace(choice, name=name), steps
 
     def _on(self, step: TreeStep, member: Member) -> Sequence[TreeStep]:
-        """The step, and what follows on it that no other machine sees, and nothing from outside can meet."""
+        """The step, and the following ones that no other machine observes and that no outside event can
+        interrupt."""
         steps, ns = [step], member.ns
         while (at := steps[-1].after.at(ns)).place in self._inside and len(steps) <= MOST_STEPS:
             if ns == TOP and at.outside and self.events != ("kill",):
@@ -357,7 +359,7 @@ class TreeWorld:
         return steps
 
     def _answered(self, standing: Standing, point: TreePoint) -> Iterator[Way]:
-        """Yields each answer to each of those that wait at the top, by its id."""
+        """Yields each answer to each interrupt that waits at the top, by id."""
         for asked in standing.asked:
             member, before = standing.waiting[asked.id], point.at(asked.id)
             for choice in answers(before.waiting or {}):
@@ -369,7 +371,7 @@ class TreeWorld:
 
 
 def _begun(point: TreePoint, ns: str, given: Any, member: Member) -> TreeStep:
-    """What a machine does first: what it is given is saved."""
+    """The first step of a machine: its input is saved."""
     if ns not in point.below:
         after = member.begin(given["messages"], point.top.outside)
         before = after
@@ -384,8 +386,8 @@ def _begun(point: TreePoint, ns: str, given: Any, member: Member) -> TreeStep:
 
 
 def _called(point: TreePoint, ns: str) -> str:
-    """The names of the delegates that lead to a machine, by which what it does is told from what others do:
-    of calls of one name in a reply each but the first has its number."""
+    """The names of the delegates that lead to a machine, which tell its steps from those of others: of
+    several calls with the same name in a reply, all but the first are numbered."""
     above, reply_id, call_id = point.calls[ns]
     name = ns.rpartition("|")[2].partition(":")[0]
     reply: Any = next(message for message in point.all[above].messages if message.id == reply_id)

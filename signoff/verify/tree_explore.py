@@ -1,4 +1,4 @@
-"""Visits every state that a machine and those that it calls can reach together."""
+"""Visits every state that a machine and its delegates can reach together."""
 
 from collections import deque
 from collections.abc import Collection, Hashable, Iterator, Mapping
@@ -90,7 +90,7 @@ class TreeExplorer:
             for choice, steps in self.world.successors(point, standing):
                 told = (*point.path, choice.name) if choice.sort != STEP else point.path
                 if len(steps) > MOST_STEPS:
-                    self._break(ENDS, f"{MOST_STEPS} steps, and the model was not asked", point)
+                    self._break(ENDS, f"{MOST_STEPS} steps without a model call", point)
                 last = replace(steps[-1], after=replace(steps[-1].after, path=told))
                 yield choice, [*steps[:-1], last]
         except (*FAULTS, SignoffError) as error:
@@ -106,9 +106,10 @@ class TreeExplorer:
                 self._break(other.name, why, step.after)
 
     def _ends(self) -> None:
-        """Checks that nothing goes round by itself, and that an end can be reached from everywhere."""
+        """Checks that there is no cycle without a model or a person, and that an end can be reached from
+        everywhere."""
         if (state := endless(self.found.ways)) is not None:
-            self._break(ENDS, f"round and round in {state!r:.80}", None)
+            self._break(ENDS, f"an endless cycle in {state!r:.80}", None)
         before: dict[Hashable, list[Hashable]] = {}
         for state, ways in self.found.ways.items():
             for target in ways.values():
@@ -138,10 +139,11 @@ class TreeExplorer:
 
 
 class _Keys:
-    """Returns everything that the rules and the nodes of all machines read: where the top stands first.
+    """Returns everything that the rules and the nodes of all machines read, with the position of the top
+    machine first.
 
-    What one machine adds is kept for as long as its point is the same object. goes_on: whether a task may be
-    gone on with after its end, and with it the delegates whose results are then taken back.
+    The part of one machine is cached while its point is the same object. goes_on: whether a task may continue
+    after its end, together with the delegates whose results are then withdrawn.
     """
 
     def __init__(self, tree: Tree, *, goes_on: bool) -> None:
@@ -195,7 +197,7 @@ class _Keys:
         return min(float(self._bounds[name]), bound["others"])
 
     def _ledger(self, row: Mapping[str, Any]) -> Hashable:
-        """What the machines of the tree have in its ledger, of the limits that it has."""
+        """The ledger entries of the tree's machines, for the limits that it has."""
         found = []
         for ns, entry in row["machines"].items():
             used = [min(most, entry["used"].get(name, 0)) for name, most in self._bounds.items()]
@@ -205,7 +207,7 @@ class _Keys:
         return tuple(sorted(found, key=repr))
 
     def _counted(self, task: Task, name: str) -> tuple[float, float]:
-        """What a task and those below it have used of a limit; what is over it makes no difference."""
+        """The usage of a limit by a task and those below it, capped at the limit."""
         most, used = self._bounds[name], [getattr(task.total, one) for one in _COUNTED[name]]
         return min(most, used[0]), min(most, used[1])
 
@@ -215,7 +217,7 @@ _COUNTED = {"tokens": ("total_tokens", "below_tokens"), "tool_calls": ("tool_cal
 
 
 def _delegates(task: Task) -> Hashable:
-    """The delegates that failed, and of which of them the model was not told."""
+    """The failed delegates, and those of them of which the model does not know."""
     failed = failed_delegates(task)
     return tuple((one.name, one.why) for one in failed), tuple(one.name for one in unseen(failed, task))
 
@@ -231,7 +233,7 @@ def _position(point: TreePoint, call: Any) -> Hashable:
 
 
 def _own_journal(shelf: Entries, ns: str) -> Entries:
-    """The entries of the store that are of this machine alone."""
+    """The store entries that belong to this machine alone."""
     mine = label(ns) if ns else None
 
     def own(namespace: tuple[str, ...]) -> bool:

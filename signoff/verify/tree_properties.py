@@ -1,6 +1,6 @@
-"""The properties of machines that call each other, of each step of each of them.
+"""The properties of every step of machines that call each other.
 
-Like those of one machine they read the histories, and what was observed from outside.
+Like those of a single machine, they read the histories, and what was observed from outside.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ from signoff.verify.properties import Why
 from signoff.verify.tree import TOP, Standing, Tree, TreePoint, TreeStep, path
 
 REPLY_TOKENS = 2
-"""What each reply of the played model costs."""
+"""The cost of each reply of the simulated model."""
 
 
 def one_machine(step: TreeStep, _: Tree) -> Why:
@@ -34,14 +34,14 @@ def told_as_it_is(step: TreeStep, _: Tree) -> Why:
         done = outcome is not None and (outcome["status"], outcome["claim"]) == ("success", "done")
         if found.status == "success" and not done:
             came = f"{outcome['status']} ({outcome['claim']})" if outcome else "nothing yet"
-            return f"{path(ns)} is told as done, and has come to {came}"
+            return f"{path(ns)} is reported as done, and has ended as {came}"
         if found.status == "error" and done and "not_run" not in marks(found):
-            return f"{path(ns)} is told as failed, and is done"
+            return f"{path(ns)} is reported as failed, and is done"
     return None
 
 
 def nothing_is_lost(step: TreeStep, _: Tree) -> Why:
-    """A result before the end is right only where somebody has ended or replaced the task."""
+    """A result before the end is right only if the task was ended or replaced."""
     if step.step.before.place is not State.EXECUTE:
         return None
     for ns, _found in _results(step):
@@ -56,7 +56,7 @@ def what_ran_is_told(step: TreeStep, tree: Tree) -> Why:
         mark = marks(found)
         ran = [one for one in step.after.below if one == ns or one.startswith(f"{ns}|")]
         if "not_run" in mark and any(_effects(step.after.below[one], one, tree) for one in ran):
-            return f"{path(ns)} is told as never begun, and effects below it have run"
+            return f"{path(ns)} is reported as never started, and effects below it have run"
     return None
 
 
@@ -68,7 +68,7 @@ def told_has_run(step: TreeStep, tree: Tree) -> Why:
             for found in results if works and box.is_effect(call["name"]) else ():
                 kept = {"not_run", "unknown"} & set(marks(found))
                 if not kept and call["id"] not in point.ran:
-                    return f"{call['name']} of {path(step.ns)} is told as done, and has never run"
+                    return f"{call['name']} of {path(step.ns)} is reported as done, and has never run"
     return None
 
 
@@ -96,17 +96,17 @@ def no_unseen_failure(step: TreeStep, tree: Tree) -> Why:
         )
         confirmed = step.step.before.via is Event.CONFIRMED
         if not (refused or listed or told_so or confirmed):
-            return f"the task is done over {name}, which failed, and the model was not told"
+            return f"the task is done over {name}, which failed, and the model was not informed"
     return None
 
 
 def within_the_bound(step: TreeStep, tree: Tree) -> Why:
-    """Each extension grants the whole amount once more, counted from where it was."""
+    """Each extension grants the full amount again, from the current usage on."""
     limits = tree.top.deps.limits
     times = 1 + sum("extended" in marks(message) for message in step.after.top.messages)
     if limits.tokens is not None and step.step.before.place is State.CALL_LLM:
         spent = sum(map(_tokens, step.after.all.values()))
-        # One that has ended had begun its last reply beside the others.
+        # A machine that has ended had started its last reply in parallel with the others.
         beside = max(1, sum(step.before.is_live(ns) for ns in step.before.below))
         if spent > times * (limits.tokens + REPLY_TOKENS * beside):
             return f"{spent} tokens of {times} x {limits.tokens}, with {beside} beside each other"
@@ -125,18 +125,18 @@ def the_stricter_policy(step: TreeStep, tree: Tree) -> Why:
         while above != TOP:
             above = above.rpartition("|")[0]
             if tree.plain(above).deps.toolbox.approvals.allowed(call["name"], call["args"]):
-                return f"{call['name']} of {path(step.ns)} has run, and no person agreed to it"
+                return f"{call['name']} of {path(step.ns)} has run, and no person approved it"
     return None
 
 
 def a_stop_stops_all(step: TreeStep, _: Tree) -> Why:
     stopped = step.before.top.via is Event.STOP or step.before.top.state.get("stop")
     works = step.ns != TOP and (step.step.ran or step.step.before.place is State.CALL_LLM)
-    return f"{path(step.ns)} goes on after a stop" if stopped and works else None
+    return f"{path(step.ns)} continues after a stop" if stopped and works else None
 
 
 def waits_are_at_the_top(point: TreePoint, standing: Standing) -> Why:
-    """Checked where nothing can move without a person."""
+    """Checked where nothing can run without a person."""
     if standing.running or standing.done:
         return None
     asked = {one.id: one.value for one in standing.asked}
@@ -147,11 +147,11 @@ def waits_are_at_the_top(point: TreePoint, standing: Standing) -> Why:
     for ns, value in asked.items():
         if list(value.get("path", ())) != path(ns).split("/"):
             return f"{path(ns)} waits, and is shown as {value.get('path')}"
-    return None if asked else "nothing moves, and nobody is asked"
+    return None if asked else "nothing can run, and nobody is asked"
 
 
 def _results(step: TreeStep) -> Iterator[tuple[str, ToolMessage]]:
-    """Yields the results of delegates that this step has added, by the namespaces of their machines."""
+    """Yields the delegate results that this step has added, by the namespaces of their machines."""
     if len(step.step.after.messages) <= len(step.step.before.messages):
         return
     owned = {call[2]: ns for ns, call in step.after.calls.items() if call[0] == step.ns}
@@ -191,35 +191,41 @@ NO_LOST_WAIT = "no lost wait"
 NO_DEADLOCK = "no deadlock"
 
 TREE_PROPERTIES: tuple[TreeProperty, ...] = (
-    TreeProperty("one machine", "Each call of a delegate has one machine, whatever is killed.", one_machine),
-    TreeProperty("told as it is", "A delegate is told as done only if its task has ended so.", told_as_it_is),
+    TreeProperty(
+        "one machine", "Each call of a delegate has one machine, wherever the process is killed.", one_machine
+    ),
+    TreeProperty(
+        "reported as it is", "A delegate is reported as done only if its task has ended so.", told_as_it_is
+    ),
     TreeProperty(
         "nothing is lost", "The call of a delegate that is at work or waits stays open.", nothing_is_lost
     ),
     TreeProperty(
-        "what ran below is told",
-        "A delegate below which an effect has run is never told as not run.",
+        "effects below are reported",
+        "A delegate is never reported as not run if an effect below it has run.",
         what_ran_is_told,
     ),
-    TreeProperty("told has run", "An effect that is told as done has run, in this machine.", told_has_run),
+    TreeProperty(
+        "reported has run", "An effect that is reported as done has run, in this machine.", told_has_run
+    ),
     TreeProperty(
         "no unseen failure",
-        "A success that claims done names each delegate that failed, and its model knew it.",
+        "A success that claims done names each failed delegate, and its model knew of the failure.",
         no_unseen_failure,
     ),
     TreeProperty(
         "one bound",
-        "All machines together use no more than the limit, and one reply of each that runs.",
+        "All machines together use at most the limit, plus one reply of each running machine.",
         within_the_bound,
     ),
     TreeProperty(
         "the stricter policy",
-        "A call that any graph above wants approved runs only when a person has agreed.",
+        "A call for which any graph above requires approval runs only after a person has approved it.",
         the_stricter_policy,
     ),
-    TreeProperty("a stop stops all", "After a stop no machine below goes on.", a_stop_stops_all),
+    TreeProperty("a stop stops all", "After a stop no machine below continues.", a_stop_stops_all),
 )
 TREE_OVERALL: Mapping[str, str] = {
-    NO_LOST_WAIT: "What any machine waits for is put at the top, with its path, all at once.",
-    NO_DEADLOCK: "From everywhere all machines can come to an end.",
+    NO_LOST_WAIT: "Whatever any machine waits for is asked at the top, with its path, all at once.",
+    NO_DEADLOCK: "From every state all machines can end.",
 }

@@ -126,8 +126,8 @@ def worlds(graph: Graph, finish_args: Mapping[str, Any] | None = None) -> list[W
 def compositions(graph: Graph) -> list[TreeWorld]:
     """Returns one world of the graph and its delegates, if it has any that `build_graph` made.
 
-    It calls two at once, or one twice; each works, asks, or ends in either way. One thing comes from outside:
-    a process is killed, or a stop comes. What stands below a delegate is not called.
+    It calls two at once, or one twice; each works, asks, or ends in success or failure. One event comes from
+    outside: a kill or a stop. Delegates of delegates are not called.
     """
     deps = _short(deps_of(graph))
     below = {name: found for name, tool in deps.toolbox.delegates.items() if (found := _below(tool))}

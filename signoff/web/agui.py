@@ -92,7 +92,7 @@ def _read_words(message: Mapping[str, Any]) -> Wrote:
         raise SetupError(f"A message of the user is text, under an id of at most {_MOST_ID} characters.")
     text = valid_text("\n".join(map(str, texts)))
     if not text.strip():
-        raise SetupError("The task is empty; say what is to be done.")
+        raise SetupError("The task is empty; say what to do.")
     if len(text) > _MOST_TEXT:
         raise SetupError(f"The message is too long; at most {_MOST_TEXT:,} characters are taken.")
     return Wrote(text, message_id=valid_text(own))

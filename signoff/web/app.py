@@ -229,7 +229,7 @@ class Application:
         body = await _body(request, WriteBody)
         text = valid_text(body.text).strip()
         if not text:
-            raise SetupError("The task is empty; say what is to be done.")
+            raise SetupError("The task is empty; say what to do.")
         own = {name: value for name, value in body.settings.model_dump().items() if value not in (None, "")}
         with self.hub.asked(body.thread) as room:
             await room.write(text, body.request, own)

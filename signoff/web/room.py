@@ -381,7 +381,7 @@ class Room:
         if not self.storage.checkpointer.is_running(self.thread_id):
             status = look(reading_graph(self.storage), self.thread_id)
             if status.condition is Condition.UNKNOWN:
-                raise ThreadError(f"There is no thread {status.quoted_id!r}; begin it with a task.")
+                raise ThreadError(f"There is no thread {status.quoted_id!r}; start it with a task.")
         request_pause(self.storage.store, self.thread_id)
 
     async def _begin(self, goes: Goes, own: Mapping[str, Any] | None = None) -> None:

@@ -137,7 +137,7 @@ def _order(request: Request | None, status: ThreadStatus, inbox: Inbox, name: st
     """Returns the request as it is stored. Raises ThreadError when it does not fit the thread's status."""
     if request is None:
         if status.condition is Condition.UNKNOWN and not inbox.orders:
-            raise ThreadError(f"There is no thread {status.quoted_id!r}; begin it with a task.")
+            raise ThreadError(f"There is no thread {status.quoted_id!r}; start it with a task.")
         return None
     if isinstance(request, str):
         if status.waiting is not None:
@@ -150,7 +150,7 @@ def _order(request: Request | None, status: ThreadStatus, inbox: Inbox, name: st
                 f"Thread {status.quoted_id!r} is paused; continue it first. Nothing was changed."
             )
         if not request.strip():
-            raise SetupError("The task is empty; say what is to be done.")
+            raise SetupError("The task is empty; say what to do.")
         return Order(name, request)
     if isinstance(request, Undo):
         raise no_undo(status.quoted_id)

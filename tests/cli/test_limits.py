@@ -42,7 +42,7 @@ def test_the_same_again_and_again_is_shown(bench: Bench) -> None:
     bench.model(steps(*[LOOK] * 5))
     shown = bench.run("Look")
     assert shown.exit_code == 3
-    assert "it did the same again and again" in shown.stdout
+    assert "it repeated itself" in shown.stdout
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_whatever_comes_next_the_thread_goes_on(way: str, end: str) -> None:
 @pytest.mark.parametrize("end", ["limit", "error"])
 def test_another_command_is_refused_and_nothing_is_lost(end: str) -> None:
     graph = killed(end)
-    with pytest.raises(ThreadError, match=r"'t' was killed as it took up a command; .* invoke\(None\)"):
+    with pytest.raises(ThreadError, match=r"'t' was killed while it applied a command; .* invoke\(None\)"):
         graph.invoke(Command(goto="compress", update={"event": "retry"}), THREAD)
     with pytest.raises(ThreadError, match="has not ended"):
         extend(graph.get_state(THREAD), 1)

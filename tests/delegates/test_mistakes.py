@@ -124,7 +124,7 @@ def plain_tool() -> Any:
 CHANGED: dict[str, tuple[Callable[[], list[Any]], str]] = {
     "another graph": (
         lambda: [other_graph()],
-        "'a' stands in the state 'ask_user', which its graph does not",
+        "'a' is in the state 'ask_user', which its graph does not",
     ),
     "a plain tool": (lambda: [plain_tool()], "'a' is at work in this thread, and this graph has none"),
     "nothing": (list, "'a' is at work in this thread, and this graph has none"),

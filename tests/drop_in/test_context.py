@@ -193,7 +193,7 @@ def test_a_schema_that_cannot_be_one_is_refused_when_the_graph_is_built(schema: 
 
 
 def test_what_the_users_type_itself_refuses_is_a_sentence() -> None:
-    with pytest.raises(SetupError, match=r"Fussy refuses what it was given .*nobody is nobody"):
+    with pytest.raises(SetupError, match=r"Fussy rejects its values .*nobody is nobody"):
         looks(Fussy, []).invoke(GO, context={"user_id": "nobody"})
 
 

@@ -118,7 +118,7 @@ HANGING: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "tools": ("select_tools", hangs),
 }
 BOUNDS: dict[str, tuple[dict[str, Any], str]] = {
-    "silence": ({"model_seconds": 0.3}, "did not come back in time (model_seconds)"),
+    "silence": ({"model_seconds": 0.3}, "did not return in time (model_seconds)"),
     "the task's time": ({"limits": Limits(seconds=0.3)}, "in time (the task's limit of seconds)"),
 }
 

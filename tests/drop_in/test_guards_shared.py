@@ -136,7 +136,7 @@ def test_a_channel_with_a_name_of_the_guards_is_told(build: Callable[[], Any], c
 def test_a_thread_of_the_machine_is_not_taken_up() -> None:
     saver = InMemorySaver()
     build_graph(ScriptedModel([DONE]), checkpointer=saver).invoke(GO, CONFIG)
-    with pytest.raises(SetupError, match="A thread that build_graph has run is not taken up"):
+    with pytest.raises(SetupError, match="A thread that build_graph has run cannot be continued"):
         create_agent(ScriptedModel([DONE]), middleware=[Guards()], checkpointer=saver).invoke(GO, CONFIG)
 
 

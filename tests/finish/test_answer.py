@@ -58,13 +58,12 @@ ENDS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a limit": (
         [WORK],
         {"limits": Limits(turns=1)},
-        f"{UNFINISHED}. Turn limit reached: 1 of 1 turns are used. Extend it, and it goes on where it "
-        "stopped.",
+        f"{UNFINISHED}. Turn limit reached: 1 of 1 turns are used. Extend it to continue where it stopped.",
     ),
     "a limit after words": (
         ["Half of it is there."],
         {"limits": Limits(turns=1)},
-        f"{UNFINISHED}. Turn limit reached: 1 of 1 turns are used. Extend it, and it goes on where it "
+        f"{UNFINISHED}. Turn limit reached: 1 of 1 turns are used. Extend it to continue where it "
         "stopped.\n\nThe last words were: Half of it is there.",
     ),
     "an error": (

@@ -196,7 +196,7 @@ def test_a_thread_on_its_way_to_an_unknown_state_is_refused_too(run: Run) -> Non
     graph = current(ASKS, storage)
     with pytest.raises(KeyboardInterrupt):
         older(graph, ASKS.state).invoke(GO, THREAD)
-    with pytest.raises(ThreadError, match=f"stands in the state '{OLD}'"):
+    with pytest.raises(ThreadError, match=f"is in the state '{OLD}'"):
         run(graph, None)
 
 

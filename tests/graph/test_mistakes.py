@@ -274,10 +274,10 @@ UNNAMED: dict[str, Called] = {
     "thread-id": Called(MISSPELT.format("thread-id"), config={"configurable": {"thread-id": "t"}}),
     "threadId": Called(MISSPELT.format("threadId"), config={"configurable": {"threadId": "t"}}),
     "thread": Called(MISSPELT.format("thread"), config={"configurable": {"thread": "t"}}),
-    "None": Called("A thread id is valid text.*not None", config={"configurable": {"thread_id": None}}),
+    "None": Called("A thread id must be valid text.*not None", config={"configurable": {"thread_id": None}}),
     "a checkpoint alone": Called(NO_THREAD, config={"configurable": {"checkpoint_id": "1"}}),
-    "a number": Called("A thread id is valid text.*not 7", config={"configurable": {"thread_id": 7}}),
-    "a UUID": Called("A thread id is valid text.*not UUID", config={"configurable": {"thread_id": uuid4()}}),
+    "a number": Called("A thread id must be valid text.*not 7", config={"configurable": {"thread_id": 7}}),
+    "a UUID": Called("A thread id must be.*not UUID", config={"configurable": {"thread_id": uuid4()}}),
 }
 SHAPES: dict[str, Called] = {
     "beside `configurable`": Called("stands beside `configurable`, not in it", config={"thread_id": "t"}),
@@ -356,7 +356,7 @@ def test_so_it_is_without_a_storage(name: str, way: str, plain: Graph) -> None:
 
 @every_way
 def test_there_must_be_something_to_go_on_with(way: str, saving: Graph, plain: Graph) -> None:
-    with pytest.raises(SignoffError, match="There is no thread 't'; begin it with a task") as told:
+    with pytest.raises(SignoffError, match="There is no thread 't'; start it with a task") as told:
         WAYS[way](saving, None, THREAD, None)
     sentence(told)
     with pytest.raises(SetupError, match="Without a checkpointer there is nothing to go on with; pass"):
@@ -439,9 +439,9 @@ def test_so_does_one_with_langgraphs_own_saver() -> None:
 
 
 SESSIONS: dict[str, tuple[Callable[[Graph], Any], str]] = {
-    "a number as id": (lambda graph: Session(graph, 7), "A thread id is valid text.*not 7"),  # type: ignore[arg-type]  # the mistake
-    "no id": (lambda graph: Session(graph, None), "A thread id is valid text.*not None"),  # type: ignore[arg-type]  # the mistake
-    "a configuration as id": (lambda graph: Session(graph, THREAD), "A thread id is valid text"),
+    "a number as id": (lambda graph: Session(graph, 7), "A thread id must be valid text.*not 7"),  # type: ignore[arg-type]  # the mistake
+    "no id": (lambda graph: Session(graph, None), "A thread id must be valid text.*not None"),  # type: ignore[arg-type]  # the mistake
+    "a configuration as id": (lambda graph: Session(graph, THREAD), "A thread id must be valid text"),
     "no graph": (lambda _: Session("graph", "t"), "was not made by build_graph"),  # type: ignore[arg-type]  # the mistake
     "a model": (lambda _: Session(model(), "t"), "was not made by build_graph"),  # type: ignore[arg-type]  # the mistake
     "the function": (lambda _: Session(build_graph, "t"), "was not made by build_graph"),  # type: ignore[arg-type]  # the mistake
@@ -514,7 +514,7 @@ GOING_ON: dict[str, tuple[Callable[[Any], Any], str]] = {
     "extend by none": (lambda state: extend(state.values, turns=0), "at least 1 turn"),
     "extend a text": (lambda _: extend("t", turns=3), "pass graph.get_state"),  # type: ignore[arg-type]  # the mistake
     "retry a text": (lambda _: retry("t"), "pass graph.get_state"),  # type: ignore[arg-type]  # the mistake
-    "go on with the values": (lambda state: go_on(state.values), "what graph.get_state.* gives"),
+    "go on with the values": (lambda state: go_on(state.values), "the snapshot of graph.get_state"),
     "the outcome of a snapshot": (current_outcome, "graph.get_state.*values"),
 }
 

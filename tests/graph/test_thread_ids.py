@@ -19,7 +19,7 @@ from signoff.storage.sqlite import SqliteStorage
 from signoff.workers import drive, pause, submit
 
 GO: Any = {"messages": [("user", "go")]}
-SENTENCE = "A thread id is valid text, not empty and without NUL; not "
+SENTENCE = "A thread id must be valid text, not empty and without NUL, not "
 
 BAD: dict[str, Any] = {
     "empty": "",

@@ -99,7 +99,7 @@ def test_every_error_that_a_rule_ends_with_says_what_to_do() -> None:
         if rule.event in (Event.FAILED, Event.CANCELLED):
             assert REASONS[rule.name].error, rule.name
         if rule.event is Event.EXHAUSTED:
-            assert following(rule.name).endswith("it goes on where it stopped."), rule.name
+            assert following(rule.name).endswith("continue where it stopped."), rule.name
 
 
 def test_no_other_table_stands_beside_these() -> None:

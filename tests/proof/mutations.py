@@ -102,7 +102,7 @@ RULE_MUTATIONS: Mapping[str, Mutation] = {
     "limits before control calls": Mutation("few calls", below("claimed", "turns"), ["a finish ends"]),
     "a claim before open calls": Mutation("imports", below("calls_open", "claimed"), ["rests on a finish"]),
     "open calls before a stop": Mutation("two events", below("cancelled", "calls_open"), [ENDS]),
-    "a finish before a question": Mutation("imports", below("asked", "claimed"), ["a question is put"]),
+    "a finish before a question": Mutation("imports", below("asked", "claimed"), ["a question is asked"]),
     "finish_reason stop ends the task": Mutation(
         "every reply", first(Rule("turns", Event.EXHAUSTED, _reason_stop)), ["real limits"]
     ),
@@ -110,7 +110,7 @@ RULE_MUTATIONS: Mapping[str, Mutation] = {
         "every reply", first(Rule("turns", Event.EXHAUSTED, _reason_stop)), [TWINS]
     ),
     "finish_reason stop is a claim": Mutation(
-        "few calls", first(Rule("claimed", Event.CLAIMED, _reason_stop)), [ENDS, "a slip is told"]
+        "few calls", first(Rule("claimed", Event.CLAIMED, _reason_stop)), [ENDS, "talk gets a reminder"]
     ),
     "an exploration that forgets how long it was only talk": Mutation(
         "few tokens", put(signoff.verify.explore, "_task", _forgetful), [FAITHFUL], thorough=True

@@ -102,7 +102,7 @@ DELEGATE_MUTATIONS: Mapping[str, Mutation] = {
                 run.thread_id, reply_id, machine
             ),
         ),
-        ["told has run"],
+        ["reported has run"],
     ),
     "one that has ended is not looked at": Mutation(
         "a crash", put(ChildMachine, "result", lambda *_, **__: None), [ENDS]
@@ -122,7 +122,7 @@ DELEGATE_MUTATIONS: Mapping[str, Mutation] = {
         [NO_DEADLOCK],
     ),
     "whatever it came to is told as done": Mutation(
-        "again", put(results, "ended", _as_done), ["told as it is"]
+        "again", put(results, "ended", _as_done), ["reported as it is"]
     ),
     "a failure may be passed over": Mutation(
         "again", put(signoff.graph.outcome, "unmentioned_failures", lambda *_: []), ["no unseen failure"]
@@ -151,7 +151,7 @@ DELEGATE_MUTATIONS: Mapping[str, Mutation] = {
     "what was begun is told as not run": Mutation(
         "a message and a stop",
         put(signoff.nodes.tool_calls.closing, "_left", _nothing_begun),
-        ["what ran below is told"],
+        ["effects below are reported"],
     ),
     "a stop is overlooked": Mutation(
         "a message and a stop", put(signoff.nodes.node, "current_task", _never_stopped), ["a stop stops all"]

@@ -117,7 +117,7 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
         ["rests on a finish"],
     ),
     "calls of a reply that was cut off run": Mutation(
-        "few calls", put(signoff.graph.history.replies, "_survives", lambda *_: True), ["no cut call"]
+        "few calls", put(signoff.graph.history.replies, "_survives", lambda *_: True), ["no truncated call"]
     ),
     "nobody is asked": Mutation(
         "approvals",
@@ -125,13 +125,13 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
             patch.setattr(signoff.graph.history.reader.TaskSection, "undecided", lambda *_: ()),
             patch.setattr(signoff.nodes.execute, "_may_run", lambda *_: True),
         )[0],
-        ["only what was agreed"],
+        ["only approved calls"],
     ),
     "a call runs again after a crash": Mutation(
         "one event", put(signoff.nodes.execute, "runs_again", lambda *_: True), ["at most once"]
     ),
     "the journal is not read when calls are closed": Mutation(
-        "two events", put(signoff.nodes.tool_calls.closing, "look", _no_entries), ["what ran is told"]
+        "two events", put(signoff.nodes.tool_calls.closing, "look", _no_entries), ["history shows what ran"]
     ),
     "verdicts are not kept": Mutation(
         "imports",
@@ -154,7 +154,9 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
         "nobody to ask", put(signoff.nodes.finishing.case, "idle_refusals", lambda *_: []), ["no spin"]
     ),
     "refusals in a row are not counted": Mutation(
-        "refused finishes", put(signoff.nodes.finishing.case, "idle_refusals", _same_only), ["a row ends"]
+        "refused finishes",
+        put(signoff.nodes.finishing.case, "idle_refusals", _same_only),
+        ["repetition ends"],
     ),
     "every refusal in a row is one too many": Mutation(
         "refused finishes",
@@ -184,7 +186,7 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
         ["undone once"],
     ),
     "a success is undone, too": Mutation(
-        "undo", put(signoff.nodes.finish, "_to_undo", _whatever_the_end), ["undone when it failed"]
+        "undo", put(signoff.nodes.finish, "_to_undo", _whatever_the_end), ["undone after a failure"]
     ),
     "an undo forgets an effect": Mutation(
         "undo", put(signoff.nodes.undo, "done_calls", _all_but_one), ["no effect forgotten"]

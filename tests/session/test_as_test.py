@@ -25,7 +25,7 @@ from tests.released import SQLITE, current, graph_for, unpack
 from tests.support.released_conditions import CONDITIONS
 
 ROOT = Path(__file__).parents[2]
-LEFT, MIDDLE, DEPARTS = "has work left", "begins in the middle", "cannot be written as a test that passes"
+LEFT, MIDDLE, DEPARTS = "has work left", "starts in the middle", "cannot be written as a test that passes"
 CONTROLS, MIDDLEWARE, FORMAT = "control tools of its own", "has middleware", "has a response_format"
 DELEGATES = "has delegates"
 # The recorded threads that a script cannot stand for, and what is said of each.

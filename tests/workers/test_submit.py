@@ -61,8 +61,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a list of texts": ({"request": ["go"]}, r"Workers take the text of a task, .*not \['go'\]"),
     "a class": ({"request": Retry}, "Workers take the text of a task, .*not the class Retry"),
     "an empty task": ({"request": " "}, "The task is empty"),
-    "a number for a thread": ({"thread_id": 7}, "A thread id is valid text.*not 7"),
-    "a configuration for a thread": ({"thread_id": {"configurable": {}}}, "A thread id is valid text"),
+    "a number for a thread": ({"thread_id": 7}, "A thread id must be valid text.*not 7"),
+    "a configuration for a thread": ({"thread_id": {"configurable": {}}}, "A thread id must be valid text"),
     "a number for a queue": ({"queue": 3}, "The queue 3 cannot be used; use a name"),
     "a number for the id": ({"id": 3}, "The id 3 cannot be used; pass text"),
 }

@@ -1,6 +1,6 @@
-"""Takes back what a tool has written: it records what was in a file before, and restores that.
+"""Undoes what a file tool has written: records the previous content of a file, and restores it.
 
-Only the piece that differs is recorded, up to a bound. A file that has changed since is left as it is.
+Only the part that differs is recorded, up to a limit. A file that has changed since is left alone.
 """
 
 import hashlib
@@ -13,18 +13,18 @@ from langchain_core.tools import ToolException
 from signoff.tools.workspace import Workspace
 
 MOST_KEPT = 200_000
-"""The characters of a replaced piece that are kept with the call."""
+"""The maximum number of replaced characters that are kept with the call."""
 
 MOST_BYTES = 4_000_000
-"""The size of a file that is looked at, before and after."""
+"""The maximum size of a file, before and after, for which this is recorded."""
 
 
 class FileBefore(TypedDict):
     """What a call has changed in a file, as the artifact of its result.
 
-    after: the hash of what it wrote. Of a file that it created no more is needed. Of another one, the piece
-    that differs: at: where it begins; new: its characters now; old: what was there. Without `old` it was too
-    much to keep.
+    after: the hash of the written file. A created file needs no more. For a changed file, the part that
+    differs: at: where it begins; new: its current characters; old: its previous content, absent if it was too
+    long to keep.
     """
 
     after: str
@@ -36,13 +36,13 @@ class FileBefore(TypedDict):
 def recorded(
     run: Callable[..., str], workspace: Workspace, path: str, **args: Any
 ) -> tuple[str, FileBefore | None]:
-    """What `run` returns of a call that writes the file at `path`, and what undoes that; None where a file is
-    too large."""
+    """The result of `run`, a call that writes the file at `path`, with the record for its undo; None if a
+    file is too large."""
     try:
         before: str | None = _text(workspace.read(path, MOST_BYTES))
     except ToolException as error:
         if not isinstance(error.__cause__, FileNotFoundError):
-            # What cannot be written either is told by the call itself.
+            # If it cannot be written either, the call itself reports it.
             return run(workspace, path, **args), None
         before = None
     said = run(workspace, path, **args)
@@ -68,8 +68,8 @@ def _difference(before: str | None, written: bytes) -> FileBefore:
 
 
 def _common(most: int, same: Callable[[int, int], bool]) -> int:
-    """How many characters two texts share from one of their ends on, at most `most`. same: whether they do
-    from one distance of that end to another."""
+    """How many characters two texts have in common from one end, at most `most`. same: whether they agree
+    between two distances from that end."""
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
@@ -85,9 +85,10 @@ def _hash(data: bytes) -> str:
 
 
 def restore(workspace: Workspace, args: dict[str, Any], result: str, artifact: FileBefore | None) -> str:
-    """Undoes the call with these arguments; says what it did.
+    """Undoes the call with these arguments, and returns what it did.
 
-    Raises ToolException, the file unchanged, when it has changed since, or what was before is not known.
+    Raises ToolException, with the file unchanged, if it has changed since, or its previous content is
+    unknown.
     """
     path = str(args["path"])
     name = workspace.relative(path)

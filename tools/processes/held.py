@@ -1,4 +1,4 @@
-"""What tools hold open beyond a call (shells, interpreters, servers of MCP), and when it is ended."""
+"""Resources that tools keep open beyond a call (shells, interpreters, MCP servers), and their end."""
 
 import atexit
 import os
@@ -14,10 +14,11 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 
 class Holding:
-    """Something that a tool holds open. `end` ends it, may be called at any time, and does not refer to this.
+    """A resource that a tool keeps open. `end` closes it, may be called at any time, and does not refer to
+    this object.
 
-    It ends with the last graph that uses it, and at the latest with the program. A tool that is called
-    afterwards opens it again.
+    It is closed with the last graph that uses it, and at the latest with the program. A later call of the
+    tool opens it again.
     """
 
     def __init__(self, end: Callable[[], None]) -> None:
@@ -41,7 +42,7 @@ class Holding:
 
 
 class OpenResources:
-    """What the tools of one graph hold open. Ended by `end`, and when the graph is no longer there."""
+    """The open resources of one graph's tools. Closed by `end`, and when the graph is garbage-collected."""
 
     def __init__(self, tools: Iterable[BaseTool]) -> None:
         found = [_holdings[part] for tool in tools for part in _functions(tool) if part in _holdings]
@@ -54,11 +55,11 @@ class OpenResources:
             when_gone(self, self._end)
 
     def end(self) -> None:
-        """Ends what no other graph uses. May be repeated; a graph that is used afterwards opens it again."""
+        """Closes what no other graph uses. May be called again; a graph that is used later opens it again."""
         self._end()
 
 
-# By the function of a tool, which a copy of the tool has, too.
+# Found by the tool's function, which copies of the tool share.
 _holdings: weakref.WeakKeyDictionary[Callable[..., Any], Holding] = weakref.WeakKeyDictionary()
 _by_owner: weakref.WeakKeyDictionary[Any, Holding] = weakref.WeakKeyDictionary()
 _by_saver: weakref.WeakKeyDictionary[Any, weakref.WeakSet[OpenResources]] = weakref.WeakKeyDictionary()
@@ -69,18 +70,18 @@ _ending = threading.Event()
 
 
 def hold(tool: BaseTool, holding: Holding) -> BaseTool:
-    """`tool`, which holds something open."""
+    """`tool`, with the resource that it keeps open."""
     for part in _functions(tool):
         _holdings[part] = holding
     return tool
 
 
 def holding_of(owner: Any, close: str = "close") -> Holding:
-    """The one holding of `owner`, whose method `close` ends it, for all tools that use the owner."""
+    """The holding of `owner`, shared by all tools that use it; the method named `close` ends it."""
     try:
         found = _by_owner.get(owner)
     except TypeError:
-        # A sandbox of somebody's own making need not be hashable.
+        # A custom sandbox need not be hashable.
         return Holding(getattr(owner, close))
     if found is None:
         found = _by_owner[owner] = Holding(partial(_close, weakref.ref(owner), close))
@@ -93,7 +94,7 @@ def _close(owner: Callable[[], Any], close: str) -> None:
 
 
 def used_by(graph: Any, saver: Any, tools: Iterable[BaseTool]) -> None:
-    """What `tools` hold open ends with `graph` (one object that all its copies share), or with `saver`."""
+    """Ties the resources of `tools` to `graph` (one object that all its copies share) and to `saver`."""
     held = OpenResources(tools)
     if not held.holds:
         return
@@ -104,27 +105,27 @@ def used_by(graph: Any, saver: Any, tools: Iterable[BaseTool]) -> None:
 
 
 def end_graph(graph: Any) -> None:
-    """Ends what the tools of `graph` hold open."""
+    """Closes the resources of the tools of `graph`."""
     if held := _by_graph.get(graph):
         held.end()
 
 
 def end_with(saver: Any) -> None:
-    """Ends what is held open for the graphs of a storage that is being closed."""
+    """Closes the resources for the graphs of a storage that is being closed."""
     with _lock:
         found = list(_by_saver.get(saver, ()))
     together([held.end for held in found])
 
 
 def together(ends: Iterable[Callable[[], None]]) -> None:
-    """Runs several ends in parallel, since each may wait for a program to exit, and returns after the
-    last."""
+    """Runs several `end` functions in parallel, since each may wait for a program to exit, and returns after
+    the last."""
     threads = [threading.Thread(target=end, daemon=True) for end in ends]
     for thread in threads:
         try:
             thread.start()
         except RuntimeError:
-            # Nothing starts any more in a program that is ending; so one after another.
+            # No thread can start while the program exits, so they run one after another.
             thread.run()
     for thread in threads:
         with suppress(RuntimeError):
@@ -132,10 +133,10 @@ def together(ends: Iterable[Callable[[], None]]) -> None:
 
 
 def when_gone(owner: object, end: Callable[[], None]) -> None:
-    """Calls `end` after `owner` was collected, and at the latest when the program ends.
+    """Calls `end` after `owner` was garbage-collected, and at the latest when the program ends.
 
-    Python collects at any line, also of a thread that holds the very lock that `end` needs; so a thread of
-    its own does it. What a fork of this process collects belongs to its parent.
+    Python may collect at any line, even in a thread that holds the lock that `end` needs; so a separate
+    thread calls it. In a fork of this process nothing is called: the resources belong to the parent.
     """
     weakref.finalize(owner, _collected, end, os.getpid())
 
@@ -175,6 +176,6 @@ def _finish() -> None:
         thread.join()
 
 
-# What was registered first runs last: here what `weakref` does for all owners that are left then.
+# Exit handlers run last in, first out: this does for the remaining owners what `weakref` does.
 weakref.finalize(OpenResources, _finish).detach()
 atexit.register(_finish)

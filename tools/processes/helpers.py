@@ -1,8 +1,8 @@
-"""The processes that Signoff starts to help itself: from which Python, and with what in its way.
+"""Starts Signoff's helper processes with a safe Python and a safe import path.
 
-A workspace is changed by those it is made for. So no helper starts from a file in it: its interpreter is the
-one below every virtual environment, isolated (`-I`: no environment variables, no current folder, no folder
-of the user's), and its program is text that was read when Signoff itself was imported.
+The model may change the workspace. So no helper starts from a file in it: its interpreter is the base
+interpreter of the environment, in isolated mode (`-I`: no environment variables, no current folder, no user
+site folder), and its program is text that was read when Signoff itself was imported.
 """
 
 import os
@@ -29,10 +29,10 @@ runpy.run_module({name!r}, run_name="__main__", alter_sys=True)
 
 
 def base_python(workspace: str | None = None, protect: Collection[str] | None = None) -> str:
-    """The interpreter below every virtual environment, links resolved.
+    """The base interpreter of all virtual environments, with links resolved.
 
-    Raises SetupError when Python does not know where it is, or when it lies in `workspace`, unless
-    `protect` (as in `signoff.tools.protected`) lifts that.
+    Raises SetupError if Python does not know its own path, or if that is inside `workspace`, unless `protect`
+    (as in `signoff.tools.protected`) allows it.
     """
     if not sys.executable:
         raise SetupError("This Python does not know its own executable; run Signoff from a normal Python.")
@@ -52,7 +52,7 @@ def isolated(
     workspace: str | None = None,
     protect: Collection[str] | None = None,
 ) -> list[str]:
-    """The command that runs `code` with the standard library alone; `words` are its arguments.
+    """The command that runs `code` with only the standard library; `words` are its arguments.
 
     workspace, protect: as for `base_python`.
     """
@@ -60,10 +60,10 @@ def isolated(
 
 
 def with_packages(code: str, *words: str, workspace: str | None = None) -> list[str]:
-    """As `isolated`, with the packages that this Python has, as if it were the same environment.
+    """Like `isolated`, but with the packages of this Python, as if it were the same environment.
 
-    Other folders that this Python imports from are taken along unless they are in `workspace`, for which
-    the current folder stands when it is not known.
+    Other folders on this Python's import path are included unless they are in `workspace`, which defaults to
+    the current folder.
     """
     base_python(workspace)
     avoided = os.path.realpath(workspace or os.getcwd())
@@ -85,12 +85,12 @@ def module_with_packages(name: str, *words: str, workspace: str | None = None) -
 
 
 def program_text(file: str | os.PathLike[str]) -> str:
-    """The text of a program of ours, to be read once and early."""
+    """The text of one of our programs, read once and early."""
     return Path(file).read_text(encoding="utf-8")
 
 
 def find_program(name: str, workspace: str | None = None, env: Mapping[str, str] = os.environ) -> str | None:
-    """Where the program `name` is on PATH, relative entries and those in `workspace` left out."""
+    """The path of the program `name` on PATH, ignoring relative entries and those in `workspace`."""
     folders = env.get("PATH", os.defpath).split(os.pathsep)
     avoided = os.path.realpath(workspace) if workspace else None
     kept = [
