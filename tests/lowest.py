@@ -57,6 +57,8 @@ TESTS = {
         "tests/drop_in/test_middleware_hooks.py",
         "tests/drop_in/test_middleware_calls.py",
         "tests/drop_in/test_guards.py",
+        "tests/drop_in/test_guards_and_removed_messages.py",
+        "tests/drop_in/test_guards_shared.py",
         "tests/drop_in/test_guards_like_the_machine.py::test_the_guards_decide_as_the_machine",
     ),
     "tenacity": (
