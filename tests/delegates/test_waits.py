@@ -473,11 +473,11 @@ def test_the_command_line_answers_by_id_where_several_wait(storage: SqliteStorag
     )
     Session(graph, "t").run("go")
     database, status = Database(str(tmp_path / "threads.sqlite"), True), look(graph, "t")
-    with pytest.raises(ThreadError, match=r"waits for 2 answers; say by --to .*a: --to \w{8}, b: --to \w{8}"):
+    with pytest.raises(ThreadError, match=r"waits for 2 answers; use --to .*a: --to \w{8}, b: --to \w{8}"):
         to_resume("this", database)(status)
     second = status.waits[1].interrupt_id
     assert to_resume("this", database, second[:8])(status).move == Answer("this", second)
-    with pytest.raises(ThreadError, match="say by --to"):
+    with pytest.raises(ThreadError, match="use --to to say"):
         to_resume("this", database, "nothing")(status)
     # Without an answer the first one is put to whoever is there.
     assert to_resume(None, database)(status).waiting == status.waiting
