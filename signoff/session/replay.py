@@ -510,30 +510,37 @@ def _known(stored: Any, now: Any) -> Any:
     return now
 
 
-# Former wordings of reasons, with the current ones: a reworded reason is the same decision.
-_REWORDED = (
-    (re.compile("the view is over its budget"), "the prompt is over its budget"),
-    (
-        re.compile(r"the same work has had the same result (\d+) times in a row"),
-        r"\1 identical results in a row",
-    ),
-    (re.compile(r"(\d+ of \d+ delegates are) begun"), r"\1 started"),
-    (
-        re.compile("no delegate may stand deeper, and one was called"),
-        "a delegate was called below the deepest allowed level",
-    ),
-    (re.compile("Extend it, and it goes on where it stopped"), "Extend it to continue where it stopped"),
-    (re.compile("or begin a new task in other words"), "or start a new task in other words"),
-    (
-        re.compile("Fix what is refused, or what refuses it"),
-        "Fix the reason for the refusal, or the check that refuses it",
-    ),
+# Former wordings of what is stored, with the current ones: a reworded text is the same decision.
+_REWORDED = tuple(
+    (re.compile(old), now)
+    for old, now in {
+        "the view is over its budget": "the prompt is over its budget",
+        r"the same work has had the same result (\d+) times in a row": r"\1 identical results in a row",
+        r"(\d+ of \d+ delegates are) begun": r"\1 started",
+        "no delegate may stand deeper, and one was called": (
+            "a delegate was called below the deepest allowed level"
+        ),
+        "Extend it, and it goes on where it stopped": "Extend it to continue where it stopped",
+        "or begin a new task in other words": "or start a new task in other words",
+        "Fix what is refused, or what refuses it": (
+            "Fix the reason for the refusal, or the check that refuses it"
+        ),
+        "it did the same again and again": "it repeated itself",
+        "the call failed, and may have done a part": "the call failed, and may have had part of its effect",
+        "nobody knows whether (it|its undo) took place": r"it is unknown whether \1 took effect",
+        "the journal of this thread does not have it": "it is not in the journal of this thread",
+        "another graph did it, which this one cannot look into": (
+            "another graph did it, and this one cannot inspect it"
+        ),
+        "a person did not want it undone": "a person refused to undo it",
+        "the undoing was stopped before": "the undo was stopped before",
+    }.items()
 )
 
 
 def _in_todays_words(text: str) -> str:
-    for old, today in _REWORDED:
-        text = old.sub(today, text)
+    for old, now in _REWORDED:
+        text = old.sub(now, text)
     return text
 
 

@@ -111,7 +111,7 @@ def test_what_would_go_on_says_where_it_goes_on(made: tuple[Path, Any], words: t
     before = told(made[0], "show", words[1])
     result = signoff(made[0], *words)
     assert result.exit_code != 0
-    assert "goes on in its own program" in result.output
+    assert "continues only in its own program" in result.output
     assert told(made[0], "show", words[1]) == before
 
 

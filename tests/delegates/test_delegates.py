@@ -492,7 +492,7 @@ SETUPS: dict[str, tuple[Callable[[], Any], str]] = {
     "no graph": (lambda: helper("researcher"), "was given str, which is no compiled graph"),
     "another graph without read=": (lambda: helper(other(saying).graph), "was not made by build_graph"),
     "read= for a graph with an outcome": (lambda: helper(child(DONE), read=str), "has one; leave it out"),
-    "a name that is none": (lambda: helper(child(DONE), "a|b"), "use a letter, then letters, digits"),
+    "a name that is none": (lambda: helper(child(DONE), "a|b"), "use a letter, then letters"),
     "no description": (lambda: delegate("helper", child(DONE), description=" "), "has no description"),
     "parallel=0": (lambda: helper(child(DONE), parallel=0), "parallel is 0"),
     "two of one name": (

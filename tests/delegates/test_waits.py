@@ -477,7 +477,7 @@ def test_the_command_line_answers_by_id_where_several_wait(storage: SqliteStorag
         to_resume("this", database)(status)
     second = status.waits[1].interrupt_id
     assert to_resume("this", database, second[:8])(status).move == Answer("this", second)
-    with pytest.raises(ThreadError, match="use --to"):
+    with pytest.raises(ThreadError, match="use --to to say"):
         to_resume("this", database, "nothing")(status)
     # Without an answer the first one is put to whoever is there.
     assert to_resume(None, database)(status).waiting == status.waiting

@@ -183,7 +183,7 @@ class Fussy:
         (Taken, "has the field 'model', which every run already has .*rename yours"),
         (
             Unfinished,
-            r"context_schema=Unfinished names a type .* \(name 'Nowhere' is not defined\); define it",
+            r"context_schema=Unfinished refers to an unknown type .*'Nowhere' is not defined\); define it",
         ),
     ],
 )

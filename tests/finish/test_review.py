@@ -334,7 +334,7 @@ def test_the_end_of_a_standstill_says_what_was_refused() -> None:
     assert outcome["error"] == (
         f"finish_task was refused again for the same reason, with no work in between: {PROBLEM}"
     )
-    assert outcome["next"].startswith("Fix what is refused")
+    assert outcome["next"].startswith("Fix the reason for the refusal")
 
 
 def test_the_end_of_a_row_of_refusals_says_how_many() -> None:

@@ -282,7 +282,7 @@ def broken(text: str) -> str:
     ("redact", "why"),
     [
         (not_a_text, "The redaction function returned None; it must return the text"),
-        (broken, "The redaction function raised KeyError: 'Ada'; it is given each text"),
+        (broken, "The redaction function raised KeyError: 'Ada'; it gets each text"),
     ],
 )
 def test_a_function_of_ones_own_that_fails_is_told(tmp_path: Path, redact: Any, why: str) -> None:
@@ -308,7 +308,7 @@ def test_a_function_of_ones_own_takes_the_place_of_the_patterns(tmp_path: Path) 
 def test_what_is_too_large_to_record_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signoff.session.as_test, "MOST_CHARACTERS", 5_000)
     with recorded(tmp_path, "done") as graph:
-        refused = "would have [0-9,]+ characters, more than 5,000: what tools gave is too large to record"
+        refused = "would have [0-9,]+ characters, more than 5,000: the tool results are too large to record"
         with pytest.raises(SetupError, match=refused):
             as_test(graph, "t", lambda text: text * 100)
 

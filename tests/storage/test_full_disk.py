@@ -18,7 +18,7 @@ from signoff.storage.sqlite import SqliteStorage
 GO: Any = {"messages": [("user", "go")]}
 BIG = [("user", "x" * 100_000)]
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
-SENTENCE = r"The database failed \(.*\); what was saved before is kept, and the thread goes on when"
+SENTENCE = r"The database failed \(.*\); what was saved before is kept, and the thread can continue when"
 
 
 @contextmanager

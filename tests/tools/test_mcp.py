@@ -210,7 +210,7 @@ def test_metadata_that_a_server_wrote_says_nothing_of_ours(key: str) -> None:
         return ""
 
     tool = StructuredTool.from_function(look, metadata={"readOnlyHint": None, key: "read"})
-    with pytest.raises(SetupError, match=f"hints of an MCP server, which can write {key} there"):
+    with pytest.raises(SetupError, match=f"hints of an MCP server, which can set {key} there"):
         build_graph(ScriptedModel([]), [tool])
 
 
