@@ -1,4 +1,4 @@
-"""Two loops side by side: means per task, and the table of them."""
+"""Compares two loops: means per task, as a table."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from benchmarks.loops import LOOPS, PLAIN, SIGNOFF, Run
 
 @dataclass(frozen=True)
 class Prices:
-    """US dollars for a million tokens. cached: the part of it that a provider's cache takes for a token."""
+    """US dollars per million tokens. cached: the share of the price for a token from the provider's cache."""
 
     input: float
     output: float
@@ -21,7 +21,7 @@ class Prices:
         return (run.input_tokens * self.input + run.output_tokens * self.output) / 1_000_000
 
     def with_cache(self, run: Run) -> float | None:
-        """What the run costs with a cache that serves all that is repeated; None where that is not known."""
+        """The cost of the run with a cache that serves all repeated tokens; None if unknown."""
         if run.repeated_tokens is None:
             return None
         saved = run.repeated_tokens * self.input * (1 - self.cached) / 1_000_000
@@ -32,7 +32,7 @@ class Prices:
 class Row:
     """The runs of one loop on one class of tasks; turns, tokens, costs and seconds are means per task.
 
-    new_tokens, cached_cost: with a provider's cache; None where it is not known what it would serve.
+    new_tokens, cached_cost: with a provider's cache; None if it is unknown what the cache would serve.
     """
 
     kind: str
@@ -50,7 +50,7 @@ class Row:
 
 
 def rows(runs: Sequence[Run], prices: Prices) -> list[Row]:
-    """A row for each class and loop, then one a loop for all classes where there are several."""
+    """Returns a row for each class and loop, then one row per loop over all classes if there are several."""
     kinds = list(dict.fromkeys(run.kind for run in runs))
     found = [
         _row(kind, loop, [run for run in runs if (run.kind, run.loop) == (kind, loop)], prices)
@@ -84,7 +84,7 @@ def _row(kind: str, loop: str, runs: Sequence[Run], prices: Prices) -> Row:
 
 
 def fewer(found: Iterable[Row]) -> dict[str, float]:
-    """By how much of A's turns, tokens, cost and seconds B is below it, over all tasks."""
+    """Returns by what share B is below A in turns, tokens, cost and seconds, over all tasks."""
     last = {row.loop: row for row in found}
     plain, ours = last[PLAIN], last[SIGNOFF]
     names = ["turns", "tokens", "cost", "seconds"]
@@ -121,7 +121,7 @@ def table(title: str, found: Sequence[Row]) -> Table:
 
 
 def told(found: Sequence[Row]) -> str:
-    """The difference in one sentence."""
+    """Returns the difference in one sentence."""
     words = {
         "turns": ("fewer turns", "more turns"),
         "tokens": ("fewer tokens", "more tokens"),
@@ -131,4 +131,4 @@ def told(found: Sequence[Row]) -> str:
         "cached_cost": ("less cost with a cache", "more cost with a cache"),
     }
     parts = [f"{abs(share):.0%} {words[name][share < 0]}" for name, share in fewer(found).items()]
-    return f"B against A, over all tasks: {', '.join(parts)}."
+    return f"B compared with A, over all tasks: {', '.join(parts)}."

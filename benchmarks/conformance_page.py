@@ -1,4 +1,4 @@
-"""`python -m benchmarks.conformance_page`: the recorded results of Loopcheck as a page, with its pictures."""
+"""`python -m benchmarks.conformance_page`: writes the page and picture of Loopcheck's recorded results."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,15 +23,15 @@ OWN = "signoff"
 _HEAD = """\
 # Agent loops under faults: Loopcheck
 
-Loopcheck is a conformance suite for agent loops that any framework, in any language, can take part in by a
-URL: a scripted model, tools whose effects the suite itself sees, public tasks with checkers of their own,
-and faults that a seed draws. It is a package of its own in the folder `conformance/` of this repository,
-with a protocol, a guide for maintainers, and a rule for disputes.
+Loopcheck is a conformance suite for agent loops. Any framework, in any language, can take part through a URL.
+The suite has a scripted model, tools whose effects it observes itself, public tasks with their own checkers,
+and faults that a seed selects. It is a separate package in the folder `conformance/` of this repository, with
+a protocol, a guide for maintainers, and a rule for disputes.
 """
 
 
 def page() -> str:
-    """Where Signoff fails stands first."""
+    """Returns the page, which begins with what Signoff fails."""
     sample, full = Results.read(SAMPLE), Results.read(FULL)
     return (
         "\n\n".join(
@@ -50,7 +50,7 @@ def page() -> str:
 
 
 def _failures(sample: Results, full: Results) -> str:
-    """Unit cases and tasks that Signoff does not pass."""
+    """Lists the unit cases and tasks that Signoff fails."""
     own, whole = _column(sample), _column(full)
     by_name = {case.name: case for case in load_cases()}
     lines = [
@@ -64,7 +64,7 @@ def _failures(sample: Results, full: Results) -> str:
     ]
     lacks = [f"`{name}` ({why})" for name, (mark, why, _) in own.cases.items() if mark == "n/a"]
     told = f"\n\nNot claimed: {', '.join(lacks)}." if lacks else ""
-    return ("\n".join(lines) or "In nothing that is asked here.") + told
+    return ("\n".join(lines) or "Signoff passes everything in these results.") + told
 
 
 def _sentence(words: str) -> str:
@@ -81,12 +81,13 @@ def _under_faults(sample: Results) -> str:
     return f"""\
 ## All frameworks, the same sample
 
-Each subject plays the same tasks: for each source and each of the seeds {seeds} one task a fault. Right, of
-the runs that count, with the interval of 95 % confidence; a run whose fault needs what a framework does not
-claim is left out. All are set up as their documentation recommends. The suite was written by the authors of
-Signoff; what a maintainer may contest stands in `conformance/README.md`.
+Every subject runs the same tasks: for each source and each of the seeds {seeds}, one task per fault. The
+table shows right runs out of those that count, with the 95 % confidence interval; a run whose fault needs a
+feature that a framework does not claim is left out. All subjects are set up as their documentation
+recommends. The authors of Signoff wrote the suite; `conformance/README.md` says how maintainers can contest
+it.
 
-![For each fault and framework, the share of tasks that come out right](../pictures/conformance.svg)
+![For each fault and framework, the share of tasks solved](../pictures/conformance.svg)
 
 {write_table(sample, load_cases())}"""
 
@@ -100,26 +101,26 @@ def _everything(full: Results) -> str:
     return f"""\
 ## Signoff, every task
 
-Every task of these sources under one fault a seed (recorded {full.day}); over thirteen seeds a task meets
-every fault:
+Every task of these sources, with one fault per seed (recorded {full.day}); over thirteen seeds, each task
+gets every fault:
 
 | source | tasks | seeds | right |
 | --- | --: | --- | --: |
 {shares}
 | all | {len({(run.source, run.task) for run in own.runs})} | | {own.share_of_runs().text} |
 
-An effect took place too often in {twice} of the {len(own.runs):,} runs, and one that the task asks for was
-lost in {lost}.
+An effect took place too often in {twice} of the {len(own.runs):,} runs, and a required effect was lost in
+{lost}.
 
 ### AgentDojo, every task under faults
 
-The same runs for all: {_seeds_of(agentdojo)}.
+All subjects have the same runs: {_seeds_of(agentdojo)}.
 
 {write_table(agentdojo, ())}"""
 
 
 def _same_runs(results: Results, source: str) -> Results:
-    """The results on one source with the seeds that all subjects have played."""
+    """Returns the results on one source with the seeds that all subjects have run."""
     seeds = set.intersection(
         *({run.seed for run in one.runs if run.source == source} for one in results.columns)
     )
@@ -147,7 +148,7 @@ def _unit_cases(sample: Results) -> str:
     return f"""\
 ## The unit cases
 
-✓ right, ✗ wrong, n/a not claimed or not possible there. Totals have different denominators, and are no
+✓ right, ✗ wrong, n/a not claimed or not possible. The totals have different denominators and are not a
 ranking.
 
 {write_case_table(sample, load_cases())}
@@ -161,7 +162,7 @@ def _theme(theme: str, some: Sequence[Case]) -> str:
 
 
 def _link(case: Case) -> str:
-    return f" [Somebody's pain]({case.link})." if case.link else ""
+    return f" [Reported here]({case.link})." if case.link else ""
 
 
 def _real(saved: Mapping[str, Any]) -> str:
@@ -170,11 +171,11 @@ def _real(saved: Mapping[str, Any]) -> str:
     return f"""\
 ## A real model, in pairs
 
-Each task is played ending in words and by a call, with the same model and subject. This is the embedded
-model, of 1.5 billion parameters in four bits each, on two cores: most of these tasks are too long for it. So
-the number of tasks here is {pairs}, which shows what is reported and proves nothing ({saved["day"]}, by
-`loopcheck real --only langchain --what agentdojo --room 1300 --seed 1 --tasks 2`, broken off after the first
-pair). Any OpenAI-compatible model takes its place by `--model` and `--base-url`.
+Each task runs twice with the same model and subject: once ending with text, once with a call. This is the
+embedded model (1.5 billion parameters, 4-bit quantization) on two cores, and most of these tasks are too long
+for it. So the number of tasks is only {pairs}, which shows the form of the report and proves nothing
+({saved["day"]}, by `loopcheck real --only langchain --what agentdojo --room 1300 --seed 1 --tasks 2`, stopped
+after the first pair). `--model` and `--base-url` select any other OpenAI-compatible model.
 
 {write_pairs(runs, Provider("", saved["model"], "", *saved["prices"]))}"""
 

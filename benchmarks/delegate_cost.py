@@ -1,8 +1,8 @@
-"""The CPU of a delegate's turn over that of the same graph alone: `python -m benchmarks.delegate_cost`.
+"""CPU per turn of a delegate compared with the same graph alone: `python -m benchmarks.delegate_cost`.
 
-Both run the same scripted model and tool, in turns, each on a SQLite database of its own; the least of
-several runs counts, since other programs only add to it. A delegate is run by a parent, whose two turns are
-counted with it. `--record` writes the result to `benchmarks/delegate_cost.json`.
+Both run the same scripted model and tool alternately, each on its own SQLite database. The minimum of several
+runs counts, since other programs only add time. A parent runs the delegate, and its two turns count, too.
+`--record` writes the result to `benchmarks/delegate_cost.json`.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from tests.support.arguments import at_least
 
 RESULTS = Path(__file__).with_suffix(".json")
 MOST = 1.1
-"""The target: times the CPU of a turn of a graph of its own."""
+"""The target: this many times the CPU per turn of the graph alone."""
 
 GO: Any = {"messages": [("user", "go")]}
 ENOUGH = 10**9
@@ -63,7 +63,7 @@ WAYS: Mapping[str, Callable[..., Graph]] = {
 
 
 def seconds(made: Callable[..., Graph], turns: int, way: str) -> float:
-    """The CPU of one run."""
+    """Returns the CPU time of one run."""
     with tempfile.TemporaryDirectory() as folder, sqlite_storage(Path(folder) / "threads.sqlite") as storage:
         graph = made(turns, storage=storage)
         config: Any = {"configurable": {"thread_id": "t"}}
@@ -75,12 +75,12 @@ def seconds(made: Callable[..., Graph], turns: int, way: str) -> float:
 
 
 def measured(turns: int, runs: int, way: str) -> dict[str, float]:
-    """The least CPU of a turn in milliseconds, by what was run."""
+    """Returns the minimum CPU per turn in milliseconds, by subject."""
     found: dict[str, list[float]] = {name: [] for name in WAYS}
     for _ in range(runs + 1):
         for name, made in WAYS.items():
             found[name].append(seconds(made, turns, way))
-    # The first of each also pays for what is imported and built once.
+    # The first run of each also pays for one-time imports and setup.
     return {name: 1_000 * min(times[1:]) / turns for name, times in found.items()}
 
 

@@ -1,9 +1,9 @@
-"""Whether the cards of `make demo` are true: `python -m benchmarks.demo`, with the embedded model.
+"""Checks whether the cards of `make demo` are true: `python -m benchmarks.demo`, with the embedded model.
 
-The demo is run twenty times, each time with another port, and three tasks of a reader's own, which have no
-check. What each card says is compared with the files. The commands are those of the Makefile; only the model
-stays loaded in between. `--record` keeps what was found in `demo.json`; the exit code is 1 when a card is not
-true.
+It runs the demo twenty times, each time with a different port, and three tasks as a reader might try them,
+without a check. It compares what each card says with the files. The commands are those of the Makefile, but
+the model stays loaded in between. `--record` saves the results in `demo.json`; the exit code is 1 if a card
+is not true.
 """
 
 import html
@@ -35,7 +35,7 @@ OWN = (
     "Change the greeting in config.py to Good morning",
     "Add a GOODBYE constant to config.py",
 )
-"""Tasks of a reader's own. The last one is more than the model can do."""
+"""Tasks that a reader might try. The last one is too hard for the model."""
 
 CLAIMS_A_CHECK = re.compile(r"\b(checked|verified)\b", re.IGNORECASE)
 _CARD = re.compile(r'<section class="card [^>]*>.*?</section>', re.DOTALL)
@@ -43,10 +43,10 @@ _CARD = re.compile(r'<section class="card [^>]*>.*?</section>', re.DOTALL)
 
 @dataclass(frozen=True)
 class Shown:
-    """One run, and what its card shows. port: None for a task of a reader's own.
+    """One run, and what its card shows. port: None for a reader's task.
 
     tone: the colour. card: the card of the command line and of the page, as text. right: whether the files
-    are what the task asks for, and nothing else; None where nobody has said what is right.
+    are exactly what the task asks for; None if that is not defined.
     """
 
     task: str
@@ -63,8 +63,8 @@ class Shown:
 
     @property
     def true(self) -> bool:
-        """Whether the card claims no more than was seen: green means that the files are right, and without a
-        check it is not green, does not begin as if one had passed, and names none."""
+        """Whether the card claims no more than is known: a green card means that the files are right; without
+        a check the card is not green, does not begin as if one had passed, and names none."""
         if self.port is not None:
             return self.tone != "green" or self.right is True
         return (
@@ -108,7 +108,7 @@ def show(task: str | None, port: int | None) -> Shown:
 
 
 def command(given: Sequence[str]) -> list[str]:
-    """The words of `signoff run` in the Makefile's demo."""
+    """Returns the arguments of `signoff run` in the Makefile's demo."""
     asked = ["make", "--no-print-directory", "-n", "demo", f"DEMO={FOLDER}", *given]
     shown = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     (line,) = (line for line in shown.splitlines() if " signoff run " in line)
@@ -121,7 +121,7 @@ def _cli_card(printed: str, title: str) -> str:
 
 
 def _page_card(page: str) -> str:
-    """The last card of the page, as text."""
+    """Returns the last card of the page, as text."""
     text = re.sub(r"<[^>]+>", " ", _CARD.findall(page)[-1])
     return " ".join(html.unescape(text).split())
 
@@ -144,8 +144,8 @@ def _differs(name: str, files: dict[str, bytes]) -> bool:
 
 
 def sweep(runs: int, own: Sequence[str], seed: int) -> Iterator[Shown]:
-    """Every run, with the model kept loaded."""
-    # Its package is an extra, and slow to import.
+    """Executes all runs, with the model kept loaded."""
+    # The package is an extra, and slow to import.
     from signoff.models.local import local_model
 
     try:
@@ -160,12 +160,12 @@ def sweep(runs: int, own: Sequence[str], seed: int) -> Iterator[Shown]:
 
 
 def recorded() -> list[Shown]:
-    """What was found when it was last recorded."""
+    """Returns the recorded runs."""
     return [Shown(**one) for one in json.loads(RECORD.read_text("utf-8"))]
 
 
 def told(found: Sequence[Shown]) -> str:
-    """The figures in a sentence each."""
+    """Returns the figures, one sentence each."""
     demo, own = [one for one in found if one.port is not None], [one for one in found if one.port is None]
     green = [one for one in demo if one.tone == "green"]
     right, sent = sum(one.right is True for one in demo), sum(one.refusals for one in demo)
@@ -178,14 +178,14 @@ def told(found: Sequence[Shown]) -> str:
 
 
 def main(
-    runs: Annotated[
-        int, typer.Option(min=0, help="How often the demo is run, each time with another port.")
-    ] = RUNS,
-    own: Annotated[int, typer.Option(min=0, max=len(OWN), help="How many tasks without a check.")] = len(OWN),
-    seed: Annotated[int | None, typer.Option(help="Draws the ports (default: by chance).")] = None,
-    record: Annotated[bool, typer.Option("--record", help="Keep what was found in demo.json.")] = False,
+    runs: Annotated[int, typer.Option(min=0, help="Number of demo runs, each with a different port.")] = RUNS,
+    own: Annotated[int, typer.Option(min=0, max=len(OWN), help="Number of tasks without a check.")] = len(
+        OWN
+    ),
+    seed: Annotated[int | None, typer.Option(help="Seed for the ports (default: random).")] = None,
+    record: Annotated[bool, typer.Option("--record", help="Save the results in demo.json.")] = False,
 ) -> None:
-    """Run the demo again and again, and compare what its cards say with the files."""
+    """Run the demo repeatedly and compare its cards with the files."""
     found = []
     for one in sweep(runs, OWN[:own], random.randrange(2**32) if seed is None else seed):
         found.append(one)

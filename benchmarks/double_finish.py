@@ -1,8 +1,8 @@
-"""What the two guards against finishing twice save, measured: `python -m benchmarks.double_finish`.
+"""Measures what the two guards against finishing twice save: `python -m benchmarks.double_finish`.
 
 - A real model (the extra `local`), called again after its `finish_task` was accepted: how often it finishes
-  again. The outer guard is what ends such a run; here it is left out.
-- A server that streams ten slow `finish_task` calls in one reply, with the inner guard and without.
+  again. The outer guard normally ends such a run; here it is disabled.
+- A server that streams ten slow `finish_task` calls in one reply, with and without the inner guard.
 - The scripted model with the same reply.
 """
 
@@ -40,9 +40,9 @@ TASK = "What is 6 times 7? Give the answer in the summary of finish_task."
 
 @dataclass(frozen=True)
 class Reply:
-    """One reply that was streamed. tokens: that were generated and paid for, `estimated` after a cut.
+    """One streamed reply. tokens: those generated and paid for, `estimated` after a truncation.
 
-    sent: chunks that the provider sent. closed: seconds until it saw the connection close before its end.
+    sent: chunks that the provider sent. closed: seconds until it saw the connection close early.
     """
 
     finishes: int
@@ -56,9 +56,9 @@ class Reply:
 
 @dataclass(frozen=True)
 class Again:
-    """A model that was called again after its finish had been accepted: so often, and what it then called.
+    """A model that was called again after its finish had been accepted: how often, and what it called.
 
-    turns: in which the graph, with the outer guard, had ended the run.
+    turns: after which the graph, with the outer guard, ended the run.
     """
 
     model: str
@@ -70,7 +70,7 @@ class Again:
 
 
 def streamed(model: BaseChatModel) -> tuple[AIMessage, int, float]:
-    """The reply of a model, the chunks in which it came, and the seconds that it took."""
+    """Returns a model's reply, its chunks, and the seconds that it took."""
     begun = time.monotonic()
     chunks = list(model.bind_tools(BOX.every).stream("Do it."))
     return whole(chunks), len(chunks), time.monotonic() - begun
@@ -91,7 +91,7 @@ def measured(model: BaseChatModel, sent: Callable[[], tuple[int, float | None]])
 
 
 def with_a_server(pause: float) -> dict[str, Reply]:
-    """The same reply from a server on loopback, with the inner guard and without."""
+    """Returns the same reply from a server on loopback, with and without the inner guard."""
     found = {}
     for name, guard in (("with", True), ("without", False)):
         with SlowServer(finishes(CALLS), pause) as server, chat(server) as model:
@@ -113,7 +113,7 @@ def chat(server: SlowServer) -> Iterator[ChatOpenAI]:
 
 
 def with_a_script() -> dict[str, Reply]:
-    """The same reply from the scripted model, which counts four characters as a token."""
+    """Returns the same reply from the scripted model, which counts four characters as a token."""
     found = {}
     for name, guard in (("with", True), ("without", False)):
         finish = call("finish_task", summary="All of it is done, and checked.")
@@ -127,11 +127,11 @@ def with_a_script() -> dict[str, Reply]:
 
 
 def with_the_embedded_model(times: int) -> Again | None:
-    """Finishes a task, then goes on calling the model on the finished history; None where it is not there."""
+    """Finishes a task, then keeps calling the model on the finished history; None if it is not installed."""
     if server_version() is None or missing_packages():
         return None
     with local_model(max_tokens=256) as model:
-        # Without the message that tells the end: what the model itself was shown and has said.
+        # Without the message about the end: only what the model was shown and said itself.
         result = build_graph(model, answer="none").invoke({"messages": [("user", TASK)]})
         history: list[BaseMessage] = [SystemMessage(DEFAULT_TEXTS.system), *result["messages"]]
         begun, called = time.monotonic(), list[str]()
@@ -146,7 +146,7 @@ def with_the_embedded_model(times: int) -> Again | None:
 
 
 def table(title: str, replies: dict[str, Reply]) -> Table:
-    """The two replies beside each other."""
+    """Returns the two replies side by side."""
     shown = Table("", "with the inner guard", "without", title=title, title_justify="left")
     pair = replies["with"], replies["without"]
     shown.add_row("finish_task calls received", *(str(one.finishes) for one in pair))
@@ -155,18 +155,20 @@ def table(title: str, replies: dict[str, Reply]) -> Table:
     shown.add_row("tokens generated", *(f"{one.tokens}{' (estimated)' * one.estimated}" for one in pair))
     shown.add_row("seconds", *(f"{one.seconds:.2f}" for one in pair))
     if any(one.closed for one in pair):
-        closed = (f"after {one.closed:.2f} s" if one.closed else "never: sent to the end" for one in pair)
+        closed = (f"after {one.closed:.2f} s" if one.closed else "never: all chunks sent" for one in pair)
         shown.add_row("the server saw the connection close", *closed)
     return shown
 
 
 def main(
-    times: Annotated[int, typer.Option(min=1, help="Calls of the embedded model after its finish.")] = 5,
+    times: Annotated[
+        int, typer.Option(min=1, help="Number of calls to the embedded model after its finish.")
+    ] = 5,
     pause: Annotated[float, typer.Option(min=0, help="Seconds between two chunks of the server.")] = 0.05,
-    model: Annotated[bool, typer.Option(help="Whether to ask the embedded model too.")] = True,
+    model: Annotated[bool, typer.Option(help="Whether to include the embedded model.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Measure what the guards against finishing twice save."""
+    """Measure the savings of the guards against finishing twice."""
     server, script = with_a_server(pause), with_a_script()
     again = with_the_embedded_model(times) if model else None
     if as_json:
@@ -180,12 +182,12 @@ def main(
     console = Console()
     if again:
         console.print(
-            f"{again.model}: with the outer guard the run ended after {again.turns} turn(s). Without it, "
+            f"{again.model}: with the outer guard, the run ended after {again.turns} turn(s). Without it, "
             f"called again {again.times} times, it finished again {again.finished_again} times "
             f"({again.seconds:g} s).\n"
         )
     else:
-        console.print("The embedded model was not asked (it needs the extra signoff[local]).\n")
+        console.print("The embedded model was left out (it needs the extra signoff[local]).\n")
     console.print(table(f"A server that streams {CALLS} slow finish_task calls", server))
     console.print(table(f"The scripted model with {CALLS} finish_task calls", script))
 

@@ -1,6 +1,6 @@
-"""Five small tasks on files for the embedded model, each with a look at whether it was done right.
+"""Five small file tasks for the embedded model, each with a check of the result.
 
-Written once and never adapted to what the model makes of them.
+They were written once and never adapted to the model's results.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ TURNS = 12
 
 @dataclass(frozen=True)
 class FileTask:
-    """words: what the user says. files: what the folder holds. right: looks at the folder afterwards."""
+    """words: the user's message. files: the folder's files. right: checks the folder afterwards."""
 
     words: str
     files: Mapping[str, str]
@@ -70,7 +70,7 @@ TASKS: tuple[FileTask, ...] = (
 
 
 def run_task(loop: str, model: BaseChatModel, task: FileTask, folder: Path) -> Run:
-    """One task by one loop in the empty `folder`, and whether the files are right afterwards."""
+    """Runs one task with one loop in the empty `folder`, and checks the files afterwards."""
     for name, text in task.files.items():
         (folder / name).write_text(text, "utf-8")
     found = LOOPS[loop](model, workspace_tools(folder), task.words, KIND, TURNS)

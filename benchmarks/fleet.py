@@ -1,7 +1,7 @@
-"""Many tasks at once in one process: `python -m benchmarks.fleet --tasks 1000`.
+"""Runs many tasks at once in one process: `python -m benchmarks.fleet --tasks 1000`.
 
-Every task has a thread, a script and a marker of its own. All finish, none may hold another one's marker. The
-exit code is 1 when a task ends wrong, or when they take twelve turns or more on average.
+Every task has its own thread, script and marker. All must finish, and none may contain another task's marker.
+The exit code is 1 if a task fails, or if the tasks take twelve turns or more on average.
 """
 
 import asyncio
@@ -29,14 +29,13 @@ from signoff.models import ScriptedModel, call
 _MARKER = re.compile(r"task-\d{5}")
 _TURNS = (3, 12)
 MOST_AVERAGE = 12
-"""Below so many turns the tasks must be on average."""
+"""The average number of turns must be below this."""
 _NAMED = 5
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task that has ended. markers: all that its history and its outcome hold, its own one alone if
-    nothing was mixed up."""
+    """One finished task. markers: those in its history and outcome; only its own if nothing was mixed up."""
 
     marker: str
     outcome: dict[str, Any]
@@ -44,21 +43,21 @@ class Task:
 
     @property
     def right(self) -> bool:
-        """Whether it ended by its own finish, and nothing of another task came into it."""
+        """Whether it ended with its own finish and contains nothing of another task."""
         ended = (self.outcome["status"], self.outcome["claim"], self.outcome["summary"])
         return ended == ("success", "done", f"{self.marker} is done.") and self.markers == {self.marker}
 
 
 @dataclass
 class Found:
-    """What a fleet came to. together: the most tasks that were in a tool at the same moment."""
+    """The result of a fleet. together: the most tasks that were in a tool at the same time."""
 
     tasks: list[Task] = field(default_factory=list)
     together: int = 0
 
 
 class Crowd:
-    """Scripts of 3 to 11 turns, and a tool in which tasks wait for a moment, so that they overlap."""
+    """Returns scripts of 3 to 11 turns, and a tool in which tasks wait briefly, so that they overlap."""
 
     def __init__(self, markers: Sequence[str], pause: float) -> None:
         rng = random.Random(100)
@@ -85,9 +84,9 @@ class Crowd:
 
 
 async def at_once(tasks: int, storage: Storage | None = None, pause: float = 0.5) -> Found:
-    """Runs so many tasks at once. storage: where their threads are kept; None for nowhere.
+    """Runs this many tasks at once. storage: where to keep their threads; None for nowhere.
 
-    pause: seconds that each call of the working tool takes.
+    pause: duration of each call of the working tool, in seconds.
     """
     markers = [f"task-{number:05}" for number in range(tasks)]
     crowd = Crowd(markers, pause)
@@ -104,11 +103,11 @@ async def at_once(tasks: int, storage: Storage | None = None, pause: float = 0.5
 
 
 def main(
-    tasks: Annotated[int, typer.Option(min=1, help="How many tasks run at once.")] = 1000,
-    pause: Annotated[float, typer.Option(min=0, help="Seconds that a call of the tool takes.")] = 0.5,
-    sqlite: Annotated[bool, typer.Option(help="Whether their threads are kept in a SQLite file.")] = True,
+    tasks: Annotated[int, typer.Option(min=1, help="Number of tasks to run at once.")] = 1000,
+    pause: Annotated[float, typer.Option(min=0, help="Duration of a tool call in seconds.")] = 0.5,
+    sqlite: Annotated[bool, typer.Option(help="Whether to keep the threads in a SQLite file.")] = True,
 ) -> None:
-    """Run many tasks at once in one process, and print how long it takes."""
+    """Run many tasks at once in one process and print how long it takes."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         storage = stack.enter_context(sqlite_storage(folder / "threads.sqlite")) if sqlite else None
@@ -130,7 +129,7 @@ def main(
     Console().print(table)
     wrong = [one.marker for one in found.tasks if not one.right]
     if wrong or average >= MOST_AVERAGE:
-        told = f"{len(wrong)} of {tasks} tasks ended wrong; {average:.1f} turns on average."
+        told = f"{len(wrong)} of {tasks} tasks failed; {average:.1f} turns on average."
         raise SystemExit(f"{told} {', '.join(wrong[:_NAMED])}".rstrip())
 
 

@@ -1,11 +1,11 @@
-"""How many turns a task takes, with a call that ends it and without: `python benchmarks/iterations.py`.
+"""Counts the turns of a task, with and without a call that ends it: `python benchmarks/iterations.py`.
 
-Twenty tasks with a simulated model. Beside it stand five tasks with the embedded real one, as they were
-recorded in `iterations_real.json`; `--real` runs them anew and records them (needs the extra signoff[local]).
+It runs twenty tasks with a simulated model, and shows five tasks with the embedded real one as recorded in
+`iterations_real.json`; `--real` runs those again and records them (needs the extra signoff[local]).
 
-The simulated model has one compulsion, which real models show, too: when the work is done it goes on calling
-tools, unless there is a call that ends the run; then it makes that call. It is a script: it shows what the
-compulsion costs, not how often models have it.
+The simulated model has one compulsion, which real models also show: when the work is done, it keeps calling
+tools, unless there is a call that ends the run; then it makes that call. It is a script: it shows what this
+behaviour costs, not how often it occurs.
 """
 
 import json
@@ -37,14 +37,14 @@ from signoff.models.scripted import CHARS_PER_TOKEN, Seen
 MOST_TURNS = 30
 RECORD = Path(__file__).parent / "iterations_real.json"
 CLASSES = {"simple": (7, 3), "medium": (6, 8), "complex": (7, 15)}
-"""For each class: how many tasks, and the turns that each needs, the finish among them."""
+"""For each class: the number of tasks, and the turns that each needs, including the finish."""
 
 SIMULATED = (
-    "The model of this table is SIMULATED: a script that goes on calling tools when its work is done, unless "
-    "a call ends the run.\nThe table shows what that compulsion costs, not how often models have it. Its "
-    "tokens are characters divided by four: of all messages, and of the descriptions of all tools in each "
-    "call. New are those that the call before had not read already; a provider's cache serves the others, "
-    "here at a tenth of the price."
+    "The model of this table is SIMULATED: a script that keeps calling tools when its work is done, unless a "
+    "call ends the run.\nThe table shows what this behaviour costs, not how often it occurs. Tokens are "
+    "characters divided by four, in all messages and in the descriptions of all tools in each call. New "
+    "tokens are those that the previous call did not read; a provider's cache serves the others, here at a "
+    "tenth of the price."
 )
 REAL = (
     "The model of this table is real ({name}), with default settings and no worked examples, its answers as "
@@ -54,7 +54,7 @@ REAL = (
 
 
 def compulsive(work_turns: int, latency: float) -> ScriptedModel:
-    """A model that works for so many turns; then it finishes if it can, else it looks again and again."""
+    """A model that works for this many turns, then finishes if it can, and otherwise keeps looking."""
 
     def step(messages: list[BaseMessage]) -> Any:
         time.sleep(latency)
@@ -88,7 +88,7 @@ TOOLS: tuple[BaseTool, ...] = (work, look)
 
 
 def simulated(latency: float) -> list[Run]:
-    """Twenty tasks, each run by both loops; `latency`: seconds that a model call takes at least."""
+    """Runs twenty tasks with both loops; `latency`: minimum duration of a model call, in seconds."""
     return [
         _simulated(loop, compulsive(turns - 1, latency), f"Do {kind} task {number}.", kind)
         for kind, (count, turns) in CLASSES.items()
@@ -98,7 +98,7 @@ def simulated(latency: float) -> list[Run]:
 
 
 def _simulated(loop: str, model: ScriptedModel, task: str, kind: str) -> Run:
-    """The run with the descriptions of its tools, which a scripted model does not count."""
+    """Returns the run with the tokens of its tool descriptions, which a scripted model does not count."""
     run = LOOPS[loop](model, TOOLS, task, kind, MOST_TURNS)
     described = sum(_tokens(_described(seen)) for seen in model.seen)
     again = sum(_repeated(before, seen) for before, seen in pairwise(model.seen))
@@ -110,7 +110,7 @@ def _described(seen: Seen) -> int:
 
 
 def _repeated(before: Seen, seen: Seen) -> int:
-    """The tokens at the beginning of a prompt that are those of the call before it."""
+    """Returns the tokens of the prefix that a prompt shares with the previous call."""
     if seen.tools != before.tools:
         return 0
     pairs = zip(before.messages, seen.messages, strict=False)
@@ -128,8 +128,8 @@ def _tokens(characters: int) -> int:
 
 
 def real(say: Callable[[Run], None]) -> tuple[str, list[Run]]:
-    """The name of the embedded model, and five tasks run with it by both loops."""
-    # Its package is an extra, and slow to import.
+    """Runs five tasks with both loops on the embedded model; returns its name and the runs."""
+    # The package is an extra, and slow to import.
     from signoff.models.local import local_model
 
     found = []
@@ -144,7 +144,7 @@ def real(say: Callable[[Run], None]) -> tuple[str, list[Run]]:
 
 
 def recorded() -> tuple[str, list[Run]]:
-    """What `real` gave when it was last recorded."""
+    """Returns the recorded result of `real`."""
     found = json.loads(RECORD.read_text("utf-8"))
     return found["model"], [Run(**run) for run in found["runs"]]
 
@@ -157,13 +157,13 @@ def record(name: str, runs: Sequence[Run]) -> None:
 def main(
     with_real: Annotated[
         bool,
-        typer.Option("--real", help="Run the embedded model anew: five tasks, a quarter of an hour."),
+        typer.Option("--real", help="Run the embedded model again: five tasks, about a quarter of an hour."),
     ] = False,
     latency: Annotated[
-        float, typer.Option(min=0, help="Seconds that a call of the simulated model takes.")
+        float, typer.Option(min=0, help="Duration of a simulated model call in seconds.")
     ] = 0.02,
-    input_price: Annotated[float, typer.Option(min=0, help="Dollars for a million tokens read.")] = 2.5,
-    output_price: Annotated[float, typer.Option(min=0, help="Dollars for a million tokens written.")] = 10.0,
+    input_price: Annotated[float, typer.Option(min=0, help="Dollars per million input tokens.")] = 2.5,
+    output_price: Annotated[float, typer.Option(min=0, help="Dollars per million output tokens.")] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare a plain loop with Signoff on the same tasks."""
@@ -187,9 +187,7 @@ def main(
     )
     console.print(table(title, scripted), told(scripted), SIMULATED, sep="\n")
     title = f"Five tasks on files, at most {FILE_TURNS} turns"
-    how = (
-        "run just now" if with_real else "recorded on two cores that had other work, too; --real runs it anew"
-    )
+    how = "run just now" if with_real else "recorded on two cores under other load; --real runs it again"
     console.print("", table(title, measured), told(measured), REAL.format(name=name, how=how), sep="\n")
 
 

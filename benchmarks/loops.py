@@ -1,4 +1,4 @@
-"""The two loops that `benchmarks.iterations` compares, and what one run of either came to."""
+"""The two loops that `benchmarks.iterations` compares, and the result of a run."""
 
 import time
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ answer with a short summary and without a tool call."""
 
 @dataclass(frozen=True)
 class Run:
-    """One task, run by one loop.
+    """One task, run with one loop.
 
-    kind: the class of the task. tokens: read and written by all model calls. repeated_tokens: of those read
-    what the call before had read already, word for word, which a provider's cache serves; None where that is
-    not known. ended: how. right: whether the work is as it should be; None where there is nothing to look at.
+    kind: the class of the task. tokens: input and output of all model calls. repeated_tokens: input that the
+    previous call had already read, word for word, which a provider's cache serves; None if unknown. ended:
+    how it ended. right: whether the work is right; None if that cannot be checked.
     """
 
     loop: str
@@ -44,7 +44,7 @@ class Run:
 
 
 def plain_loop(model: BaseChatModel, tools: Sequence[BaseTool], task: str, kind: str, turns: int) -> Run:
-    """A loop as people write it: calls are run until a reply has none, or the turns are used up."""
+    """A typical hand-written loop: it runs calls until a reply has none or the turns are used up."""
     begun = time.monotonic()
     bound, by_name = model.bind_tools(tools), {tool.name: tool for tool in tools}
     messages: list[BaseMessage] = [SystemMessage(PLAIN_PROMPT), HumanMessage(task)]
@@ -84,7 +84,7 @@ def _result(call: Any, tools: dict[str, BaseTool]) -> ToolMessage:
 
 
 def signoff_loop(model: BaseChatModel, tools: Sequence[BaseTool], task: str, kind: str, turns: int) -> Run:
-    """The same task in Signoff, with nothing configured but the limit."""
+    """Runs the same task in Signoff, with only the turn limit configured."""
     begun = time.monotonic()
     graph = build_graph(model, list(tools), limits=Limits(turns=turns))
     outcome = graph.invoke({"messages": [("user", task)]})["outcome"]

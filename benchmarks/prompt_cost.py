@@ -1,11 +1,11 @@
-"""What a long task costs with a provider's cache of prompts, compactions included.
+"""Measures the cost of a long task with a provider's prompt cache, including compactions.
 
     python -m benchmarks.prompt_cost [--turns 100] [--budget 20000]
 
-One scripted task, a tool call a turn, through Signoff and through `create_agent` with LangChain's
-SummarizationMiddleware, each under the same budget of a prompt. The provider is simulated: of each request it
-reads from its cache the longest beginning, tools first, that it shares with any request before it, at a tenth
-of the price. Tokens are counted as four characters each.
+It runs one scripted task, with a tool call per turn, through Signoff and through `create_agent` with
+LangChain's SummarizationMiddleware, both with the same prompt budget. The provider is simulated: for each
+request, its cache serves the longest prefix, tools first, that it shares with any earlier request, at a tenth
+of the price. Four characters count as a token.
 """
 
 import argparse
@@ -26,16 +26,16 @@ from signoff.models import ScriptedModel, call, reply
 from signoff.models.scripted import Seen
 
 READ, CACHED, WRITTEN = 3.0, 0.30, 15.0
-"""Dollars a million tokens."""
+"""Dollars per million tokens."""
 CHARS = 4
 ARGUMENTS, RESULT, NOTES = 400, 1_600, 2_800
-"""Characters of a call's arguments, of a tool's result, and of a summary."""
+"""Lengths of a call's arguments, a tool result and a summary, in characters."""
 ASKED = NOTE_DOWN.split(":")[0]
 SYSTEM = "You look after a house. " * 40
 
 
 def text_of(seed: str, size: int) -> str:
-    """Text that is nowhere else."""
+    """Returns unique text."""
     return " ".join(f"{seed}.{number}" for number in range(size))[:size]
 
 
@@ -49,14 +49,14 @@ look.metadata = {"kind": "read"}
 
 
 def _shared(one: str, other: str) -> int:
-    """How much of their beginning two texts share."""
+    """Returns the length of the common prefix."""
     sizes = range(1, min(len(one), len(other)) + 1)
     return bisect_right(sizes, False, key=lambda size: one[:size] != other[:size])
 
 
 @dataclass
 class Provider:
-    """The requests of one run, priced as they come. paid: what was read in full."""
+    """The requests of one run, priced as they arrive. paid: tokens paid in full."""
 
     turns: int
     requests: list[str] = field(default_factory=list)
@@ -115,8 +115,8 @@ def of_signoff(turns: int, budget: int, compaction: Any) -> Provider:
 
 
 def of_create_agent(turns: int, budget: int, **options: Any) -> Provider:
-    """By default the middleware gives a model the last 4,000 tokens of the old messages from a user's message
-    on, which in one long task is nothing: no summary is written, and the old turns are lost."""
+    """By default the middleware summarizes only the last 4,000 tokens of the old messages, starting at a user
+    message. In one long task that is nothing: there is no summary, and the old turns are lost."""
     provider = Provider(turns)
     model = provider.model()
     summarises = SummarizationMiddleware(model=model, trigger=("tokens", budget), **options)
@@ -137,13 +137,15 @@ def rows(turns: int, budget: int) -> dict[str, Provider]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What a long task costs with a provider's cache of prompts.")
+    parser = argparse.ArgumentParser(
+        description="Measure the cost of a long task with a provider's prompt cache."
+    )
     parser.add_argument("--turns", type=int, default=100)
-    parser.add_argument("--budget", type=int, default=20_000, help="tokens of a prompt")
+    parser.add_argument("--budget", type=int, default=20_000, help="most tokens in a prompt")
     given = parser.parse_args()
     print(
         f"{given.turns} turns, a prompt of at most {given.budget:,} tokens, "
-        f"{READ:g} / {CACHED:g} / {WRITTEN:g} dollars a million (read, from the cache, written)"
+        f"{READ:g} / {CACHED:g} / {WRITTEN:g} dollars per million tokens (read, from the cache, written)"
     )
     for name, found in rows(given.turns, given.budget).items():
         print(

@@ -1,9 +1,9 @@
-"""What Signoff's first request holds more than `create_agent`'s: the control tools and the rules of the loop.
+"""What Signoff's first request adds to `create_agent`'s: the control tools and the rules of the loop.
 
     python -m benchmarks.prompt_tokens
 
-counts both in tokens of o200k, the encoding of OpenAI's models, and in characters, of the same working tool
-and the same prompt. For tokens it takes the package `bpe-openai`, which carries the encoding.
+counts both in tokens of o200k, the encoding of OpenAI's models, and in characters, with the same working tool
+and the same prompt. Counting tokens needs the package `bpe-openai`, which contains the encoding.
 """
 
 import importlib
@@ -35,7 +35,7 @@ look.metadata = {"kind": "read"}
 
 
 def own(*, waits: bool = False) -> Seen:
-    """Signoff's first request. waits: there is a checkpointer, so that questions may have deadlines."""
+    """Returns Signoff's first request. waits: with a checkpointer, so that questions can have deadlines."""
     with ScriptedModel([call("finish_task", summary="Done.")]) as model:
         graph = build_graph(
             model, [look], system_prompt=PROMPT, checkpointer=InMemorySaver() if waits else None
@@ -52,19 +52,19 @@ def of_create_agent() -> Seen:
 
 
 def size(seen: Seen, count: Count) -> int:
-    """The tools as they go over the wire, and the words of the messages."""
+    """Returns the tools in wire format, and the text of the messages."""
     tools = (json.dumps(tool, ensure_ascii=False, separators=(",", ":")) for tool in seen.tools)
     return sum(map(count, (*tools, *(message.text for message in seen.messages))))
 
 
 def more(count: Count, *, waits: bool = False) -> int:
-    """How much more Signoff's first request holds."""
+    """Returns how much longer Signoff's first request is."""
     return size(own(waits=waits), count) - size(of_create_agent(), count)
 
 
 def o200k() -> Count | None:
-    """Counts the tokens of a text; None where the encoding cannot be had."""
-    # It reads its files by a way that newer Pythons warn of.
+    """Returns a function that counts tokens; None if the encoding is not available."""
+    # It reads its files in a way that newer Python versions warn about.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
@@ -78,7 +78,7 @@ def o200k() -> Count | None:
 def main() -> int:
     count = o200k()
     if count is None:
-        print("The encoding o200k is not here: pip install bpe-openai", file=sys.stderr)
+        print("The encoding o200k is not installed: pip install bpe-openai", file=sys.stderr)
     for name, waits in (("without a checkpointer", False), ("with one", True)):
         tokens = f"{more(count, waits=waits)} tokens (o200k), " if count else ""
         print(f"More than create_agent's first request, {name}: {tokens}{more(len, waits=waits)} characters")

@@ -1,10 +1,10 @@
-"""AgentDojo's banking suite, each of its tasks cut short and undone: `python -m benchmarks.undone_bank`.
+"""Cuts each task of AgentDojo's banking suite short and undoes it: `python -m benchmarks.undone_bank`.
 
-Needs `agentdojo`, in an environment of its own beside Signoff: `uv venv .bench/agentdojo`, then `uv pip
-install --python .bench/agentdojo/bin/python agentdojo -e .`, and run this with that Python. A scripted model
-makes the calls of the suite's own solution, and its turns run out before it can finish. What has been done is
-undone by what each tool declares. One line of JSON for each task: how many effects it had, and the database's
-hash before, in between and after, by DeepHash, with which AgentDojo compares its environments.
+It needs `agentdojo` and Signoff in a separate environment: `uv venv .bench/agentdojo`, then `uv pip install
+--python .bench/agentdojo/bin/python agentdojo -e .`; run it with that Python. A scripted model makes the
+calls of the suite's own solution, and reaches the turn limit before it can finish. The compensations that
+each tool declares then undo the effects. It prints one line of JSON per task: the number of effects, and the
+database's hash before, in between and after, by DeepHash, with which AgentDojo compares its environments.
 """
 
 import json
@@ -27,7 +27,7 @@ READS = ("get_", "read_")
 
 
 class Bank:
-    """The environment of one task, with its tools, and what undoes each of them."""
+    """The environment of one task, with its tools and the compensation of each."""
 
     def __init__(self, suite: Any) -> None:
         self.env = suite.load_and_inject_default_environment({})
@@ -60,7 +60,7 @@ class Bank:
         return tool
 
     def _before(self, name: str, args: dict[str, Any]) -> Any:
-        """What a call is about to change."""
+        """Returns what a call is about to change."""
         account, user = self.env.bank_account, self.env.user_account
         match name:
             case "send_money" | "schedule_transaction":
@@ -101,7 +101,7 @@ class Bank:
 
 
 def undone(suite: Any, name: str, tasks: Sequence[Any], folder: Path) -> dict[str, Any]:
-    """One task, cut short after the calls of the solutions of these tasks."""
+    """Runs one task, cut short after the calls of these tasks' solutions."""
     bank = Bank(suite)
     before, done = bank.hash, [bank.hash]
     script: list[Any] = [

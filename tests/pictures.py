@@ -60,7 +60,7 @@ def _taken(bench: UiBench) -> None:
 def _application(served: Served) -> None:
     with browser(1500, 900) as seen:
         seen.page.goto(served.address)
-        seen.shows("Say below")
+        seen.shows("Describe the task below")
         seen.send("Find out why the tests fail, and correct it.")
         seen.stands("Waiting for approval")
         seen.press("Approve")

@@ -1,1 +1,1 @@
-"""What a turn costs beside its model and its tool, for Signoff and for others, in one run."""
+"""What a turn costs apart from its model and tool, for Signoff and other frameworks, measured together."""

@@ -1,8 +1,8 @@
 """`python -m benchmarks.overhead`: the table; `--check` exits 0 only when every target is met.
 
-`--record` keeps what is measured in results.json, part by part, and writes docs/benchmarks/overhead.md and
-its pictures; `--parts` measures some of it only. A part for which something is missing here says what.
-`--plot FOLDER` draws what was recorded.
+`--record` saves the results in results.json, part by part, and writes docs/benchmarks/overhead.md and its
+pictures; `--parts` selects parts. A part that cannot run says what is missing. `--plot FOLDER` draws the
+recorded results.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def main() -> int:
     given = _arguments()
     console = Console(width=130)
     if given.plot or given.record:
-        # Before half an hour of measuring, not after it.
+        # Fails before half an hour of measuring, not after it.
         pictures.canvas()
     if given.plot:
         pictures.draw(Recorded.read(RESULTS), given.plot)
@@ -61,11 +61,15 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--turns", type=at_least(2), nargs="+", help=f"lengths of runs (default: {LENGTHS})")
     parser.add_argument("--parts", nargs="+", choices=PARTS, metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--check", action="store_true", help="all parts; exit 1 when a target is missed")
-    parser.add_argument("--record", action="store_true", help="all parts; keep what is measured")
-    parser.add_argument("--plot", type=Path, metavar="FOLDER", help="only draw what was recorded")
-    parser.add_argument("--install", action="store_true", help="make the environments of the others first")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="save what was measured here, too")
+    parser.add_argument(
+        "--check", action="store_true", help="run all parts; exit with 1 if a target is missed"
+    )
+    parser.add_argument("--record", action="store_true", help="run all parts and save the results")
+    parser.add_argument("--plot", type=Path, metavar="FOLDER", help="only draw the recorded results")
+    parser.add_argument(
+        "--install", action="store_true", help="first create the environments of the other frameworks"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also save the results to this file")
     given = parser.parse_args()
     lengths = [of_length(turns) for turns in given.turns or ()]
     everything = PARTS if given.check or given.record else [of_length(turns) for turns in LENGTHS]
@@ -74,11 +78,11 @@ def _arguments() -> argparse.Namespace:
 
 
 def _measured(given: argparse.Namespace, console: Console) -> Recorded:
-    """What these parts give; with `record` together with what was recorded before."""
+    """Runs these parts and returns the results; with `record`, adds them to the recorded ones."""
     asked = (*SUBJECTS, *CROWDS, *CLIENTS, *WHOLE, *SHORTENED)
     there = {one.env for one in installed(asked)}
     if absent := sorted({one.env for one in asked if one.env} - there):
-        console.print(f"Not installed: {', '.join(absent)} (--install makes them).")
+        console.print(f"Not installed: {', '.join(absent)} (--install creates them).")
     recorded = Recorded.read(RESULTS) if given.record and RESULTS.exists() else Recorded()
     for name in given.parts:
         console.print(f"measuring {name}", highlight=False)
@@ -95,14 +99,16 @@ def _measured(given: argparse.Namespace, console: Console) -> Recorded:
 
 
 def _print(recorded: Recorded, console: Console) -> None:
-    table = Table("turns", "storage", "subject", "CPU ms a turn", "ms a turn", "KB on disk a turn", "runs")
+    table = Table(
+        "turns", "storage", "subject", "CPU ms per turn", "ms per turn", "KB on disk per turn", "runs"
+    )
     for one in [*recorded.figures, *recorded.guards]:
         kilobytes = f"{one.kilobytes:.1f}" if one.stored else ""
         where = "SQLite" if one.stored else "none"
         numbers = (f"{one.cpu:.2f}", f"{one.wall:.2f}", kilobytes, str(one.runs))
         table.add_row(f"{one.turns:,}", where, one.subject, *numbers)
     clients = Table(
-        "chunks a reply", "subject, with a real client", "CPU ms a turn", "first token ms", "runs"
+        "chunks per reply", "subject, with a real client", "CPU ms per turn", "first token ms", "runs"
     )
     for cost in recorded.clients:
         first = "" if cost.first is None else f"{cost.first:.1f}"
@@ -111,7 +117,7 @@ def _print(recorded: Recorded, console: Console) -> None:
     for each in recorded.crowds:
         told = (f"{each.wall:.2f}", f"{each.cpu:.2f}", str(each.repeats))
         crowds.add_row(f"{each.runs:,}", f"{each.model:g} s", each.subject, *told)
-    stores = Table("subject", "storage", "turns a second", "CPU ms a turn", "repetitions")
+    stores = Table("subject", "storage", "turns per second", "CPU ms per turn", "repetitions")
     for kept in recorded.stored:
         rates = (f"{kept.turns_a_second:.1f}", f"{kept.cpu:.2f}")
         stores.add_row(kept.subject, kept.storage, *rates, str(kept.repeats))

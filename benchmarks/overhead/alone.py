@@ -1,4 +1,4 @@
-"""What only Signoff is asked: the time to import it, to open a long thread again, and the memory of a run."""
+"""Figures for Signoff alone: the time to import it, to open a long thread again, and the memory of a run."""
 
 import subprocess
 import sys
@@ -37,13 +37,13 @@ def _python(code: str) -> str:
 
 
 def import_seconds(runs: int = 5) -> float:
-    """The median of the CPU seconds that `import signoff; signoff.build_graph` takes in a process that has
-    LangGraph already. A name of the package is imported when it is first used, so it is used here."""
+    """Returns the median CPU seconds of `import signoff; signoff.build_graph` in a process that has already
+    imported LangGraph. The package imports its names lazily, so one is used here."""
     return median(float(_python(_IMPORT)) for _ in range(runs))
 
 
 def heavy_imports() -> list[str]:
-    """Which of the packages that it should not need `import signoff` brings in."""
+    """Returns which packages `import signoff` imports although it should not need them."""
     told = _python(
         "import sys, langgraph.graph; before = set(sys.modules); import signoff; "
         f"print([n for n in {_HEAVY!r} if n in sys.modules.keys() - before])"
@@ -52,7 +52,7 @@ def heavy_imports() -> list[str]:
 
 
 def resume_milliseconds(turns: int = 1_000, runs: int = 5) -> float:
-    """The median of the time until a fresh process knows where a thread of so many turns stands."""
+    """Returns the median time until a new process knows the status of a thread with this many turns."""
     with tempfile.TemporaryDirectory() as folder:
         database = str(Path(folder) / "threads.sqlite")
         signoff(turns, database)()
@@ -61,7 +61,7 @@ def resume_milliseconds(turns: int = 1_000, runs: int = 5) -> float:
 
 
 def memory_megabytes(turns: int = 1_000) -> float:
-    """The most that Python's objects take in a run of so many turns, beyond what was there before."""
+    """Returns the peak size of Python's objects in a run of this many turns, minus the size before."""
     own = [one for one in SUBJECTS if one.name == "signoff"]
     with workers(own) as by_name:
         by_name["signoff"].run("signoff", 10, stored=False)
@@ -70,7 +70,7 @@ def memory_megabytes(turns: int = 1_000) -> float:
 
 
 def measured() -> dict[str, float]:
-    """All of it, by the name of the target."""
+    """Returns all figures, by the name of the target."""
     return {
         OPENING: resume_milliseconds(),
         MEMORY: memory_megabytes(),

@@ -1,4 +1,4 @@
-"""What a turn costs with a real client of OpenAI's API, and a provider on loopback in its own process."""
+"""What a turn costs with a real client of OpenAI's API and a provider on loopback in its own process."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from benchmarks.overhead.targets import UNLIMITED, Result
 
 TURNS = 10
 SIZES = (30, 300)
-"""Chunks of a reply."""
+"""The number of chunks in a reply."""
 _RUNS = 9
 LISTENED = ", listened to"
 _PEERS = {
@@ -45,14 +45,14 @@ TARGETS: Mapping[tuple[str, str], tuple[float, float | None, str]] = {
     ("signoff, auto", "create_agent"): (1.1, None, 'invoke; streaming="auto", so that neither streams'),
     ("signoff, listened to", "create_agent, listened to"): (0.5, None, 'stream_mode="messages"'),
 }
-"""CPU of a turn over that of another subject, with replies of `LONG` chunks: at most, what we would like to
-reach, and what the name does not say."""
+"""CPU per turn over that of another subject, with replies of `LONG` chunks: the limit, the stretch value, and
+the settings that the name does not mention."""
 
 
 @dataclass(frozen=True)
 class ClientCost:
-    """Medians of so many runs: milliseconds of CPU a turn of the process that holds the client, and, where
-    somebody listens, until the first token of a run."""
+    """Medians of this many runs: milliseconds of CPU per turn of the client's process, and, if a caller
+    listens, milliseconds until the first token of a run."""
 
     subject: str
     chunks: int
@@ -62,8 +62,8 @@ class ClientCost:
 
 
 def clients(subjects: Sequence[Subject], chunks: int, runs: int = _RUNS) -> list[ClientCost]:
-    """All subjects with replies of so many chunks, one after the other, `runs` times; a first run warms each
-    up."""
+    """Measures all subjects alternately with replies of this many chunks, `runs` times, after a warm-up run
+    of each."""
     found: dict[str, list[dict[str, Any]]] = {one.name: [] for one in subjects}
     with provider() as url, workers(subjects) as by_name:
         for repeat in range(runs + 1):
@@ -90,7 +90,7 @@ def _cost(name: str, chunks: int, found: Sequence[dict[str, Any]]) -> ClientCost
 
 @contextmanager
 def provider(program: str = "provider") -> Iterator[str]:
-    """A provider for as long as it is needed; its address."""
+    """Runs a provider; yields its address."""
     command = [sys.executable, "-m", f"benchmarks.overhead.{program}"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE.parents[1]
@@ -104,7 +104,7 @@ def provider(program: str = "provider") -> Iterator[str]:
 
 
 def with_client(costs: Sequence[ClientCost]) -> list[Result]:
-    """Those targets for which both figures are there."""
+    """Returns the targets for which both figures exist."""
     by_key = {(one.subject, one.chunks): one.cpu for one in costs}
     found = []
     for (own, other), (most, stretch, how) in TARGETS.items():

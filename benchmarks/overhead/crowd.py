@@ -11,7 +11,7 @@ from benchmarks.overhead.measure import Subject, Worker, workers
 
 TURNS = 9
 QUICK, SLOW = 0.02, 2.0
-"""Seconds that a call of the model takes."""
+"""How many seconds a model call takes."""
 TOOL_SECONDS = 2.0
 SIZES = (100, 1_000)
 PROCESSES = 4
@@ -31,7 +31,7 @@ CROWDS = (
 
 @dataclass(frozen=True)
 class Crowd:
-    """Medians of so many runs at once: seconds until all had ended, and of CPU. model: seconds of a call."""
+    """Medians of this many runs at once: seconds until all ended, and CPU seconds. model: seconds a call."""
 
     subject: str
     runs: int
@@ -43,9 +43,8 @@ class Crowd:
 
 @dataclass(frozen=True)
 class SlowTools:
-    """Runs whose sync tool takes long, beside as many with a quick async one: seconds until either kind had
-    ended, and how late the event loop was at worst; the same with a slow tool that is async, so that it needs
-    no thread."""
+    """Runs with a slow sync tool, beside as many with a quick async one: seconds until each kind had ended,
+    and the worst delay of the event loop; and the same with a slow async tool, which needs no thread."""
 
     runs: int
     slow: float
@@ -58,7 +57,7 @@ class SlowTools:
 
 @dataclass(frozen=True)
 class Writers:
-    """Runs at once on one SQLite file, in so many processes: how many did not end right, why, and seconds."""
+    """Runs at once on one SQLite file, in this many processes: how many failed, why, and seconds."""
 
     runs: int
     processes: int
@@ -70,9 +69,9 @@ class Writers:
 def crowd(
     subjects: Sequence[Subject], runs: int, seconds: float = QUICK, repeats: int | None = None
 ) -> list[Crowd]:
-    """All subjects with so many runs at once, one after the other; a few runs warm each up.
+    """Measures all subjects in turn with this many runs at once, after a few warm-up runs of each.
 
-    Raises RuntimeError when one run of a subject does not end right.
+    Raises RuntimeError if a run fails.
     """
     repeats = repeats or _REPEATS.get(runs, 1)
     found: dict[str, list[dict[str, Any]]] = {one.name: [] for one in subjects}
@@ -102,7 +101,7 @@ def _right(name: str, runs: int, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def slow_tools(runs: int = SIZES[0], repeats: int = 1) -> SlowTools:
-    """Signoff with a sync tool that takes its time, in half of the runs."""
+    """Measures Signoff with a slow sync tool in half of the runs."""
     found: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
     with workers([OWN]) as by_name:
         worker = by_name[OWN.name]
@@ -119,9 +118,9 @@ def _slow_figures(found: Sequence[dict[str, Any]]) -> tuple[float, float, float]
 
 
 def writers(runs: int, processes: int = 1) -> Writers:
-    """Signoff with a tool that writes, so that checkpoints and journal are written, all runs on one file.
+    """Measures Signoff with a tool that writes, so that it writes checkpoints and journal, on one file.
 
-    `runs` is the number in all processes together. The processes open the file, a new one, at once.
+    `runs` is the total over all processes, which open the new file at the same time.
     """
     each = runs // processes
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
@@ -141,7 +140,7 @@ def _ended(worker: Worker, runs: int) -> dict[str, Any]:
     try:
         found = worker.end()
     except RuntimeError as error:
-        # All runs of a process that cannot open the file.
+        # All runs of a process that could not open the file.
         return {"wrong": runs, "why": str(error), "wall": 0.0}
     missing = runs * (TURNS - 1) - found["steps"]
     if missing and not found["wrong"]:
@@ -150,9 +149,9 @@ def _ended(worker: Worker, runs: int) -> dict[str, Any]:
 
 
 def kilobytes_a_run(runs: int = SIZES[-1]) -> float:
-    """The most that Python's objects take while so many runs go on at once, for each of them.
+    """Returns the peak size of Python's objects per run with this many runs at once.
 
-    What is there before the first run does not count.
+    Objects that exist before the first run do not count.
     """
     with workers([OWN]) as by_name:
         worker = by_name[OWN.name]

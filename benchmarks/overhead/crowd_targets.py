@@ -8,16 +8,16 @@ from benchmarks.overhead.targets import EQUAL, UNLIMITED, Result
 RAW = "raw graph, 2 nodes"
 IDEAL = 1.2
 WALLS = ((EQUAL, 0.6), (RAW, 1.2))
-"""Wall time of so many runs of Signoff at once over that of another subject: at most."""
+"""Most wall time of this many runs of Signoff at once over that of another subject."""
 LATE = 0.5
-"""Seconds that the event loop may be late beside sync tools that take `TOOL_SECONDS`."""
+"""Most seconds of event loop delay beside sync tools that take `TOOL_SECONDS`."""
 KILOBYTES = 90.0
 _WALL = f"time, not CPU; asyncio in one process, runs of {TURNS} turns, no storage; {UNLIMITED}"
-_IDEAL = f"the ideal is {TURNS} calls of the model and {TURNS - 1} of the tool one after the other"
+_IDEAL = f"the ideal is {TURNS} model calls and {TURNS - 1} tool calls in sequence"
 
 
 def walls(crowds: Sequence[Crowd]) -> list[Result]:
-    """Those targets of wall time for which the figures are there."""
+    """Returns the targets of wall time for which the figures exist."""
     by_key = {(one.subject, one.runs, one.model): one for one in crowds}
     found = []
     for own in (one for one in crowds if one.subject == OWN.name):
@@ -34,17 +34,17 @@ def walls(crowds: Sequence[Crowd]) -> list[Result]:
 
 
 def ideal(model: float, tool: float = 0.0) -> float:
-    """Seconds that a run takes in which nothing but the model and the tool takes time."""
+    """Returns the seconds of a run in which only the model and the tool take time."""
     return TURNS * model + (TURNS - 1) * tool
 
 
 def starving(found: SlowTools | None) -> list[Result]:
-    """Whether runs with slow sync tools get on, and hold up nobody."""
+    """Returns whether runs with slow sync tools make progress and delay no other run."""
     if found is None:
         return []
     slow = found.slow / ideal(QUICK, TOOL_SECONDS)
     runs = f"{found.runs:,} runs"
-    default = f"default settings, so that each sync call has a thread; model of {QUICK * 1e3:g} ms"
+    default = f"default settings, so each sync call has a thread; model of {QUICK * 1e3:g} ms"
     beside, held_up = f"{default}; {_IDEAL}", found.quick / found.quick_async
     name = f"time of {runs} with a sync tool of {TOOL_SECONDS:g} s over the ideal"
     return [
@@ -57,7 +57,7 @@ def starving(found: SlowTools | None) -> list[Result]:
 
 
 def writing(found: Sequence[Writers]) -> list[Result]:
-    """How many runs on one SQLite file did not end right."""
+    """Returns how many runs on one SQLite file failed."""
 
     def name(one: Writers) -> str:
         where = f"{one.processes} processes" if one.processes > 1 else "one process"
@@ -68,8 +68,8 @@ def writing(found: Sequence[Writers]) -> list[Result]:
 
 
 def memory(kilobytes: float | None, runs: int) -> list[Result]:
-    """What each of many runs at once may take."""
+    """Returns the memory target of each of many runs at once."""
     if kilobytes is None:
         return []
-    beside = f"the most that Python's objects take, less what was there; no storage; {UNLIMITED}"
+    beside = f"the peak size of Python's objects, minus the size before; no storage; {UNLIMITED}"
     return [Result(f"memory of each of {runs:,} runs at once", kilobytes, KILOBYTES, "KB", beside=beside)]

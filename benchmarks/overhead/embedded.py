@@ -1,4 +1,4 @@
-"""How long the embedded model takes to its first token, in a first run and in the next one."""
+"""The embedded model's time to its first token, in a first run and in the next one."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from signoff.graph.errors import SetupError
 from signoff.models.local.weights import WeightsState, weights_path, weights_state
 
 MOST = 0.1
-"""Of the first run's time to its first token, what the next one may take."""
+"""The largest share of the first run's time that the next run may take to its first token."""
 _MOST_SECONDS = 230.0
 _PROGRAM = """
 import sys, time
@@ -32,16 +32,18 @@ with local_model(max_tokens=16) as model:
 
 @dataclass(frozen=True)
 class FirstTokens:
-    """Seconds to the first token in two processes, one after the other, with different tasks."""
+    """Seconds to the first token in two successive processes, with different tasks."""
 
     first: float
     again: float
 
 
 def first_tokens() -> FirstTokens:
-    """Measures both, with nothing kept from before. Raises SetupError where the model is not installed."""
+    """Measures both from an empty cache. Raises SetupError if the model is not installed."""
     if weights_state() is not WeightsState.VERIFIED:
-        raise SetupError("The embedded model is not measured: it is not installed (`signoff model install`).")
+        raise SetupError(
+            "The embedded model was not measured: it is not installed (run `signoff model install`)."
+        )
     weights = weights_path()
     with TemporaryDirectory() as cache, TemporaryDirectory() as workspace:
         for file in (weights, weights.with_suffix(".verified.json")):
@@ -63,19 +65,19 @@ def _seconds(cache: str, workspace: str, task: str) -> float:
         )
     except subprocess.TimeoutExpired:
         raise SetupError(
-            f"The embedded model is not measured: no token within {_MOST_SECONDS:g} seconds. Measure it "
+            f"The embedded model was not measured: no token within {_MOST_SECONDS:g} seconds. Measure it "
             "when nothing else runs."
         ) from None
     return float(done.stdout)
 
 
 def waiting(found: FirstTokens | None) -> list[Result]:
-    """How much of the first wait is left in the second run."""
+    """Returns the second run's wait as a share of the first one's."""
     if found is None:
         return []
     beside = (
-        "time, not CPU, from the task to the first piece; the tools and the prompt of `signoff run`; the "
-        "server's start is before; another task in the second process"
+        "time, not CPU, from the task to the first chunk; tools and prompt of `signoff run`; the server is "
+        "already running; the second process has another task"
     )
     name = "time to the embedded model's first token, second run over the first"
     return [Result(name, found.again / found.first, MOST, "times", beside=beside)]

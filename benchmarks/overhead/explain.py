@@ -1,4 +1,4 @@
-"""Where the time, or the memory, of a run goes: what a missed target has to be explained by."""
+"""Where the time or memory of a run goes, to explain a missed target."""
 
 import cProfile
 import json
@@ -34,7 +34,7 @@ _LOOK_SECONDS, _MORE = 0.1, 1.05
 
 
 def explain(recorded: Recorded, console: Console) -> None:
-    """Prints a profile for each kind of target of which one was missed."""
+    """Prints a profile for each kind of target that was missed."""
     kinds: list[tuple[list[Any], Callable[[Console], None]]] = [
         (recorded.of_turns(), _turns),
         (recorded.of_guards(), _guards),
@@ -58,7 +58,7 @@ def _turns(console: Console) -> None:
 
 def _guards(console: Console) -> None:
     console.print(f"A run of {_LONG} turns of create_agent with Guards spends its time in:")
-    # LangChain may be missing where only Signoff is measured.
+    # LangChain may be missing if only Signoff is measured.
     subjects = import_module("benchmarks.overhead.subjects.of_guards")
     _profile(subjects.guards(_LONG, None), _LONG, console)
 
@@ -85,13 +85,13 @@ def _start(console: Console) -> None:
         told = subprocess.run(command, capture_output=True, text=True, check=False).stderr
         found = sorted((_imported(line) for line in told.splitlines() if line.count("|") == 2), reverse=True)
         seconds, places = sum(own for own, _ in found) / 1e6, found[:_MOST]
-        console.print(f"`{name}` takes {seconds:.2f} s to import {len(found):,} modules, the most of it in:")
+        console.print(f"`{name}` takes {seconds:.2f} s to import {len(found):,} modules, most of it in:")
         for own, place in places:
             console.print(f"{own / 1e3:8.1f} ms  {place}", markup=False)
 
 
 def _imported(line: str) -> tuple[int, str]:
-    """Microseconds of a module itself, and its name. The first line is the heading."""
+    """Returns the microseconds of a module itself, and its name. The first line is the heading."""
     own, _, place = line.removeprefix("import time:").split("|")
     return int(own) if own.strip().isdecimal() else 0, place.strip()
 
@@ -106,14 +106,14 @@ def _runs() -> Crowd:
 
 
 class _Profile(cProfile.Profile):
-    """One thread's. It may still run, so what it has begun does not count: another clock would end it."""
+    """Profiles one thread. It may still run, so open calls do not count: another clock would end them."""
 
     def create_stats(self) -> None:
         self.snapshot_stats()
 
 
 def _profile(run: Callable[[], object], turns: int, console: Console) -> None:
-    """CPU, and that of the threads that the run starts: a wait costs nothing."""
+    """Measures CPU, including that of the run's threads: waits cost nothing."""
     profiles = [_Profile(time.thread_time)]
 
     def begin(*_: object) -> None:
@@ -136,7 +136,7 @@ def _profile(run: Callable[[], object], turns: int, console: Console) -> None:
 def _memory(console: Console) -> None:
     run = _runs()
     _runs()()
-    console.print(f"Of {SIZES[0]} runs at once each holds, when they hold most, what these files have made:")
+    console.print(f"At the peak, each of {SIZES[0]} runs at once holds objects created in these files:")
     found = _fullest(run).statistics("filename")
     for one in found[:_MOST]:
         place = "/".join(Path(one.traceback[0].filename).parts[-3:])
@@ -144,7 +144,7 @@ def _memory(console: Console) -> None:
 
 
 def _fullest(run: Callable[[], object]) -> tracemalloc.Snapshot:
-    """What was held while `run` went on, at the moment when it was most, as seen from a thread."""
+    """Returns what was allocated at the peak of `run`, sampled from a thread."""
     best: list[tuple[int, tracemalloc.Snapshot | None]] = [(0, None)]
     ended = threading.Event()
 

@@ -1,4 +1,4 @@
-"""What the guards add to a turn of `create_agent`: both in this environment, so of the same versions."""
+"""What the guards add to a turn of `create_agent`, both in this environment and so of the same versions."""
 
 from collections.abc import Sequence
 
@@ -12,19 +12,19 @@ SUBJECTS = (Subject(BARE, "of_langchain"), Subject(GUARDED, "of_guards"))
 
 
 def guards(turns: int = TURNS, runs: int = RUNS) -> list[Figure]:
-    """Both subjects, one after the other, without storage and with it. The least counts: what else goes on
-    on the machine only adds, and adds more to whoever does more."""
+    """Measures both subjects alternately, without and with storage. The minimum counts: other load on the
+    machine only adds time, and adds more to the slower one."""
     return [one for stored in (False, True) for one in measure(SUBJECTS, turns, runs, stored=stored, of=min)]
 
 
 def guarding(figures: Sequence[Figure]) -> list[Result]:
-    """Guards over `create_agent` alone, for each storage of which both figures are there."""
+    """Returns the cost of guards over `create_agent` alone, for each storage with both figures."""
     found = []
     for stored, where in ((False, "no storage"), (True, "SQLite")):
         by_name = {one.subject: one for one in figures if one.stored == stored}
         if {BARE, GUARDED} <= by_name.keys():
             name = f"CPU of {GUARDED} over {BARE}, {by_name[BARE].turns:,} turns, {where}"
             ratio = by_name[GUARDED].cpu / by_name[BARE].cpu
-            beside = "no journal in either; both in one environment, run in turns, the least of each"
+            beside = "no journal in either; both in one environment, run alternately, the minimum of each"
             found.append(Result(name, ratio, MOST, "times", beside=beside))
     return found

@@ -1,4 +1,4 @@
-"""Subjects in their own processes, run in turns so that what slows the machine down slows all of them."""
+"""Runs subjects in their own processes, alternately, so that a slow machine slows all of them."""
 
 import json
 import os
@@ -20,8 +20,8 @@ DEFAULTS, WRITES = "signoff, default settings", "signoff, default settings, a to
 
 @dataclass(frozen=True)
 class Subject:
-    """What is measured. env: the environment below .bench/ (None: this one). stores: whether it keeps its
-    history in SQLite. most: the most turns that it is asked for."""
+    """A subject to measure. env: the environment below .bench/ (None: this one). stores: whether it keeps its
+    history in SQLite. most: the longest run, in turns."""
 
     name: str
     file: str
@@ -54,8 +54,8 @@ SUBJECTS = (
 
 @dataclass(frozen=True)
 class Figure:
-    """One subject at one length, by the median unless it is said: milliseconds of CPU and of time a turn, KB
-    on disk a turn."""
+    """One subject at one length, medians unless stated otherwise: milliseconds of CPU and of time, and KB on
+    disk, per turn."""
 
     subject: str
     turns: int
@@ -67,7 +67,7 @@ class Figure:
 
 
 class Worker:
-    """A process in which the subjects of one file run. Raises RuntimeError for a run that went wrong."""
+    """A process that runs the subjects of one file. Raises RuntimeError for a failed run."""
 
     def __init__(self, subject: Subject) -> None:
         self._name = subject.name
@@ -96,7 +96,7 @@ class Worker:
     def begin(
         self, subject: str, turns: int, database: str | None, *, memory: bool = False, **crowd: Any
     ) -> None:
-        """Starts a run, or many at once, which are told `crowd`; `end` gives what came of it."""
+        """Starts a run, or many at once, which get `crowd`; `end` returns the result."""
         given = {"subject": subject, "turns": turns, "database": database, "memory": memory, "crowd": crowd}
         self._to.write(json.dumps(given) + "\n")
         self._to.flush()
@@ -104,7 +104,7 @@ class Worker:
     def end(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._from.readline() or '{"error": "it has ended"}')
         if "error" in found:
-            raise RuntimeError(f"A run of {self._name} went wrong: {found['error']}")
+            raise RuntimeError(f"A run of {self._name} failed: {found['error']}")
         return found
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class Worker:
 
 @contextmanager
 def workers(subjects: Sequence[Subject]) -> Iterator[dict[str, Worker]]:
-    """One process for each file of subjects; by the subject's name."""
+    """Starts one process for each file of subjects; yields them by the subject's name."""
     with ExitStack() as stack:
         by_file: dict[str, Worker] = {}
         for subject in subjects:
@@ -133,9 +133,9 @@ def measure(
     stored: bool,
     of: Callable[[Iterable[float]], float] = median,
 ) -> list[Figure]:
-    """All subjects at one length, `runs` times one after the other; a first short run warms each up.
+    """Measures all subjects at one length, `runs` times alternately, after a short warm-up run of each.
 
-    of: which one of the figures counts.
+    of: selects the figure that counts.
     """
     chosen = [one for one in subjects if turns <= one.most and (one.stores or not stored)]
     found: dict[str, list[dict[str, Any]]] = {one.name: [] for one in chosen}
@@ -164,5 +164,5 @@ def _figure(
 
 
 def installed(subjects: Sequence[Subject] = SUBJECTS) -> list[Subject]:
-    """Those whose environment is there."""
+    """Returns the subjects whose environment exists."""
     return [one for one in subjects if one.python.exists()]

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.overhead.pages`: the page and the pictures of the recorded results, for the docs."""
+"""`python -m benchmarks.overhead.pages`: writes the docs page and the pictures from the recorded results."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,43 +22,42 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 _HEAD = """\
 # What a turn costs
 
-Every framework plays the same scripted run: the model calls a trivial tool in each turn, and ends in the last
-one. The model answers at once, so what is measured is the framework. The subjects take turns, so that
-whatever slows the machine down slows all of them: compare figures within a table, not with other machines.
-"Equal features" are the middleware of `create_agent` that comes nearest to what Signoff does: limits of model
-and tool calls, summaries, approvals. "Stretch" is what we would like to reach.
+Every framework runs the same script: the model calls a trivial tool in each turn and finishes in the last
+one. The model answers at once, so the benchmark measures the framework alone. The subjects run alternately,
+so that anything that slows the machine down slows all of them: compare figures within a table, not between
+machines. "Equal features" adds the middleware for `create_agent` that comes closest to Signoff's features:
+limits on model and tool calls, summaries, approvals. "Stretch" is the value that we would like to reach.
 
-Tools have no time limit in the row "Signoff" (`tool_seconds=None`), since they have none in the other
-frameworks: then it needs no thread for a tool that runs alone. "Default settings" is
-`build_graph(model, tools)` with nothing but the limit of turns raised: a tool has 120 seconds, for which each
-call of a sync one is handed to a thread that can be given up on. "A tool that writes" is the same with a tool
-that does not say that it only reads, so that with a storage each call is noted before it begins, to run at
-most once.
+In the row "Signoff", tools have no time limit (`tool_seconds=None`), since they have none in the other
+frameworks; so a tool that runs alone needs no thread. "Default settings" is `build_graph(model, tools)` with
+only the turn limit raised: tools have a limit of 120 seconds, so each call of a sync tool runs in a thread
+that can be abandoned. "A tool that writes" is the same with a tool that does not declare that it only reads;
+with a storage, each of its calls is then recorded before it begins, so that it runs at most once.
 
-`python -m benchmarks.overhead --check` measures it on your machine; `--help` tells how to measure parts.
+`python -m benchmarks.overhead --check` runs it on your machine; `--help` shows how to run parts of it.
 """
 
 
 def write() -> None:
-    """Writes the page and its pictures. Raises SetupError when the package that draws is missing."""
+    """Writes the page and its pictures. Raises SetupError if the plotting package is missing."""
     PAGE.write_text(page())
     pictures.draw(Recorded.read(RESULTS), PICTURES)
 
 
 def page() -> str:
-    """The recorded results in words and tables."""
+    """Returns the page: the recorded results in text and tables."""
     recorded = Recorded.read(RESULTS)
     sections = [
         f"{_HEAD}\n{measured(recorded)}",
-        f"## CPU a turn\n\n{_picture('CPU a turn, by the length of the run', pictures.CPU)}",
-        _figures(recorded.figures, "cpu", "Milliseconds of CPU a turn, without storage.", stored=False),
+        f"## CPU a turn\n\n{_picture('CPU per turn, by the length of the run', pictures.CPU)}",
+        _figures(recorded.figures, "cpu", "Milliseconds of CPU per turn, without storage.", stored=False),
         _figures(recorded.figures, "cpu", "The same with every step saved in SQLite.", stored=True),
         *([f"## Guards for an agent that exists\n\n{_guards(recorded.guards)}"] if recorded.guards else []),
-        f"## Place on disk\n\n{_picture('KB on disk a turn, by the length of the run', pictures.DISK)}",
-        _figures(recorded.figures, "kilobytes", "KB on disk a turn.", stored=True),
+        f"## Place on disk\n\n{_picture('KB on disk per turn, by the length of the run', pictures.DISK)}",
+        _figures(recorded.figures, "kilobytes", "KB on disk per turn.", stored=True),
         f"## Many runs at once\n\n{_picture('Seconds until all runs had ended', pictures.CROWD)}",
         _crowds(recorded.crowds),
-        f"## With a real client\n\n{_picture('CPU a turn with a real client', pictures.CLIENT)}",
+        f"## With a real client\n\n{_picture('CPU per turn with a real client', pictures.CLIENT)}",
         _clients(recorded.clients),
         *([f"## Tokens and dollars\n\n{_sessions(recorded.sessions)}"] if recorded.sessions else []),
         *([f"## Starting\n\n{_starting(recorded)}"] if recorded.start else []),
@@ -69,7 +68,7 @@ def page() -> str:
 
 
 def measured(recorded: Recorded) -> str:
-    """When, where and with what it was measured, in words."""
+    """Returns when, where and with which versions the results were measured."""
     cores = recorded.machine["cores"]
     words = _NUMBERS[cores] if cores < len(_NUMBERS) else str(cores)
     noun = "core" if cores == 1 else "cores"
@@ -85,7 +84,7 @@ def _picture(words: str, name: str) -> str:
 
 
 def _figures(figures: Sequence[Figure], value: str, words: str, *, stored: bool) -> str:
-    """A row a subject, a column a length."""
+    """Returns a table with a row per subject and a column per length."""
     chosen = [one for one in figures if one.stored == stored]
     lengths = sorted({one.turns for one in chosen})
     found = {(one.subject, one.turns): float(getattr(one, value)) for one in chosen}
@@ -105,9 +104,9 @@ def _guards(figures: Sequence[Figure]) -> str:
         for name in dict.fromkeys(one.subject for one in figures)
     ]
     words = (
-        f"Milliseconds of CPU a turn in runs of {figures[0].turns} turns, the least of {figures[0].runs}. "
-        "[Guards](../how-to/guards.md) read the whole history for their rules, but of each turn only what is "
-        "new."
+        f"Milliseconds of CPU per turn in runs of {figures[0].turns} turns, the minimum of {figures[0].runs} "
+        "runs. [Guards](../how-to/guards.md) apply their rules to the whole history, but in each turn they "
+        "read only what is new."
     )
     return f"{words}\n\n{table(['', 'no storage', 'SQLite'], rows)}"
 
@@ -120,7 +119,7 @@ def _crowds(crowds: Sequence[Crowd]) -> str:
         for subject in dict.fromkeys(one.subject for one in crowds)
     ]
     names = [f"{runs:,} runs, model {_seconds(model)}" for runs, model in columns]
-    words = f"Seconds until the last of so many runs of {TURNS} turns had ended, in one process with asyncio."
+    words = f"Seconds until the last run had ended; {TURNS} turns per run, all in one process with asyncio."
     return f"{words}\n\n{table(['', *names], rows)}"
 
 
@@ -137,13 +136,13 @@ def _clients(costs: Sequence[ClientCost]) -> str:
         for subject in dict.fromkeys(one.subject for one in costs)
     ]
     words = (
-        "Milliseconds of CPU a turn of the process that holds the client (ChatOpenAI for the first three "
-        "frameworks, the SDK of OpenAI for the others), with a provider on loopback in another process; runs "
-        f"of {CLIENT_TURNS} turns, medians. Signoff streams by default; `auto` and `never` are of "
-        "`streaming=` ([Any model](../how-to/models.md#streaming)), and the others stream when somebody "
-        'listens. Listened to: by `stream_mode="messages"`, `run_stream_events` and `run_streamed`; then the '
-        f"last column is the time from the call to the first token, with {columns[0]} chunks, of which the "
-        "provider takes next to none."
+        "Milliseconds of CPU per turn in the client's process (ChatOpenAI for the first three frameworks, "
+        "OpenAI's SDK for the others), with a provider on loopback in another process; runs of "
+        f"{CLIENT_TURNS} turns, medians. Signoff streams by default; `auto` and `never` are values of "
+        "`streaming=` ([Any model](../how-to/models.md#streaming)). The others stream only if a caller "
+        'listens. "Listened to" means `stream_mode="messages"`, `run_stream_events` or `run_streamed`; for '
+        f"these rows the last column is the time from the call to the first token, with {columns[0]} chunks; "
+        "the provider's share of it is negligible."
     )
     heads = ["", *(f"{chunks:,} chunks" for chunks in columns), "first token, ms"]
     return f"{words}\n\n{table(heads, rows)}"
@@ -163,11 +162,10 @@ def _sessions(found: Sequence[Session]) -> str:
     heads = ["", "first request", *(f"{turns:,} turns" for turns in lengths)]
     heads += [f"{turns:,} turns, dollars" for turns in lengths]
     words = (
-        "Tokens of the prompts of one session, and its dollars, with a simulated provider that reads from "
-        "its cache what a request begins with, if any request before it began with it, too; "
-        f"{PRICES}. Tokens are those of o200k, of what goes over the wire. "
-        f"The model looks at one place a turn: about {sizes.ARGUMENT // 4} tokens of arguments and "
-        f"{sizes.RESULT // 4} of a result."
+        "Prompt tokens and cost of one session, with a simulated provider whose cache serves any prefix that "
+        f"a request shares with an earlier one; {PRICES}. Tokens are counted with o200k in the data sent "
+        "over the wire. The model makes one call per turn, with about "
+        f"{sizes.ARGUMENT // 4} tokens of arguments and {sizes.RESULT // 4} tokens of result."
     )
     shortened = [
         [
@@ -179,12 +177,12 @@ def _sessions(found: Sequence[Session]) -> str:
         if one.budget == BUDGET
     ]
     told = (
-        f"The same {LONGEST} turns with prompts of at most {BUDGET:,} tokens. The middleware as it is made "
-        "finds nothing that it can summarise in one long task, and drops the old turns; deepagents "
-        "summarises at 85 % of the model's context, which is chosen so that this is the same size. "
-        "pydantic-ai and OpenAI Agents summarise nothing by themselves."
+        f"The same {LONGEST} turns with prompts of at most {BUDGET:,} tokens. With its defaults, the "
+        "middleware finds nothing to summarise in one long task, and drops the old turns. deepagents "
+        "summarises at 85 % of the model's context; the context is chosen so that this is the same size. "
+        "pydantic-ai and OpenAI Agents do not summarise by themselves."
     )
-    costs = ["", "dollars", "read", "from the cache", "written", "calls for a summary"]
+    costs = ["", "dollars", "read", "from the cache", "written", "summary calls"]
     return f"{words}\n\n{table(heads, rows)}\n\n{told}\n\n{table(costs, shortened)}"
 
 
@@ -194,26 +192,26 @@ def _thousands(number: int) -> str:
 
 def _starting(recorded: Recorded) -> str:
     rows = [[f"`{name}`", f"{seconds:.2f}"] for name, seconds in recorded.start.items()]
-    words = "Seconds of CPU of a whole process, with bytecode, and one thread in the database."
+    words = "Seconds of CPU of a whole process, with compiled bytecode and one thread in the database."
     shown = f"{words}\n\n{table(['', 'CPU seconds'], rows)}"
     if recorded.first_tokens is None:
         return shown
     first, again = recorded.first_tokens.first, recorded.first_tokens.again
     return (
         f"{shown}\n\nThe [embedded model](../how-to/models.md#the-embedded-model) takes {first:.1f} seconds "
-        f"to the first token of a first run, and {again:.1f} in the next process, with another task: what "
-        "it has made of its prompt is kept."
+        f"to the first token of a first run, and {again:.1f} in the next process, with another task, because "
+        "it stores its evaluated prompt."
     )
 
 
 def _stored(found: Sequence[Stored]) -> str:
     rows = [[_name(one.subject), one.storage, f"{one.turns_a_second:.0f}", f"{one.cpu:.2f}"] for one in found]
     words = (
-        f"{RUNS} runs of {STORED_TURNS} turns at once, in one process with asyncio; the model answers at "
-        "once. The CPU is that of the process of the runs. `python -m benchmarks.overhead --parts postgres` "
-        "prints these figures."
+        f"{RUNS} runs of {STORED_TURNS} turns at once, in one process with asyncio; the model answers "
+        "immediately. CPU is that of the process with the runs. `python -m benchmarks.overhead --parts "
+        "postgres` prints these figures."
     )
-    return f"{words}\n\n{table(['', 'storage', 'turns a second', 'CPU ms a turn'], rows)}"
+    return f"{words}\n\n{table(['', 'storage', 'turns per second', 'CPU ms per turn'], rows)}"
 
 
 def _number(value: float | None) -> str:
@@ -225,7 +223,7 @@ def _seconds(model: float) -> str:
 
 
 def targets(results: Sequence[Result]) -> str:
-    """Each target with what was measured, and how many are met."""
+    """Returns a table of the targets with the measured values, and how many are met."""
     rows = [
         [
             one.name,
@@ -243,7 +241,7 @@ def targets(results: Sequence[Result]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown, numbers to the right."""
+    """Returns a Markdown table, with numbers aligned to the right."""
     lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

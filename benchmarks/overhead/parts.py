@@ -91,12 +91,12 @@ def _embedded(recorded: Recorded) -> None:
 
 
 def of_length(turns: int) -> str:
-    """The name of the part with runs of so many turns."""
+    """Returns the name of the part with runs of this many turns."""
     return f"turns-{turns}"
 
 
 def part(name: str) -> Callable[[Recorded], None]:
-    """What measures the part of this name. Raises KeyError for a name that is none."""
+    """Returns the function that measures this part. Raises KeyError for an unknown name."""
     head, _, number = name.partition("-")
     return _turns(int(number)) if head == "turns" and number.isdecimal() else _OTHERS[name]
 

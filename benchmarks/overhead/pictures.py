@@ -40,11 +40,11 @@ _NAMES = {
     "model alone": "the model's call alone",
 }
 _NEAR = 0.052
-"""The least distance of two labels, as a share of the height."""
+"""The minimum distance between two labels, as a share of the height."""
 
 
 def draw(recorded: Recorded, folder: Path) -> None:
-    """Writes the pictures into `folder`. Raises SetupError when the package that draws is missing."""
+    """Writes the pictures into `folder`. Raises SetupError if the plotting package is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     told = {"Description": mark()}
     for name, drawn in {CPU: _cpu, DISK: _disk, CROWD: _crowd, CLIENT: _client}.items():
@@ -52,25 +52,25 @@ def draw(recorded: Recorded, folder: Path) -> None:
 
 
 def mark() -> str:
-    """What a picture says of the results that it was drawn from."""
+    """Returns the note in a picture that identifies the results it was drawn from."""
     return f"drawn from results {sha256(RESULTS.read_bytes()).hexdigest()[:16]}"
 
 
 def caption(recorded: Recorded) -> str:
-    """When, where and with what it was measured."""
+    """Returns when, where and with which versions the results were measured."""
     versions = ", ".join(f"{name} {version}" for name, version in recorded.versions.items())
     machine = f"{recorded.machine['cores']} cores, Python {recorded.machine['python']}"
     return f"Measured {days(recorded)}, medians, {machine}; {versions}."
 
 
 def days(recorded: Recorded) -> str:
-    """The day of the measurements, or the first and the last."""
+    """Returns the day of the measurements, or the first and the last."""
     found = sorted(set(recorded.dates.values()))
     return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}"
 
 
 def canvas() -> Any:
-    """What is drawn on. Raises SetupError when the package that draws is missing."""
+    """Returns the figure to draw on. Raises SetupError if the plotting package is missing."""
     try:
         # An extra, and slow to import. Without pyplot there is no window and no global state.
         from matplotlib.figure import Figure as Canvas
@@ -104,7 +104,7 @@ def _cpu(recorded: Recorded) -> Any:
         chosen = [one for one in recorded.figures if one.stored == stored]
         _lines(axes, chosen, lambda one: one.cpu)
         axes.set_title(title, loc="left", fontsize=11, color=_INK)
-    # Only now both have the heights that they share.
+    # Only now do both have their shared heights.
     for axes in (left, right):
         axes.tick_params(labelleft=True)
         _labels(axes)
@@ -124,7 +124,7 @@ def _disk(recorded: Recorded) -> Any:
 
 
 def _lines(axes: Any, figures: Sequence[Figure], value: Callable[[Figure], float]) -> None:
-    """A line a subject."""
+    """Draws one line per subject."""
     for name in dict.fromkeys(one.subject for one in figures):
         points = sorted((one.turns, value(one)) for one in figures if one.subject == name)
         turns, values = zip(*points, strict=True)
@@ -155,7 +155,7 @@ def _plain_numbers(axes: Any) -> None:
 
 
 def _labels(axes: Any) -> None:
-    """Names in a column beside the picture, apart from each other, each tied to the end of its line."""
+    """Draws the names in a column beside the picture, without overlaps, each tied to the end of its line."""
     ends = [(line.get_label(), line.get_xydata()[-1]) for line in axes.get_lines()]
     axes.autoscale_view()
     inverse = axes.transAxes.inverted()
@@ -174,7 +174,7 @@ def _labels(axes: Any) -> None:
 
 
 def spread(heights: Sequence[float], near: float) -> list[float]:
-    """The same heights in the same order, moved apart as little as it takes to be `near` or more apart."""
+    """Returns the heights in the same order, moved as little as necessary to be at least `near` apart."""
     order = sorted(range(len(heights)), key=lambda place: heights[place])
     groups: list[list[int]] = []
     middles: list[float] = []

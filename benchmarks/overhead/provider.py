@@ -1,9 +1,9 @@
-"""A provider in a process of its own: `python -m benchmarks.overhead.provider` prints its address, and ends
-with its input.
+"""A provider in its own process: `python -m benchmarks.overhead.provider` prints its address, and ends at the
+end of its input.
 
-OpenAI's chat completions, streamed or not, as the client asks, one chunk a packet. What is asked for stands
-in the path, /CHUNKS/TURNS/v1: a reply of so many chunks of words, and a call of the tool `step` in all turns
-but the last; in that one `finish_task`, where the client has such a tool.
+It serves OpenAI's chat completions, streamed if the client asks for that, with one chunk per packet. The
+path, /CHUNKS/TURNS/v1, selects the replies: this many chunks of text, and a call of the tool `step` in all
+turns except the last one, which calls `finish_task` if the client has such a tool.
 """
 
 import json
@@ -22,7 +22,7 @@ USAGE: Body = {"prompt_tokens": 1_000, "completion_tokens": 300, "total_tokens":
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model answers: the words, piece by piece, and a call."""
+    """The model's reply: the text in chunks, and a call."""
 
     words: Sequence[str]
     call: Body | None
@@ -33,11 +33,11 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Says nothing: a client that has ended leaves its connections."""
+        """Prints nothing: a client that ends drops its connections."""
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one client."""
+    """Serves one client."""
 
     protocol_version = "HTTP/1.1"
 
@@ -46,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def reply(self, asked: Body) -> Reply:
-        """The reply to a request, by the path and what was asked."""
+        """Returns the reply to a request, by its path and body."""
         chunks, turns = map(int, self.path.split("/")[1:3])
         return Reply(["word "] * chunks, _call(asked, turns))
 
@@ -89,12 +89,12 @@ def _call(asked: Body, turns: int) -> Body | None:
 
 
 def offers_finish(asked: Body) -> bool:
-    """Whether the client ends its tasks by a call."""
+    """Returns whether the client ends its tasks with a call."""
     return any(tool["function"]["name"] == "finish_task" for tool in asked.get("tools", ()))
 
 
 def call_of(number: int, name: str, arguments: Body) -> Body:
-    """A call of a tool, as it goes over the wire."""
+    """Returns a tool call in wire format."""
     function = {"name": name, "arguments": json.dumps(arguments)}
     return {"id": f"call_{number}", "type": "function", "function": function}
 
@@ -121,7 +121,7 @@ def _reason(call: Body | None) -> str:
 
 
 def serve(handler: type[Handler]) -> None:
-    """Answers until the input ends."""
+    """Serves until the input ends."""
     server = _Server(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"http://127.0.0.1:{server.server_port}", flush=True)

@@ -1,4 +1,4 @@
-"""What is measured, in parts that are kept in a file: after each part, so that a run can be broken off."""
+"""The recorded results, in parts; each is saved when it is done, so that a run can be interrupted."""
 
 import json
 import os
@@ -50,7 +50,7 @@ _PACKAGES = (
 
 @dataclass
 class Recorded:
-    """Everything that was measured so far. dates: the day of each part. alone: by the name of the target.
+    """Everything measured so far. dates: the day of each part. alone: by the name of the target.
     start: by the command."""
 
     dates: dict[str, str] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Recorded:
         file.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
     def measured(self, part: str) -> None:
-        """Notes the day, the machine and the versions of what was just measured."""
+        """Records the day, the machine and the versions of the latest part."""
         self.dates[part] = date.today().isoformat()
         self.machine = {
             "cores": os.cpu_count(),
@@ -99,19 +99,19 @@ class Recorded:
         self.versions = {name: now[name] for name in _PACKAGES if name in now}
 
     def add_figures(self, figures: Sequence[Figure]) -> None:
-        """In place of those of the same lengths."""
+        """Replaces the figures of the same lengths."""
         new = {one.turns for one in figures}
         kept = [one for one in self.figures if one.turns not in new]
         self.figures = sorted([*kept, *figures], key=lambda one: (one.turns, one.stored))
 
     def add_crowds(self, crowds: Sequence[Crowd]) -> None:
-        """In place of those of the same sizes with the same model."""
+        """Replaces those of the same sizes with the same model."""
         new = {(one.runs, one.model) for one in crowds}
         kept = [one for one in self.crowds if (one.runs, one.model) not in new]
         self.crowds = sorted([*kept, *crowds], key=lambda one: (one.model, one.runs))
 
     def add_clients(self, costs: Sequence[ClientCost]) -> None:
-        """In place of those with as many chunks."""
+        """Replaces those with the same number of chunks."""
         new = {one.chunks for one in costs}
         kept = [one for one in self.clients if one.chunks not in new]
         self.clients = sorted([*kept, *costs], key=lambda one: one.chunks)
@@ -155,7 +155,7 @@ class Recorded:
 
 
 def _versions() -> dict[str, str]:
-    """The versions of the frameworks, each in its own environment; this one comes first."""
+    """Returns the versions of the frameworks, each from its own environment, this one first."""
     found: dict[str, str] = {}
     pythons = dict.fromkeys([Path(sys.executable), *(one.python for one in SUBJECTS if one.python.exists())])
     for python in pythons:

@@ -1,9 +1,9 @@
-"""A provider that counts and prices: `python -m benchmarks.overhead.session_provider`, as in provider.py.
+"""A provider that counts and prices tokens: `python -m benchmarks.overhead.session_provider`.
 
-The path is /RUN/TURNS/v1. All of a run are calls of `look` but the last, which ends the task; a call for a
-summary gets one. Tokens are those of o200k, of the tools as JSON and of the words and calls of the messages.
-What a request begins with that any request of the run before it began with, too, is read from the cache.
-What a GET of /RUN gives is `Tally`, as JSON.
+The path is /RUN/TURNS/v1. Every reply of a run calls `look`, except the last, which ends the task; a summary
+request gets a summary. Tokens are counted with o200k, in the tools as JSON and in the text and calls of the
+messages. A prefix that a request shares with any earlier request of the run is read from the cache. GET /RUN
+returns `Tally` as JSON.
 """
 
 import json
@@ -23,7 +23,7 @@ _ASKED = NOTE_DOWN.split(":", maxsplit=1)[0]
 
 @dataclass
 class Tally:
-    """Of one run. first: tokens of its first request. read: what was paid in full."""
+    """The counts of one run. first: tokens of its first request. read: tokens paid in full."""
 
     first: int = 0
     read: int = 0
@@ -34,7 +34,7 @@ class Tally:
     requests: list[str] = field(default_factory=list)
 
     def take(self, text: str, size: int, wrote: int) -> Body:
-        """Counts a request and its reply; gives the usage that the provider tells."""
+        """Counts a request and its reply; returns the usage to report."""
         shared = max((_shared(text, one) for one in self.requests), default=0)
         hit = tokens(text[:shared])
         self.first = self.first or size
@@ -54,12 +54,12 @@ def _count() -> Any:
 
 
 def tokens(text: str) -> int:
-    """How many tokens a text has."""
+    """Returns the number of tokens in a text."""
     return int(_count()(text))
 
 
 def text_of_request(asked: Body) -> str:
-    """What the model reads: tools first, then the messages."""
+    """Returns what the model reads: the tools, then the messages."""
     tools = [json.dumps(tool, ensure_ascii=False, separators=(",", ":")) for tool in asked.get("tools", ())]
     return "\n".join([*tools, *map(_said, asked["messages"])])
 
@@ -71,7 +71,7 @@ def _said(message: Body) -> str:
 
 
 def words_of(message: Body) -> str:
-    """The words of a message, whose content may be blocks."""
+    """Returns the text of a message, whose content may be blocks."""
     content = message.get("content") or ""
     if isinstance(content, str):
         return content
@@ -79,7 +79,7 @@ def words_of(message: Body) -> str:
 
 
 def _shared(one: str, other: str) -> int:
-    """How much of their beginning two texts share."""
+    """Returns the length of the common prefix."""
     sizes = range(1, min(len(one), len(other)) + 1)
     return bisect_right(sizes, False, key=lambda size: one[:size] != other[:size])
 

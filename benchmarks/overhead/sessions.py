@@ -1,4 +1,4 @@
-"""What a session costs in tokens and dollars, with a provider that caches the beginnings of prompts."""
+"""What a session costs in tokens and dollars, with a provider that caches prefixes of prompts."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from signoff.graph.errors import SetupError
 
 LENGTHS = (20, 50, 100)
 LONGEST, BUDGET = LENGTHS[-1], 20_000
-"""The session that is summarised: its turns, and the most tokens of a prompt."""
+"""The session with summaries: its turns, and the most tokens in a prompt."""
 SUMMARISED = "create_agent, SummarizationMiddleware"
 _OWN = Subject(OWN, "own_session")
 _BARE = Subject("create_agent", "of_langchain_session", "langchain")
@@ -34,14 +34,14 @@ SHORTENED = (
     _DEEP,
 )
 MOST_MORE, MOST_DOLLARS = 550, 1.0
-"""Tokens of the first request over `create_agent`'s; dollars over `create_agent` with its summaries."""
-PRICES = f"{READ:g} / {CACHED:.2f} / {WRITTEN:g} dollars a million tokens read, from the cache, written"
+"""Tokens of the first request minus `create_agent`'s; dollars over `create_agent` with its summaries."""
+PRICES = f"{READ:g} / {CACHED:.2f} / {WRITTEN:g} dollars per million tokens read, from the cache, written"
 
 
 @dataclass(frozen=True)
 class Session:
-    """The tokens of one session. budget: the most of a prompt; None where it is not reached. first: those of
-    the first request. read: what was paid in full."""
+    """The tokens of one session. budget: the most in a prompt; None if there is no limit. first: those of the
+    first request. read: those paid in full."""
 
     subject: str
     turns: int
@@ -64,12 +64,12 @@ def sessions(
     longest: int = LONGEST,
     budget: int = BUDGET,
 ) -> list[Session]:
-    """Of each length, and the longest with a budget. A script has one outcome, so that once is enough.
+    """Measures each length, and the longest with a budget. Scripts are deterministic, so one run is enough.
 
-    Raises SetupError where tokens cannot be counted.
+    Raises SetupError if tokens cannot be counted.
     """
     if o200k() is None:
-        raise SetupError("Tokens of sessions are not counted here: pip install bpe-openai, which has o200k.")
+        raise SetupError("Counting a session's tokens needs the encoding o200k: pip install bpe-openai")
     asked: list[tuple[Subject, int, int | None]] = [(one, turns, None) for turns in lengths for one in whole]
     asked += [(one, longest, budget) for one in shortened]
     with provider("session_provider") as url, workers([*whole, *shortened]) as by_name:
@@ -90,7 +90,7 @@ def _session(worker: Worker, name: str, turns: int, budget: int | None, url: str
 
 
 def pricing(found: Sequence[Session]) -> list[Result]:
-    """Those targets for which the figures are there."""
+    """Returns the targets for which the figures exist."""
     by_key = {(one.subject, one.turns, one.budget): one for one in found}
     results = []
     own, bare = (by_key.get((name, LENGTHS[0], None)) for name in (OWN, _BARE.name))
@@ -100,7 +100,7 @@ def pricing(found: Sequence[Session]) -> list[Result]:
         results.append(Result(name, own.first - bare.first, MOST_MORE, "tokens", beside=beside))
     own, peer = (by_key.get((name, LONGEST, BUDGET)) for name in (OWN, SUMMARISED))
     if own and peer:
-        beside = f'{PRICES}; compaction="model", as with a model whose context is known'
+        beside = f'{PRICES}; compaction="model", as for a model with a known context'
         name = f"dollars of {LONGEST} turns over {SUMMARISED}, prompts of at most {BUDGET:,} tokens"
         results.append(Result(name, own.dollars / peer.dollars, MOST_DOLLARS, "times", beside=beside))
     return results

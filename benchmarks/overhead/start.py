@@ -1,4 +1,4 @@
-"""How much CPU a command takes to start, beside a program that typer alone makes."""
+"""How much CPU a command takes to start, compared with a program that uses only typer."""
 
 import os
 import resource
@@ -31,11 +31,11 @@ MOST: Mapping[str, tuple[float, bool]] = {
     "signoff threads": (1.2, False),
     "signoff show": (1.2, False),
 }
-"""Seconds of CPU, at most, and whether those of typer alone are subtracted."""
+"""Most seconds of CPU, and whether those of typer alone are subtracted."""
 
 
 def measured(runs: int = RUNS) -> dict[str, float]:
-    """The median of the seconds of CPU of each, one after the other; a first run compiles what is imported.
+    """Returns the median CPU seconds of each command, run alternately; a first run compiles the bytecode.
 
     The database holds one thread of `TURNS` turns.
     """
@@ -64,13 +64,13 @@ def _seconds(command: Sequence[str], env: Mapping[str, str]) -> float:
 
 
 def starting(found: Mapping[str, float]) -> list[Result]:
-    """Those targets for which the figures are there."""
+    """Returns the targets for which the figures exist."""
     results = []
     for name, (most, subtracted) in MOST.items():
         if name in found and _ALONE in found:
             seconds = found[name] - (found[_ALONE] if subtracted else 0.0)
-            beside = f"the whole process, with bytecode; one thread of {TURNS} turns in SQLite"
+            beside = f"the whole process, with compiled bytecode; one thread of {TURNS} turns in SQLite"
             if subtracted:
-                beside += f"; a program that typer alone makes ({found[_ALONE]:.2f} s) is subtracted"
+                beside += f"; a program that uses only typer ({found[_ALONE]:.2f} s) is subtracted"
             results.append(Result(f"CPU of `{name}`", seconds, most, "s", beside=beside))
     return results

@@ -1,7 +1,7 @@
-"""Many runs at once on SQLite and on PostgreSQL, and on PostgreSQL as an earlier version stores them.
+"""Many runs at once on SQLite and PostgreSQL, and on PostgreSQL with an earlier version.
 
-The server is one of its own, on loopback, that does not wait for the disk: what is measured is what a run
-costs, and not how quick a disk is. The earlier version is measured where its environment is there:
+The benchmark starts its own server on loopback, which does not wait for the disk: so it measures the cost of
+a run, not the speed of a disk. It measures the earlier version if its environment exists:
 `git worktree add FOLDER COMMIT`, then `uv venv .bench/signoff-0.1.0` and `uv pip install --python
 .bench/signoff-0.1.0/bin/python "FOLDER[postgres]"`.
 """
@@ -22,14 +22,14 @@ RUNS, TURNS, REPEATS = 50, 20, 5
 BEFORE = "signoff 0.1.0"
 SQLITE, POSTGRES = "SQLite", "PostgreSQL"
 DEARER, FASTER = 2.0, 1.5
-"""CPU of a turn on PostgreSQL over that on SQLite, at most; turns a second over `BEFORE`, at least."""
+"""Most CPU per turn on PostgreSQL over that on SQLite; least turns per second over `BEFORE`."""
 
 _BEFORE = Subject(BEFORE, OWN.file, BEFORE.replace(" ", "-"))
 
 
 @dataclass(frozen=True)
 class Stored:
-    """Medians of `RUNS` runs at once: turns a second, and milliseconds of CPU a turn of the runs' process."""
+    """Medians of `RUNS` runs at once: turns per second, and milliseconds of CPU per turn of their process."""
 
     subject: str
     storage: str
@@ -39,7 +39,7 @@ class Stored:
 
 
 def stored(runs: int = RUNS, turns: int = TURNS, repeats: int = REPEATS) -> list[Stored]:
-    """All of them, one after the other. Raises SetupError where there is no PostgreSQL server."""
+    """Measures all of them alternately. Raises SetupError if there is no PostgreSQL server."""
     subjects = installed([OWN, _BEFORE])
     kinds = [(OWN.name, SQLITE), *((one.name, POSTGRES) for one in subjects)]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {kind: [] for kind in kinds}
@@ -48,7 +48,7 @@ def stored(runs: int = RUNS, turns: int = TURNS, repeats: int = REPEATS) -> list
             for name, storage in kinds:
                 url = server.fresh() if storage == POSTGRES else None
                 told = _one(by_name[name], runs, turns, url)
-                # The first time warms up.
+                # The first round is a warm-up.
                 if at:
                     found[name, storage].append(told)
     return [_stored(name, storage, runs * turns, each) for (name, storage), each in found.items()]
@@ -56,12 +56,12 @@ def stored(runs: int = RUNS, turns: int = TURNS, repeats: int = REPEATS) -> list
 
 @contextmanager
 def _server() -> Iterator[Any]:
-    # It needs the packages of tests.
+    # It needs the test packages.
     from tests.support.servers.postgres import MISSING, Server, binaries
 
     programs = binaries()
     if programs is None:
-        raise SetupError(f"This part is not measured: {MISSING}.")
+        raise SetupError(f"This part was not measured: {MISSING}.")
     server = Server(programs)
     try:
         yield server
@@ -71,7 +71,7 @@ def _server() -> Iterator[Any]:
 
 @contextmanager
 def _workers(subjects: Sequence[Subject]) -> Iterator[dict[str, Worker]]:
-    """One process for each, also where they have one file."""
+    """Starts one process for each, even if they share a file."""
     with workers(subjects[:1]) as own, workers(subjects[1:]) as before:
         yield {**own, **before}
 
@@ -93,13 +93,13 @@ def _stored(name: str, storage: str, turns: int, found: Sequence[dict[str, Any]]
 
 
 def storing(found: Sequence[Stored]) -> list[Result]:
-    """Those targets for which the figures are there."""
+    """Returns the targets for which the figures exist."""
     by_key = {(one.subject, one.storage): one for one in found}
     own = by_key.get((OWN.name, POSTGRES))
     if own is None:
         return []
     results, runs = [], f"{RUNS} runs at once"
-    beside = f"{UNLIMITED}; runs of {TURNS} turns in one process; the server's CPU and disk do not count"
+    beside = f"{UNLIMITED}; runs of {TURNS} turns in one process; without the server's CPU and disk"
     if sqlite := by_key.get((OWN.name, SQLITE)):
         name = f"CPU of a turn on {POSTGRES} over {SQLITE}, {runs}"
         results.append(Result(name, own.cpu / sqlite.cpu, DEARER, "times", beside=beside))

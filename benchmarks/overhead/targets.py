@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from benchmarks.overhead.measure import DEFAULTS, Figure
 
 OWN = "signoff"
-UNLIMITED = "Signoff with no time limit on tools, as the others have none"
-AS_BUILT = "Signoff with default settings, but as many turns as the run has; no time is subtracted"
+UNLIMITED = "Signoff without a time limit on tools, like the others"
+AS_BUILT = "Signoff with default settings, except for the turn limit; no time is subtracted"
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """CPU of a turn of Signoff over that of another subject, measured in turns in one run: at most `most`.
+    """CPU per turn of Signoff over that of another subject, measured alternately: at most `most`.
 
-    own: which of Signoff's own subjects."""
+    own: which one of Signoff's own subjects."""
 
     over: str
     turns: int
@@ -36,7 +36,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Result:
-    """A target and what was measured. beside: what the name does not say of settings and subtracted times."""
+    """A target and its measured value. beside: settings and subtracted times that are not in the name."""
 
     name: str
     measured: float
@@ -69,17 +69,22 @@ DISK_AT, DISK, DISK_GROWTH = 200, 8.0, 1.15
 GROWTH = ((1_000, 1.45), (LONG, 2.0))
 OPENING, MEMORY = "opening 1,000 turns again", "memory of 1,000 turns"
 IMPORTING, HEAVY = "import signoff; signoff.build_graph", "packages that the import should not need"
-SUBTRACTED = f"{UNLIMITED}; the CPU of the model's call alone (its row above) is subtracted from both"
+SUBTRACTED = f"{UNLIMITED}; the CPU of the model call alone (its row above) is subtracted from both"
 ALONE = (
-    (OPENING, 100.0, "ms", "a new process, SQLite; after its imports, until the session knows its status"),
-    (MEMORY, 6.0, "MB", f"{UNLIMITED}; no storage; the most that Python's objects take, less what was there"),
-    (IMPORTING, 0.1, "s", "CPU; the import of langgraph.graph is done before and not counted"),
-    (HEAVY, 0.0, "", "of `import signoff`, beside those of langgraph.graph"),
+    (
+        OPENING,
+        100.0,
+        "ms",
+        "a new process, SQLite; from the end of the imports until the session knows its status",
+    ),
+    (MEMORY, 6.0, "MB", f"{UNLIMITED}; no storage; the peak size of Python's objects, minus the size before"),
+    (IMPORTING, 0.1, "s", "CPU; langgraph.graph is imported before and not counted"),
+    (HEAVY, 0.0, "", "imported by `import signoff`, in addition to those of langgraph.graph"),
 )
 
 
 def ratios(figures: Sequence[Figure]) -> list[Result]:
-    """Those targets for which both figures are there."""
+    """Returns the targets for which both figures exist."""
     by_key = {(one.subject, one.turns, one.stored): one for one in figures}
     found = []
     for target in RATIOS:
@@ -94,7 +99,7 @@ def ratios(figures: Sequence[Figure]) -> list[Result]:
 
 
 def growth(figures: Sequence[Figure]) -> list[Result]:
-    """How a turn's own CPU (without that of `model.invoke`) and its place on disk grow with the run."""
+    """Returns how a turn's own CPU (without `model.invoke`) and its size on disk grow with the run."""
     own = {one.turns: one for one in figures if one.subject == OWN and not one.stored}
     model = {one.turns: one for one in figures if one.subject == "model alone"}
     disk = {(one.subject, one.turns): one.kilobytes for one in figures if one.stored}
@@ -115,7 +120,7 @@ def growth(figures: Sequence[Figure]) -> list[Result]:
 
 
 def alone(found: Mapping[str, float]) -> list[Result]:
-    """What only Signoff is asked, as far as it was measured."""
+    """Returns the targets for Signoff alone, as far as they were measured."""
     return [
         Result(name, found[name], most, unit, beside=beside)
         for name, most, unit, beside in ALONE

@@ -2,8 +2,8 @@
 
 One line of JSON in (`subject`, `turns`, `database`, `memory`, `crowd`), one line out (`cpu`, `wall`, `steps`,
 `bytes`, `peak`, or `error`). A file of subjects has `SUBJECTS`: for each name a function of (turns, database)
-that gives the run, which gives how often its tool has run; of many runs at once, whose function is given
-`crowd`, too, it gives more (subjects/crowds.py). Standard library only.
+that returns the run, which returns how often its tool has run. For many runs at once, the function also gets
+`crowd`, and returns more (subjects/crowds.py). Standard library only.
 """
 
 import gc
@@ -41,10 +41,10 @@ def _run(subjects: Any, order: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     spec = importlib.util.spec_from_file_location("subjects", sys.argv[1])
-    assert spec is not None, "a file of Python"
+    assert spec is not None, "a Python file"
     assert spec.loader is not None, "as above"
     module = importlib.util.module_from_spec(spec)
-    # What frameworks print goes to stderr.
+    # The output of frameworks goes to stderr.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     spec.loader.exec_module(module)

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.workers`: three workers, kills, a stop, a restart of the database; what came of it.
+"""`python -m benchmarks.workers`: runs three workers through kills, a stop and a restart of the database.
 
-Starts a PostgreSQL server of its own on 127.0.0.1. Exits with 0 only when every thread ended right and no
-effect was done twice.
+It starts its own PostgreSQL server on 127.0.0.1. It exits with 0 only if every thread ended correctly and no
+effect took place twice.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def main() -> int:
         sys.stderr.write("No PostgreSQL server is installed (on Debian: apt-get install postgresql).\n")
         return 2
     if plan.restarts > plan.kills:
-        sys.stderr.write("A restart goes with a kill: give no more --restarts than --kills.\n")
+        sys.stderr.write("Every restart follows a kill: --restarts cannot be greater than --kills.\n")
         return 2
     server = Server(found)
     try:
@@ -49,7 +49,7 @@ def _arguments() -> argparse.Namespace:
     for name, value in asdict(Plan()).items():
         whole = at_least(1 if name in ("threads", "steps") else 0)
         parser.add_argument(f"--{name}", type=whole, default=value, metavar="N", help=f"default: {value}")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--json", action="store_true", help="print one JSON document to stdout")
     return parser.parse_args()
 
 
@@ -62,7 +62,7 @@ def _table(figures: Figures) -> Table:
     table.add_row("effects done", f"{figures.effects} of {all_of_it}")
     table.add_row("effects done twice", str(figures.effects_twice))
     table.add_row("calls that ran twice", str(figures.calls_twice))
-    table.add_row('calls told as "outcome unknown"', str(figures.uncertain))
+    table.add_row('calls reported as "outcome unknown"', str(figures.uncertain))
     table.add_row("  of these missing, and called again", str(figures.repeated))
     table.add_row("effects held back by their idempotency key", str(figures.refused))
     table.add_row("SIGKILLs, each with a new worker", str(figures.kills))

@@ -1,8 +1,8 @@
-"""The graph that the workers run: steps with an effect each, by a model that looks before it repeats one.
+"""The graph that the workers run: steps with one effect each, and a model that checks before it repeats one.
 
-What a careful user writes: the effect has an idempotency key of its own, and a tool that only reads says
-whether it took place. After a crash the journal tells the model "outcome unknown"; the model then looks, and
-repeats the step only when it is not there.
+It is what a careful user would write: every effect has its own idempotency key, and a read-only tool says
+whether it took place. After a crash, the journal reports "outcome unknown" to the model; the model then
+checks, and repeats the step only if it is missing.
 """
 
 import os
@@ -29,17 +29,17 @@ _LONGEST_SECONDS = 0.08
 
 
 def task(account: str, steps: int) -> str:
-    """The words that give a thread its work."""
+    """Returns the task of a thread."""
     return f"Book {steps} steps for {account}."
 
 
 def summary(account: str, steps: int) -> str:
-    """What the model says in the end."""
+    """Returns the model's final message."""
     return f"All {steps} steps of {account} are booked."
 
 
 def script(messages: Sequence[BaseMessage]) -> Any:
-    """The next reply, from the history alone: it is the same whoever runs the thread."""
+    """Returns the next reply from the history alone, so that it is the same on every worker."""
     asked = _TASK.search(next(message.text for message in messages if isinstance(message, HumanMessage)))
     assert asked is not None, "the task is one of `task`"
     steps, account = int(asked[1]), asked[2]
@@ -54,13 +54,13 @@ def script(messages: Sequence[BaseMessage]) -> Any:
 
 
 def graph(storage: Storage) -> Graph:
-    """The graph on the storage of the workers."""
+    """Returns the graph on the storage of the workers."""
     record = Record(Path(os.environ[RECORD]))
 
     def book(account: str, step: int, tool_call_id: Annotated[str, InjectedToolCallId]) -> str:
         """Book a step for an account."""
         record.note("called", account, step, tool_call_id)
-        # A kill may fall before the effect as well as after it.
+        # A kill may come before or after the effect.
         time.sleep(random.uniform(0, _LONGEST_SECONDS))
         new = record.book(account, step, tool_call_id)
         time.sleep(random.uniform(0, _LONGEST_SECONDS))

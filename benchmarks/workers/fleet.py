@@ -1,4 +1,4 @@
-"""Worker processes that are killed, stopped and begun anew."""
+"""Worker processes that are killed, stopped and restarted."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ QUEUE = "agent:graph"
 
 @dataclass
 class Fleet:
-    """So many workers on one database; a killed one is replaced at once."""
+    """A number of workers on one database; a killed one is replaced at once."""
 
     url: str
     record: Path
@@ -39,7 +39,7 @@ class Fleet:
             )
 
     def kill(self, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Kills the worker that has lived longest, and begins another one after what happens meanwhile."""
+        """Kills the oldest worker, and starts another one after the given action."""
         victim = self.processes.pop(0)
         victim.kill()
         victim.wait()
@@ -48,31 +48,31 @@ class Fleet:
         self.start()
 
     def stop(self) -> Callable[[], None]:
-        """Stops the worker that has lived longest, without its knowing; what is given lets it go on."""
+        """Sends SIGSTOP to the oldest worker; the returned function continues it."""
         victim = self.processes.pop(0)
         victim.send_signal(signal.SIGSTOP)
-        # Not the next one to be killed.
+        # So that it is not the next one to be killed.
         self.processes.append(victim)
         self.stops += 1
         return lambda: victim.send_signal(signal.SIGCONT)
 
     def end(self) -> list[int]:
-        """Has all workers end as an administrator does; gives their exit codes."""
-        # One that is still being begun would just be ended by the signal.
+        """Ends all workers as an administrator would; returns their exit codes."""
+        # The signal would simply end a worker that is still starting.
         wait_until(lambda: self._said(" ready: ") >= len(self.processes) + self.kills, 60)
         for process in self.processes:
             process.terminate()
         return [process.wait(60) for process in self.processes]
 
     def close(self) -> None:
-        """Leaves no process behind, whatever went wrong."""
+        """Ends all processes, even after an error."""
         for process in self.processes:
             if process.poll() is None:
                 process.kill()
                 process.wait()
 
     def taken_over(self) -> int:
-        """How many threads were taken over from workers that were gone, by what the workers said."""
+        """Returns how many threads were taken over from dead workers, according to the workers' log."""
         return self._said("taken over from worker")
 
     def _said(self, words: str) -> int:
@@ -80,7 +80,7 @@ class Fleet:
 
 
 def wait_until(done: Callable[[], bool], seconds: float, every: float = 0.1) -> bool:
-    """Whether it came about in so many seconds."""
+    """Returns whether the condition became true within this many seconds."""
     until = time.monotonic() + seconds
     while not done():
         if time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""The proof: threads of effectful steps on three workers, to which everything happens that can."""
+"""The proof: threads with effectful steps on three workers that suffer every kind of failure."""
 
 import threading
 import time
@@ -26,7 +26,7 @@ _LONGEST_SECONDS = 600
 
 @dataclass(frozen=True)
 class Plan:
-    """What is done, and what befalls the workers meanwhile."""
+    """The work, and the failures of the workers during it."""
 
     threads: int = 60
     steps: int = 12
@@ -37,13 +37,12 @@ class Plan:
 
 @dataclass(frozen=True)
 class Figures:
-    """What came of it. effects, effects_twice, calls_twice and refused are counted in the outside record.
+    """The result. effects, effects_twice, calls_twice and refused are counted in the outside record.
 
-    threads_right: ended with success, and each of their steps is in the record exactly once.
-    effects: that were done; effects_twice: that were done more than once. calls_twice: calls of the model
-    that ran more than once. refused: effects that the idempotency key kept from being done again.
-    uncertain: calls that were told to the model as "outcome unknown"; repeated: of these, found missing and
-    called again.
+    threads_right: threads that ended with success and have each step in the record exactly once.
+    effects: those that took place; effects_twice: those that took place more than once. calls_twice: tool
+    calls that ran more than once. refused: repetitions that the idempotency key prevented. uncertain: calls
+    reported to the model as "outcome unknown"; repeated: those of them that were missing and called again.
     """
 
     plan: Plan
@@ -74,7 +73,7 @@ class Figures:
 
 
 def prove(plan: Plan, server: Server, folder: Path) -> Figures:
-    """Runs the plan on a fresh database of the server; `folder` gets the record and the workers' log."""
+    """Runs the plan on a new database of the server; `folder` gets the record and the workers' log."""
     url, record = server.fresh(), Record(folder / "record")
     accounts = [f"account-{number:02}" for number in range(1, plan.threads + 1)]
     fleet = Fleet(url, record.file, folder / "log", HEARTBEAT)
@@ -94,8 +93,8 @@ def prove(plan: Plan, server: Server, folder: Path) -> Figures:
 
 
 def _disturb(plan: Plan, fleet: Fleet, record: Record, server: Server) -> None:
-    """Lets everything happen while the work goes on, evenly spread over its effects."""
-    # What the killed worker ran is still to be taken over when the database goes.
+    """Causes the failures while the work goes on, evenly spread over its effects."""
+    # The killed worker's threads are still to be taken over when the database restarts.
     kills = [fleet.kill] * (plan.kills - plan.restarts) + [
         partial(fleet.kill, server.restart)
     ] * plan.restarts

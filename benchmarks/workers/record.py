@@ -1,4 +1,4 @@
-"""What happened outside: a file that calls append to, of which neither journal nor checkpoints know."""
+"""The record of effects: a file that calls append to, independent of journal and checkpoints."""
 
 import fcntl
 import json
@@ -12,9 +12,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Record:
-    """The system that the effects are done in: an account book that takes each (account, step) once.
+    """The external system for the effects: an account book that accepts each (account, step) once.
 
-    An entry is one line. `called`: a call began to run, `done`: the effect, `refused`: it was there already.
+    An entry is one line. `called`: a call began, `done`: the effect, `refused`: the effect already existed.
     """
 
     file: Path
@@ -25,7 +25,7 @@ class Record:
             file.write(f"{line}\n".encode())
 
     def book(self, account: str, step: int, call: str) -> bool:
-        """Does the effect, unless it was done before: the account and the step are its idempotency key."""
+        """Books the effect, unless it exists: account and step are its idempotency key."""
         with self.file.with_suffix(".lock").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             new = not self.has(account, step)
@@ -36,11 +36,11 @@ class Record:
         return (account, step) in self.keys("done", "account", "step")
 
     def keys(self, what: str, *names: str) -> Counter[tuple[Any, ...]]:
-        """How often each of these values stands in the entries of one kind."""
+        """Returns how often each of these values occurs in the entries of one kind."""
         found = (entry for entry in self._entries() if entry["what"] == what)
         return Counter(tuple(entry[name] for name in names) for entry in found)
 
     def _entries(self) -> list[Mapping[str, Any]]:
         text = self.file.read_text() if self.file.exists() else ""
-        # A line that a killed process has cut short has no end.
+        # A line that a killed process left incomplete has no line end.
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]

@@ -1,4 +1,4 @@
-"""A conformance suite for agent loops: what really happens is judged, not what a framework says of itself."""
+"""A conformance suite for agent loops. It judges what happens, not what a framework says about itself."""
 
 VERSION = "1.0.0"
-"""Of the suite: a change of what is played or judged raises it. Results of two versions are not compared."""
+"""The suite's version, raised by any change in what is played or judged. It separates results."""

@@ -1,4 +1,4 @@
-"""One subject on the bench: its processes, and a scratch folder. Runs share a process until it dies."""
+"""One subject on the bench: its processes and a scratch folder. Runs share a process until it dies."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ from loopcheck.outside import line
 from loopcheck.process import START, Hello, NoAnswer, Output, Process, Unfit
 
 PATIENCE = 60.0
-"""Seconds for one step; after that the run counts as hung."""
+"""Time limit for one step, in seconds; after that the run counts as hung."""
 
 
 class Bench:
-    """command: what starts the subject. url: of one that runs already, which no one can kill.
+    """command: starts the subject. url: of a running subject, which the suite cannot kill.
 
-    patience: seconds for one step. start: seconds until it serves. Raises NoAnswer when it does not.
+    patience: seconds for one step. start: seconds until it serves. Raises NoAnswer if it does not.
     """
 
     def __init__(
@@ -50,21 +50,21 @@ class Bench:
         return bool(self._command)
 
     def new_folder(self) -> Path:
-        """For one run."""
+        """Prepares one run."""
         self._runs += 1
         folder = self.folder / str(self._runs)
         folder.mkdir()
         return folder
 
     def process(self, *, fresh: bool = False) -> Process:
-        """The process; a new one when it has died, or when a fresh one is wanted."""
+        """Returns the process; a new one if it has died or a fresh one is required."""
         if (fresh and self.killable) or not self._process.alive:
             self._process.close()
             self._process = self._start()
         return self._process
 
     def start_another(self) -> Process:
-        """A second process beside the first one."""
+        """Starts a second process beside the first one."""
         return self._start()
 
     def _start(self) -> Process:
@@ -72,16 +72,16 @@ class Bench:
 
 
 class Seat:
-    """The subject in one run: set up in each process that it takes. setup: all but the tools' place."""
+    """The subject in one run, set up in each of its processes. setup: everything but the tools' address."""
 
     def __init__(self, bench: Bench, setup: Mapping[str, Any]) -> None:
         self._bench, self._setup = bench, setup
         self._process: Process | None = None
         self.taken = 0
-        """Processes so far."""
+        """How many processes the run has used so far."""
 
     def ready(self, *, fresh: bool = False) -> Process:
-        """The process, with this run set up in it. Raises NoAnswer when that fails."""
+        """Returns the process, with this run set up in it. Raises NoAnswer if that fails."""
         found = self._bench.process(fresh=fresh and self._process is not None)
         if found is not self._process:
             self.set_up(found)
@@ -91,7 +91,7 @@ class Seat:
     def set_up(self, process: Process) -> Process:
         said = process.ask("/setup", self._setup, self._bench.patience)
         if said.get("status") != "ready":
-            raise Unfit(f"It answered a setup with {line(said, 200)}, not with the status `ready`.")
+            raise Unfit(f"It answered the setup with {line(said, 200)}, not with the status `ready`.")
         self.taken += 1
         return process
 

@@ -1,4 +1,4 @@
-"""A case: what the model says, what happens from outside, and what is right. It is a file of `cases/`."""
+"""A case: what the model says, what happens from outside, and what is right. Each is a file in `cases/`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,29 +15,29 @@ FOLDER = Path(__file__).parent / "cases"
 THEMES = ("Ending", "Odd replies", "Limits", "Crashes", "People", "Sub-agents", "Context")
 
 FEATURES: Mapping[str, str] = {
-    "finish_call": "the model ends the work by a call, beside which other calls can stand",
-    "finish_again": "after such a call the thread goes on with a new message, which follows all before it",
-    "structured": "a final answer of a given shape, validated",
-    "turn_limit": "a limit on the calls of the model",
-    "call_limit": "a limit on the calls of tools",
+    "finish_call": "the model ends the work with a call, and the same reply can hold other calls",
+    "finish_again": "after such a call the thread continues with a new message, on top of the whole history",
+    "structured": "a final answer with a given schema, validated",
+    "turn_limit": "a limit on model calls",
+    "call_limit": "a limit on tool calls",
     "gate": "a check of the final answer that can send the model back to work",
     "approval": "a person approves a call before it runs",
-    "approval_ids": "a decision names the call that it is for, by the id of the call",
-    "edit": "a person approves a call with other arguments",
-    "durable_wait": "what waits for a person can be answered by another process",
-    "crash": "a run whose process was killed goes on in another process, from the framework's own storage",
-    "one_runner": "two processes that go on with one run at the same time are kept apart",
-    "ask": "the model asks the user by a call, and the run waits for the answer",
-    "deadline": "a question nobody answers is answered by its default after a time",
-    "stop": "a run is stopped from outside, at a point where nothing is lost",
-    "children": "an agent gives a task to another one, a sub-agent, and gets its result",
-    "child_limit": "a limit on the calls of the model of one sub-agent",
-    "tree_limit": "one limit on the calls of the model of an agent and of all its sub-agents together",
-    "child_wait": "what a sub-agent waits for reaches the caller of the run, and the answer comes back",
-    "child_durable": "what a sub-agent waits for can be answered by another process",
-    "recursion": "a sub-agent can give tasks to an agent like itself",
-    "compaction": "a history that outgrows the model's context is made smaller, with nothing configured",
-    "memory": "a thread goes on with a new message in another process, from the framework's own storage",
+    "approval_ids": "a decision names its call by the call's ID",
+    "edit": "a person approves a call with edited arguments",
+    "durable_wait": "a person's answer can be delivered in another process",
+    "crash": "a run whose process was killed continues in another process, from the framework's own storage",
+    "one_runner": "two processes cannot continue the same run at the same time",
+    "ask": "the model asks the user with a call, and the run waits for the answer",
+    "deadline": "a question that nobody answers gets its default answer after a time",
+    "stop": "a run can be stopped from outside, at a point where nothing is lost",
+    "children": "an agent delegates a task to a sub-agent and gets its result",
+    "child_limit": "a limit on the model calls of one sub-agent",
+    "tree_limit": "one limit on the model calls of an agent and all its sub-agents together",
+    "child_wait": "a sub-agent's question or approval reaches the run's caller, and the answer comes back",
+    "child_durable": "a sub-agent's question or approval can be answered in another process",
+    "recursion": "a sub-agent can delegate to an agent like itself",
+    "compaction": "a history that outgrows the model's context is compacted, without configuration",
+    "memory": "a thread continues with a new message in another process, from the framework's own storage",
 }
 Moment = Literal["before", "after", "request"]
 Do = Literal["say", "decide", "answer", "resume", "expire"]
@@ -48,8 +48,8 @@ Unruly = Literal["", "talk", "shape"]
 
 @dataclass(frozen=True)
 class Kill:
-    """Where the process gets SIGKILL: before or after the effect of the nth run of `tool` in this step, or
-    when the nth request of this step reaches the model."""
+    """When the process gets SIGKILL: before or after the effect of the nth run of `tool` in this step, or
+    when the nth model request of this step arrives."""
 
     tool: str = ""
     nth: int = 1
@@ -60,12 +60,12 @@ class Kill:
 class Step:
     """Something that happens from outside.
 
-    do: `say` a message, `decide` on the calls that wait, `answer` a question, `resume` what was cut short,
-    `expire` (time passes beyond every deadline). decisions: each call that waits gets the first one whose
-    `when` its arguments fit. by_id: the decisions are given in their own order, each with the id of the call
-    that it fits; a call that none fits is left undecided, and one that is `late` is for a call that waited
-    before and does not any more. fresh: in a new process. times: again, up to so often, while it waits.
-    at_once: in so many processes at the same time. stop: the run is asked to stop while this tool runs.
+    do: `say` a message, `decide` on the waiting calls, `answer` a question, `resume` an interrupted run,
+    `expire` (time passes beyond every deadline). decisions: each waiting call gets the first one whose `when`
+    matches its arguments. by_id: the decisions come in their own order, each with the ID of the call that it
+    matches; a call without a match stays undecided, and a `late` decision is for a call that waited before
+    and no longer does. fresh: in a new process. times: repeat up to this often while the run waits. at_once:
+    in this many processes at the same time. stop: the run is asked to stop while this tool runs.
     """
 
     do: Do
@@ -81,13 +81,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Setup:
-    """What the user of the framework knows when the agent is built; the script is not among it.
+    """What the framework's user knows when building the agent; the script is not part of it.
 
-    tools: of the kit. finish: `any` natural way to end, a finishing `call`, or a `structured` answer.
+    tools: from the kit. finish: `any` natural way to end, a finishing `call`, or a `structured` answer.
     approve: tools that need approval. turns, tool_calls: limits of one task. gate: a completion check that
-    passes `never` or `after_write`. asks: the model may ask the user. helpers: the names of its sub-agents;
-    where there are some, the tools and approvals are theirs, and the agent has them alone. helper_turns: a
-    limit of each. tree_turns: one limit of all. recursive: each sub-agent has itself as a sub-agent.
+    passes `never` or `after_write`. asks: the model may ask the user. helpers: the names of the sub-agents;
+    if there are any, they have the tools and approvals, and the agent has only them. helper_turns: a limit of
+    each. tree_turns: one limit of all. recursive: each sub-agent can delegate to itself.
     """
 
     tools: tuple[str, ...] = ("read", "write")
@@ -108,9 +108,9 @@ _DONE = Reply((Finish("All is done."),))
 
 @dataclass(frozen=True)
 class Role:
-    """What the model says to a sub-agent, which is known by its `task`.
+    """What the model says to a sub-agent, which its `task` identifies.
 
-    script, then: as in a case. cornered: what it says to a request that lets it call nothing.
+    script, then: as in a case. cornered: what it says to a request that offers no tools.
     """
 
     task: str
@@ -123,15 +123,14 @@ class Role:
 class Case:
     """One question to an agent loop.
 
-    version: of its judgement; results of two versions are not compared. promise: what a user may rely on.
-    right: what is right, and why. script: the model's replies in order, `then` every one after them.
-    cornered: what it says to a request that lets it call nothing. by_history: the reply follows from how many
-    replies the model is shown, as a real one would answer; else from how often it was called. needs: features
-    that a framework must claim for the case to count. unruly: what a request may forbid the provider to
-    reply, and the script's first reply is: words alone (`talk`), or arguments that do not fit (`shape`). A
-    framework that forbids it does not lose by it. roles: of the sub-agents. must, must_not: the judgement.
-    link: where somebody tells of this pain in public. disputed: where the case is contested in public; as
-    long as it is, it counts for nobody.
+    version: of its judgement; results of two versions are not compared. promise: what a user can rely on.
+    right: what is right, and why. script: the model's replies in order; `then`: every later one. cornered:
+    what it says to a request that offers no tools. by_history: the number of replies in the request selects
+    the next one, as with a real model; otherwise the number of calls does. needs: features that a framework
+    must claim for the case to count. unruly: the kind of the first reply, if a request can forbid it: text
+    only (`talk`), or invalid arguments (`shape`); a framework that forbids it does not fail. roles: of the
+    sub-agents. must, must_not: the judgement. link: a public report of the problem. disputed: the public
+    thread of a dispute; until it is settled, the case counts for nobody.
     """
 
     name: str
@@ -155,33 +154,33 @@ class Case:
     disputed: str | None = None
 
     def judge(self, seen: Observed) -> Verdict:
-        """Whether what happened is right."""
+        """Judges what happened."""
         return judge(self.must, self.must_not, seen)
 
     def reply(self, number: int, who: str = "", *, cornered: bool = False) -> Reply:
-        """The reply with this number, the first being 0, to the agent or to the sub-agent with this task."""
+        """Returns the reply with this number, from 0, to the agent or to the sub-agent with this task."""
         speaks = next((role for role in self.roles if role.task == who), self)
         said = speaks.script[number] if number < len(speaks.script) else speaks.then
         return speaks.cornered if cornered and speaks.cornered else said
 
     def who(self, told: str) -> str:
-        """The task of the sub-agent that was told this before it said anything; empty for the agent."""
+        """Returns the task of the sub-agent whose prompt this is; empty for the agent."""
         return next((role.task for role in self.roles if role.task in told), "")
 
 
 @cache
 def load_cases() -> tuple[Case, ...]:
-    """All cases, in the order of the table. Raises BadFile for a file that is not as it should be."""
+    """Returns all cases, in the order of the table. Raises BadFile for an invalid file."""
     found = [read_case(file) for file in FOLDER.glob("*.json")]
     return tuple(sorted(found, key=lambda case: (THEMES.index(case.theme), case.name)))
 
 
 def read_case(file: Path) -> Case:
-    """The case of one file. Raises BadFile, which names file and field."""
+    """Reads the case from one file. Raises BadFile, which names file and field."""
     node = read_file(file)
     given = node.object(_CASE, _REQUIRED)
     if given["name"] != file.stem:
-        raise node.fields()["name"].bad(f"it differs from the name of the file, {file.stem!r}")
+        raise node.fields()["name"].bad(f"it differs from the file name, {file.stem!r}")
     case = Case(**given)
     for field_, checks in (("must", case.must), ("must_not", case.must_not)):
         for number, check in enumerate(checks):
@@ -192,12 +191,12 @@ def read_case(file: Path) -> Case:
 
 
 def _problem(case: Case, check: Check) -> str:
-    """What of a check does not fit the case it stands in."""
+    """Raises BadFile if a check does not fit its case."""
     last = max(check.after_step, check.before_step)
     if last > len(case.steps):
         return f"there is no step {last}"
     if any(step.times > 1 for step in case.steps[: max(last - 1, 0)]):
-        # It takes place up to so often, so the later steps have no numbers that are known before.
+        # It may repeat, so the numbers of the later steps are not known in advance.
         return f"a step before step {last} has `times`"
     ran = (*case.setup.tools, *(["gate"] if case.setup.gate else []))
     if isinstance(check, ToolCheck) and check.tool not in ran:
@@ -209,20 +208,20 @@ def _problem(case: Case, check: Check) -> str:
 
 
 def _must(node: Node) -> tuple[Check, ...]:
-    """At least one: a case that only forbids would be right for a subject that does nothing."""
+    """Requires at least one check: a subject that does nothing would pass a case that only forbids."""
     if not node.items():
-        raise node.bad("it is empty; say what must have happened")
+        raise node.bad("it is empty; add what must have happened")
     return tuple(read_check(item) for item in node.items())
 
 
 def _made(kind: Callable[..., Any], known: Mapping[str, Read], *required: str) -> Read:
-    """Reads an object and makes one of this kind of it."""
+    """Reads an object and builds an instance of this class from it."""
     return lambda node: kind(**node.object(known, required))
 
 
 def _link(node: Node) -> str:
     if not node.words().startswith("https://"):
-        raise node.bad("a link to a public thread begins with https://")
+        raise node.bad("a link to a public thread must begin with https://")
     return node.words()
 
 
@@ -249,13 +248,13 @@ _PARTS: Mapping[str, tuple[Callable[..., Part], Mapping[str, Read], tuple[str, .
         ("task",),
     ),
 }
-"""The parts of a reply, each known by its first field: how it is made and read, and what it needs."""
+"""The parts of a reply by their first field: how each is built and read, and what it needs."""
 
 
 def _part(node: Node) -> Part:
     kind = next((name for name in _PARTS if name in node.fields()), None)
     if kind is None:
-        raise node.bad(f"a part of a reply has one of these fields: {', '.join(_PARTS)}")
+        raise node.bad(f"a part of a reply needs one of these fields: {', '.join(_PARTS)}")
     make, known, required = _PARTS[kind]
     return make(**node.object(known, required))
 
@@ -263,12 +262,12 @@ def _part(node: Node) -> Part:
 def _reply(node: Node) -> Reply:
     known: Mapping[str, Read] = {"parts": many(_part), "reason": Node.words, "error": Node.positive}
     if "parts" not in node.fields() and "error" not in node.fields():
-        raise node.bad("a reply has `parts`, or an `error`")
+        raise node.bad("a reply needs `parts` or an `error`")
     return Reply(**node.object(known))
 
 
 def _script(node: Node) -> tuple[Reply, ...]:
-    """Replies, and groups of them that are repeated: `$n` in a group is the number of the repetition."""
+    """Reads replies and repeated groups of them: `$n` in a group is the number of the repetition."""
     found: list[Reply] = []
     for item in node.items():
         if "repeat" in item.fields():

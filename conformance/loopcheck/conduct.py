@@ -1,4 +1,4 @@
-"""What is to be run, in parts that can be broken off and gone on with: each part is a file of results."""
+"""The plan of a run, in parts that can be interrupted and resumed: each part is a file of results."""
 
 import json
 import sys
@@ -23,7 +23,7 @@ CASES = "cases"
 
 @dataclass(frozen=True)
 class Part:
-    """One subject on the unit cases, or on one source with one seed. full: all tasks, not a sample."""
+    """One subject on the unit cases, or on one source with one seed. full: all tasks instead of a sample."""
 
     subject: Subject
     what: str
@@ -37,14 +37,14 @@ class Part:
         return f"{self.subject.name}.{self.what}.{self.seed}{'.full' if self.full else ''}"
 
     def file(self, folder: Path) -> Path:
-        """Of its results."""
+        """The file of its results."""
         return folder / f"{self.name}.jsonl"
 
 
 def list_parts(
     subjects: Sequence[Subject], what: Sequence[str], seeds: Sequence[int], *, full: bool
 ) -> list[Part]:
-    """In the order in which they are run: each subject's cases first."""
+    """Returns the parts in the order in which they run: each subject's cases first."""
     found = []
     for subject in subjects:
         found += [Part(subject, CASES)] if CASES in what else []
@@ -54,27 +54,29 @@ def list_parts(
 
 
 def tell(words: str) -> None:
-    """How far it is."""
+    """Reports progress."""
     print(words, file=sys.stderr, flush=True)
 
 
 def work(part: Part, folder: Path, patience: float = PATIENCE) -> str:
-    """Runs what is not yet in the part's file; why it could not run, or an empty text. patience: seconds for
-    one step."""
+    """Runs what is not yet in the part's file; returns why it could not run, or an empty text.
+
+    patience: seconds for one step.
+    """
     if part.subject.problem:
         return part.subject.problem
     try:
         with Bench(part.subject.command, part.subject.url, patience=patience) as bench:
             file = _File(part.file(folder), bench)
             if file.done:
-                tell(f"{part.name}: {len(file.done)} kept from before; --anew plays them again")
+                tell(f"{part.name}: {len(file.done)} kept from an earlier run; --anew runs them again")
             for found in _cases(bench, file) if part.what == CASES else _tasks(part, bench, file):
                 file.add(found)
                 tell(f"{part.name}: {found.get('case') or found.get('task')} {_mark(found)}")
     except NoAnswer as error:
-        return f"it does not serve: {error}"
+        return f"it did not start: {error}"
     except ModuleNotFoundError as error:
-        return f"{part.what} is not installed here ({error}): see `loopcheck install`"
+        return f"{part.what} is not installed ({error}); run `loopcheck install`"
     return ""
 
 
@@ -99,13 +101,13 @@ def _tasks(part: Part, bench: Bench, file: "_File") -> Iterator[dict[str, Any]]:
 
 
 def draw_tasks(source: str, seed: int, *, full: bool) -> list[tuple[Task, Fault]]:
-    """The tasks that a seed plays, each with its fault."""
+    """Returns the tasks that a seed selects, each with its fault."""
     planned = plan(SOURCES[source].tasks(), seed)
     return planned if full else sample(planned, seed)
 
 
 class _File:
-    """Results, a line each, below a line that says of what. Those of other versions are thrown away."""
+    """Results, one per line, below a header line. Results of other versions are discarded."""
 
     def __init__(self, file: Path, bench: Bench) -> None:
         self._file = file
@@ -116,10 +118,10 @@ class _File:
             lines = [head]
         versions = {case.name: case.version for case in load_cases()}
         lines = [one for one in lines if "case" not in one or versions.get(one["case"]) == one.get("version")]
-        # Without a line that was cut off.
+        # Without an incomplete last line.
         file.write_text("".join(json.dumps(one) + "\n" for one in lines))
         self.done = {one.get("case") or one["task"] for one in lines[1:]}
-        """The names; a case of another version is played anew."""
+        """The names of finished runs; a case of another version runs again."""
 
     def add(self, found: Mapping[str, Any]) -> None:
         with self._file.open("a") as out:
@@ -127,7 +129,7 @@ class _File:
 
 
 def read_lines(file: Path) -> list[dict[str, Any]]:
-    """What a file of results holds; a last line that was cut off is left out."""
+    """Reads a file of results, without an incomplete last line."""
     found: list[dict[str, Any]] = []
     for line in file.read_text().splitlines() if file.exists() else ():
         try:

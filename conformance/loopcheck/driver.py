@@ -1,4 +1,4 @@
-"""Runs unit cases on one subject: their steps, their kills, and the record of what happened."""
+"""Runs unit cases on one subject: their steps and kills, and the record of what happened."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ from loopcheck.replies import Reply
 from loopcheck.stage import MOST_CALLS, ModelRequest, Stage
 
 SLOW = 1.0
-"""Seconds that the model takes when processes run side by side, so that they meet."""
+"""The model's delay in seconds if processes run in parallel, so that their runs overlap."""
 NEEDS_A_COMMAND = (
     "it was given by its URL alone, and the suite can kill and start only what it has a command for"
 )
@@ -34,7 +34,7 @@ class Cell:
 
 
 def leave_out(case: Case, lacks: Mapping[str, str], *, killable: bool = True) -> Cell | None:
-    """The cell of a case that does not count, since the subject does not claim what it needs."""
+    """Returns the cell of a case that does not count because the subject does not claim what it needs."""
     if case.disputed:
         return Cell(case.name, "n/a", f"disputed: {case.disputed}")
     found = [need for need in case.needs if need in lacks]
@@ -46,7 +46,7 @@ def leave_out(case: Case, lacks: Mapping[str, str], *, killable: bool = True) ->
 
 
 def judge_case(case: Case, seen: Observed) -> Cell:
-    """The verdict on what happened."""
+    """Returns the verdict on what happened."""
     found = case.judge(seen)
     if not found.ok and any(case.unruly in shown.forbids for shown in seen.calls[:1]):
         why = f"its request forbids the reply of this case: {found.why}"
@@ -55,13 +55,13 @@ def judge_case(case: Case, seen: Observed) -> Cell:
 
 
 def run_case(bench: Bench, case: Case) -> Cell:
-    """The verdict on the subject in this case."""
+    """Runs the case on the subject and returns the verdict."""
     unclaimed = leave_out(case, bench.hello.lacks, killable=bench.killable)
     return unclaimed or judge_case(case, observe(bench, case))
 
 
 def observe(bench: Bench, case: Case) -> Observed:
-    """Everything that happens in the case."""
+    """Runs the case and returns the record of everything that happened."""
     script, world = Script(case), KitWorld(case.setup.gate)
     with Stage(script, world, bench.hello.manner) as stage:
         played = _Run(bench, case, stage, world)
@@ -96,7 +96,7 @@ class _Run:
         self.events: list[tuple[int, Event]] = []
         self.pending: Sequence[Mapping[str, Any]] = ()
         self.waited: list[Mapping[str, Any]] = []
-        """All calls that have waited so far."""
+        """All calls that have waited for a decision so far."""
         self.status: Status | Literal["", "died"] = ""
         self._seat = Seat(bench, self._setup())
 
@@ -136,7 +136,7 @@ class _Run:
             self.world.new_step(Plan())
 
     def _ready(self, step: Step, others: ExitStack) -> list[Process]:
-        """The processes that take this step. others: closes all of them but the first."""
+        """Returns the processes for this step. others: closes all but the first."""
         found: list[Process] = []
         try:
             found.append(self._seat.ready(fresh=step.fresh))
@@ -150,7 +150,7 @@ class _Run:
         return found
 
     def _plan(self, step: Step, processes: Sequence[Process]) -> None:
-        """What is to happen inside this step."""
+        """Prepares what happens inside this step."""
         plan = Plan(stop=step.stop, kill=self._seat.kill, on_stop=self._seat.ask_to_stop)
         if step.kill and step.kill.when != "request":
             plan.tool, plan.nth, plan.when = step.kill.tool, step.kill.nth, step.kill.when
@@ -176,13 +176,13 @@ class _Run:
         else:
             self.status = told.status
             if step.do != "decide" or told.status not in ("refused", "error"):
-                # A decision that is refused decides nothing, so the calls may well wait on.
+                # A refused decision decides nothing, so the calls may still wait.
                 self.pending = told.pending
             self.waited += told.pending
             self._note(told)
 
     def _decisions(self, step: Step) -> list[dict[str, Any]]:
-        """On each call that waits, in their order; or, by id, in the order of the step."""
+        """Returns a decision on each waiting call, in their order; or, by ID, in the order of the step."""
         if not step.by_id:
             return [_decision(step, call["args"]) for call in self.pending] or [_decision(step, {})]
         found = []
@@ -196,7 +196,7 @@ class _Run:
         return found
 
     def _killer(self, step: Step) -> Callable[[], None]:
-        """What ends the process when the nth request of this step comes in."""
+        """Returns the hook that kills the process at the nth request of this step."""
         left = step.kill.nth if step.kill and step.kill.when == "request" else 0
 
         def count() -> None:
@@ -225,7 +225,7 @@ _GIVEN = (
 
 
 def read_report(said: Mapping[str, Any]) -> Report:
-    """How a step ended, by the subject's answer. Raises Unfit for what is no report."""
+    """Reads from the subject's answer how a step ended. Raises Unfit for an invalid report."""
     status = said.get("status")
     if status not in _STATUSES:
         raise Unfit(f"It reported the status {line(repr(status), 60)}; there are: {', '.join(_STATUSES)}.")
@@ -243,7 +243,7 @@ _STATUSES = ("success", "limit", "error", "question", "approval", "stopped", "re
 
 
 def _decision(step: Step, args: Mapping[str, Any]) -> dict[str, Any]:
-    """What is decided on a call with these arguments."""
+    """Returns the decision on a call with these arguments."""
     fitting = (one for one in step.decisions if _fits(one, {"args": args}))
     return next(map(_sent, fitting), {})
 

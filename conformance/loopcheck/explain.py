@@ -13,9 +13,9 @@ _MOST = 100
 
 
 def explain(case: Case, hello: Hello, cell: Cell) -> str:
-    """What is right, why, and what the subject did."""
+    """Prints what is right, why, and what the subject did."""
     lines = [case.question, "", f"Right: {case.right}", ""]
-    lines += [f"Somebody's pain: {case.link}", ""] if case.link else []
+    lines += [f"Reported in: {case.link}", ""] if case.link else []
     version = next(iter(hello.versions.values()), "")
     lines += [f"{hello.framework} {version}".strip(), f"    {MARKS[cell.mark]} {cell.why}"]
     lines += [f"      {line}" for line in _events(cell.observed)] if cell.observed else []

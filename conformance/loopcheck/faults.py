@@ -1,5 +1,4 @@
-"""What goes wrong in a run of a task, drawn from a seed: kills, and replies as providers and models give
-them."""
+"""The fault in a run of a task, selected by a seed: kills, and bad replies of providers and models."""
 
 import random
 from collections.abc import Sequence
@@ -18,14 +17,14 @@ FAULTS = (NOTHING, *KILLS, *REPLIES, *ENDS, *PROVIDER, ELSEWHERE)
 
 @dataclass(frozen=True)
 class Fault:
-    """at: the place, among all calls of the task, at which it happens."""
+    """at: the index, among all calls of the task, at which it happens."""
 
     name: str
     at: int = 0
 
 
 def draw_fault(name: str, task: Task, seed: int) -> Fault | None:
-    """The fault of this name in this task; None where the task has no place for it."""
+    """Returns the fault with this name for this task; None if the task has no place for it."""
     places = list(_places(name, task))
     if not places and name not in (NOTHING, ENDS[1], ELSEWHERE):
         return None
@@ -36,10 +35,10 @@ def draw_fault(name: str, task: Task, seed: int) -> Fault | None:
 def _places(name: str, task: Task) -> Sequence[int]:
     every = range(len(task.calls))
     if name in KILLS:
-        # A kill around what changes the world says most; a task that changes nothing is killed at a read.
+        # A kill around a change of the world shows most; a task that changes nothing is killed at a read.
         return task.effects() or every
     if name == ENDS[0]:
-        # A call that fails leaves something out that its tool needs.
+        # The failing call omits arguments that its tool requires.
         return [at for at in every if task.tools[task.calls[at].name].parameters.get("required")]
     return every
 
@@ -49,7 +48,7 @@ def has_questions(task: Task) -> bool:
 
 
 def plan(tasks: Sequence[Task], seed: int) -> list[tuple[Task, Fault]]:
-    """Each task under one fault. Over as many seeds as there are faults, each task meets every one."""
+    """Pairs each task with one fault. Over as many seeds as there are faults, each task gets every one."""
     found = []
     for place, task in enumerate(tasks):
         turned = (FAULTS[(place + seed + more) % len(FAULTS)] for more in range(len(FAULTS)))
@@ -58,10 +57,10 @@ def plan(tasks: Sequence[Task], seed: int) -> list[tuple[Task, Fault]]:
 
 
 def sample(planned: Sequence[tuple[Task, Fault]], seed: int) -> list[tuple[Task, Fault]]:
-    """One task for each fault, drawn from the whole plan: the same for all subjects."""
+    """Selects one task for each fault from the whole plan: the same ones for all subjects."""
     shuffled = list(planned)
     random.Random(f"{seed} sample").shuffle(shuffled)
-    # A kill says most around what changes the world, so tasks that change nothing come last there.
+    # A kill shows most around a change of the world, so tasks that change nothing come last.
     shuffled.sort(key=lambda one: one[1].name in KILLS and not one[0].effects())
     first = {fault.name: (task, fault) for task, fault in reversed(shuffled)}
     return [first[name] for name in FAULTS if name in first]

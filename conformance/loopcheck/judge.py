@@ -1,7 +1,7 @@
-"""The judgement: checks of a record. A case is a list of those that must hold and of those that must not.
+"""The judgement: checks of a record. A case lists checks that must hold and checks that must not.
 
-A check never looks at a framework's own words for what happened: it looks at what the model was shown, which
-tools ran, and how the steps ended for whoever called them.
+A check never looks at a framework's own words for what happened, only at what the model was shown, which
+tools ran, and how the steps ended for their caller.
 """
 
 import re
@@ -20,7 +20,7 @@ STATUSES: Sequence[str] = get_args(Status)
 
 @dataclass(frozen=True)
 class Verdict:
-    """ok: whether it was right. why: what happened."""
+    """ok: whether the subject passed. why: what happened."""
 
     ok: bool
     why: str
@@ -28,10 +28,10 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Check(ABC):
-    """Something that a record shows or does not.
+    """Something that a record shows or does not show.
 
-    why: what is told when it is wrong; `{found}` in it stands for what the check found. after_step,
-    before_step: it looks only at what came between these steps, the first being 1; 0 is no bound.
+    why: the message for a failure; `{found}` in it stands for what the check found. after_step, before_step:
+    the check considers only what happened between these steps, numbered from 1; 0 is no bound.
     """
 
     why: str = ""
@@ -39,26 +39,26 @@ class Check(ABC):
     before_step: int = 0
 
     reads: ClassVar[Mapping[str, Read]] = {}
-    """Its own fields in a file, and how they are read."""
+    """Its own fields in a file, and their readers."""
     needs: ClassVar[Sequence[str]] = ()
-    """Those of them that must be there."""
+    """The required fields."""
     either: ClassVar[Sequence[str]] = ()
-    """Those of them of which one must be there; a range has two."""
+    """Fields of which one is required; a range has two."""
 
     def holds(self, seen: Observed) -> bool:
         return self.shows(self._window(seen))
 
     def wrong(self, seen: Observed) -> str:
-        """What was wrong, in words."""
+        """Returns the message for a failure."""
         return self.why.replace("{found}", line(self.found(self._window(seen))))
 
     @abstractmethod
     def shows(self, seen: Observed) -> bool:
-        """Whether this part of a record shows it."""
+        """Returns whether this part of a record shows it."""
 
     @abstractmethod
     def found(self, seen: Observed) -> str:
-        """What this part of a record shows, in short."""
+        """Summarizes what this part of a record shows."""
 
     def _window(self, seen: Observed) -> Observed:
         return seen.window(self.after_step, self.before_step)
@@ -66,7 +66,7 @@ class Check(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class CountCheck(Check):
-    """Something that happened so often: exactly `count` times, `at_least`, or `at_most`."""
+    """Something that happened exactly `count` times, or `at_least` or `at_most` this often."""
 
     count: int | None = None
     at_least: int | None = None
@@ -90,9 +90,9 @@ class CountCheck(Check):
 
 @dataclass(frozen=True, kw_only=True)
 class EndCheck(Check):
-    """`ends`: how the last step ended for its caller: with one of `status`, or with anything but `not`.
+    """`ends`: how the last step ended for its caller: with one of `status`, or with none of `not`.
 
-    which: the `last` end, or whether `any` of them was so.
+    which: the `last` end, or `any` of them.
     """
 
     status: Sequence[str]
@@ -115,7 +115,7 @@ class EndCheck(Check):
 
 @dataclass(frozen=True, kw_only=True)
 class FinalCheck(Check):
-    """`final`: the answer that the last step gave: `contains` these words, or `equals` this value."""
+    """`final`: the final answer of the last step: it `contains` this text, or `equals` this value."""
 
     contains: str | None = None
     equals: Any = None
@@ -136,7 +136,7 @@ class FinalCheck(Check):
 class ToolCheck(CountCheck):
     """`ran`: how often `tool` really ran, by its own record.
 
-    args: only with these arguments. other: only where one of these arguments has another value.
+    args: counts only runs with these arguments. other: only runs in which one of them has another value.
     """
 
     tool: str
@@ -165,8 +165,8 @@ class ToolCheck(CountCheck):
 class CallCheck(CountCheck):
     """`called`: how often the model was called, and replied.
 
-    who: only by the sub-agent with this task, or by the agent above all, which is "". asks_for: only where
-    its reply asks for a call with these words in its arguments.
+    who: counts only calls by the sub-agent with this task, or by the top-level agent, which is "". asks_for:
+    only those whose reply has a tool call with this text in its arguments.
     """
 
     who: str | None = None
@@ -181,12 +181,12 @@ class CallCheck(CountCheck):
 
 @dataclass(frozen=True, kw_only=True)
 class WordsCheck(Check):
-    """`shown`: what the model was shown, other than its own words: these `words`, or what a `pattern` finds.
+    """`shown`: what the model was shown, except its own messages: these `words`, or a match of `pattern`.
 
-    pattern: a regular expression; small and capital letters are the same to it. which: in `any` call of the
-    model, in `each`, or in the `last`. who: only in calls of the sub-agent with this task, or of the agent
-    above all, which is "". in_calls: the names and arguments of its own earlier calls count, too.
-    after_reply: only what came after the model's first reply counts.
+    pattern: a regular expression, case-insensitive. which: in `any` model call, in `each`, or in the `last`.
+    who: only in calls of the sub-agent with this task, or of the top-level agent, which is "". in_calls: the
+    names and arguments of the model's own earlier tool calls count, too. after_reply: only messages after the
+    model's first reply count.
     """
 
     words: str = ""
@@ -231,7 +231,7 @@ class WordsCheck(Check):
 
 @dataclass(frozen=True, kw_only=True)
 class UnansweredCheck(Check):
-    """`unanswered`: the model was shown a call of its own that has no result."""
+    """`unanswered`: the model was shown one of its own calls without a result."""
 
     def shows(self, seen: Observed) -> bool:
         return any(shown.dangling for shown in seen.calls)
@@ -242,7 +242,7 @@ class UnansweredCheck(Check):
 
 @dataclass(frozen=True, kw_only=True)
 class PrefixCheck(Check):
-    """`prefix`: each request of the agent above all begins with the whole request before it: the same tools,
+    """`prefix`: each request of the top-level agent begins with the whole previous request: the same tools,
     and the same messages in the same order."""
 
     def shows(self, seen: Observed) -> bool:
@@ -253,7 +253,7 @@ class PrefixCheck(Check):
         return f"request {breaks[0]}" if breaks else "no request"
 
     def _breaks(self, seen: Observed) -> list[int]:
-        """The numbers of the requests that begin otherwise, the first request being 1."""
+        """Returns the numbers of the requests that begin differently, counted from 1."""
         calls = _calls_of(seen, "")
         pairs = enumerate(pairwise(calls), 2)
         return [number for number, (before, after) in pairs if not _begins(after, before)]
@@ -261,7 +261,7 @@ class PrefixCheck(Check):
 
 @dataclass(frozen=True, kw_only=True)
 class AnyCheck(Check):
-    """`any`: one at least of the checks `of` holds."""
+    """`any`: at least one of the checks in `of` holds."""
 
     of: Sequence[Check]
 
@@ -288,8 +288,8 @@ WINDOW: Mapping[str, Read] = {"after_step": Node.positive, "before_step": Node.p
 
 
 def judge(must: Sequence[Check], must_not: Sequence[Check], seen: Observed) -> Verdict:
-    """Right when all that must hold does, and nothing does that must not. What never ends by itself is wrong
-    in every case."""
+    """Passes if all checks in `must` hold and none in `must_not` does. A run that never ends by itself fails
+    every case."""
     found = [_endless(seen)] if _endless(seen) else []
     found += [check.wrong(seen) for check in must if not check.holds(seen)]
     found += [check.wrong(seen) for check in must_not if check.holds(seen)]
@@ -298,7 +298,7 @@ def judge(must: Sequence[Check], must_not: Sequence[Check], seen: Observed) -> V
 
 
 def read_check(node: Node) -> Check:
-    """A check as it stands in a file, in `must` or `must_not`: with its `why`."""
+    """Reads a check in `must` or `must_not`, with its `why`."""
     return _read(node, {"why": Node.words, **WINDOW}, ("why",))
 
 
@@ -307,7 +307,7 @@ def _read(node: Node, more: Mapping[str, Read], required: Sequence[str]) -> Chec
     if named is None:
         raise node.bad("the field 'check' is missing")
     kind = CHECKS[named.one_of(tuple(CHECKS), "check")]
-    # The alternatives of `any` are checks without a `why` and a window: it has them for all.
+    # The alternatives of `any` are checks without `why` and window: `any` has those for all of them.
     own = {"of": many(lambda one: _read(one, {}, ()))} if kind is AnyCheck else kind.reads
     known = {"check": Node.words, **own, **more}
     given = node.object(known, ("check", *kind.needs, *required))
@@ -323,7 +323,7 @@ def _read(node: Node, more: Mapping[str, Read], required: Sequence[str]) -> Chec
 
 
 def walk(check: Check) -> list[Check]:
-    """The check itself, and those inside it."""
+    """Yields the check and those inside it."""
     below = check.of if isinstance(check, AnyCheck) else ()
     return [check, *(found for one in below for found in walk(one))]
 
@@ -351,5 +351,5 @@ def _regular(node: Node) -> str:
     try:
         re.compile(node.words())
     except re.error as error:
-        raise node.bad(f"it is no regular expression: {error}") from error
+        raise node.bad(f"it is not a valid regular expression: {error}") from error
     return node.words()

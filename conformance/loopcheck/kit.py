@@ -11,7 +11,7 @@ from loopcheck.observed import ToolRun
 POLLS = 12
 BIG = 10_000_000
 PAGE = 20_000
-"""Characters of a page."""
+"""The length of a page in characters."""
 READS = ("read", "poll", "big", "page")
 """Tools that change nothing; all others may."""
 _TEXT = {"type": "string"}
@@ -48,9 +48,9 @@ DEFINITIONS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass
 class Plan:
-    """What is to happen inside a tool during one step.
+    """What happens inside a tool during one step.
 
-    tool, nth, when: at which run the process is killed, `before` or `after` its effect. stop: the run is
+    tool, nth, when: the run at which the process is killed, `before` or `after` its effect. stop: the run is
     asked to stop while this tool runs.
     """
 
@@ -64,8 +64,8 @@ class Plan:
 
 @dataclass
 class KitWorld:
-    """The kit's tools. gate: the completion check, which passes `never` or `after_write`. ran: when, and what
-    took place."""
+    """The kit's tools. gate: the completion check, which passes `never` or `after_write`. ran: the times and
+    effects of the runs."""
 
     gate_passes: str = ""
     plan: Plan = field(default_factory=Plan)
@@ -76,7 +76,7 @@ class KitWorld:
         self._runs: dict[str, int] = {}
 
     def new_step(self, plan: Plan) -> None:
-        """From now on the plan holds, and runs are counted anew."""
+        """Applies a plan from now on, and counts the runs from 0."""
         self.plan = plan
         self._runs.clear()
 
@@ -96,7 +96,7 @@ class KitWorld:
         self._perhaps_kill(name, nth, "before")
         self._note(name, args, "read" if name in READS else "failed" if name == "fail" else "effect")
         if self.plan.stop == name and nth == 1:
-            # It has done what it does, and is still at work.
+            # It has taken effect but has not returned yet.
             self.plan.on_stop()
             time.sleep(0.3)
         self._perhaps_kill(name, nth, "after")
@@ -122,7 +122,7 @@ class KitWorld:
     def _perhaps_kill(self, tool: str, nth: int, when: str) -> None:
         if (self.plan.tool, self.plan.nth, self.plan.when) == (tool, nth, when):
             if when == "before":
-                time.sleep(0.3)  # so that calls that run beside this one have done what they do
+                time.sleep(0.3)  # so that calls that run in parallel have taken effect
             self.plan.kill()
             if when == "before":
                 raise ConnectionAbortedError("the subject is gone before its call took place")

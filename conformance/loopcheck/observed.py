@@ -1,4 +1,4 @@
-"""What happened in one run of one case, in one neutral record: facts, and what the run said of itself."""
+"""A neutral record of one run of one case: facts, and what the run said about itself."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,20 +7,20 @@ from typing import Any, Literal
 from loopcheck.outside import line
 
 Status = Literal["success", "limit", "error", "question", "approval", "stopped", "refused", "hung"]
-"""How a step ended, as the framework's caller sees it.
+"""How a step ended for the framework's caller.
 
 success: it returned as done. limit: a limit ended it, and it says so. error: an exception, or an outcome that
-says error. question, approval: it waits for a person. stopped: it was asked to stop and did. refused: the
-framework said that there is nothing to do so. hung: no answer that counts: none in time, none that this suite
-understands, or its process died by itself.
+reports an error. question, approval: it waits for a person. stopped: it was asked to stop and did. refused:
+the framework said that it cannot do this. hung: no valid response: none in time, none that this suite
+understands, or the process died by itself.
 """
 WAITING = ("question", "approval")
 
 
 @dataclass(frozen=True)
 class Message:
-    """One message as the provider got it. calls: (id, name, argument text). answers: the id of the call whose
-    result this is. size: characters, of which `text` holds at most the first 4,000."""
+    """One message as the provider got it. calls: (id, name, argument text). answers: the ID of the call whose
+    result this is. size: in characters; `text` holds at most the first 4,000."""
 
     role: str
     text: str = ""
@@ -31,7 +31,7 @@ class Message:
 
 @dataclass(frozen=True)
 class StepStart:
-    """Somebody outside did something: `say`, `decide`, `answer`, `resume`, `expire`."""
+    """An action from outside: `say`, `decide`, `answer`, `resume`, `expire`."""
 
     do: str
     text: str = ""
@@ -39,11 +39,11 @@ class StepStart:
 
 @dataclass(frozen=True)
 class ModelCall:
-    """The model was called. status: 200, or the HTTP error it answered with. text, calls: its reply, the
-    calls as (id, name, argument text). forbids: what the request asked the provider not to reply, `talk`
-    (a call was required) or `shape` (arguments or an answer that do not fit their schema). who: the task of
-    the sub-agent that called it; empty for the agent above all. tools: the tools that the request offers, as
-    text by which two requests can be compared; empty where they were not recorded."""
+    """A model call. status: 200, or the HTTP error that it returned. text, calls: its reply, with the calls
+    as (id, name, argument text). forbids: replies that the request rules out, `talk` (a call is required) or
+    `shape` (arguments or an answer that violate their schema). who: the task of the calling sub-agent; empty
+    for the top-level agent. tools: the tools that the request offers, as comparable text; empty if they were
+    not recorded."""
 
     messages: tuple[Message, ...] = ()
     status: int = 200
@@ -55,19 +55,19 @@ class ModelCall:
 
     @property
     def told_first(self) -> str:
-        """What whoever called the model was told before the model had said anything."""
+        """The messages before the model's first reply."""
         at = next((at for at, one in enumerate(self.messages) if one.role == "assistant"), None)
         return "\n".join(message.text for message in self.messages[:at])
 
     @property
     def told_since(self) -> str:
-        """What came after the first words of the model, other than its own."""
+        """The messages after the model's first reply, except its own."""
         at = next((at for at, one in enumerate(self.messages) if one.role == "assistant"), len(self.messages))
         return "\n".join(message.text for message in self.messages[at:] if message.role != "assistant")
 
     @property
     def dangling(self) -> list[str]:
-        """Ids of calls in the history that have no result before the next message of another kind."""
+        """The IDs of calls in the history that have no result before the next message of another kind."""
         missing: list[str] = []
         open_calls: list[str] = []
         for message in self.messages:
@@ -82,7 +82,7 @@ class ModelCall:
 
 @dataclass(frozen=True)
 class ToolRun:
-    """A tool of the kit ran, by its own record. what: `effect`, `read`, `failed`, or `gate` for a check."""
+    """A run of a kit tool, by its own record. what: `effect`, `read`, `failed`, or `gate` for a check."""
 
     tool: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class ToolRun:
 
 @dataclass(frozen=True)
 class Report:
-    """How a step ended. words: as the framework put it. final: the final answer. pending: what waits."""
+    """How a step ended. words: the framework's own. final: the final answer. pending: what waits."""
 
     status: Status
     words: str = ""
@@ -109,19 +109,19 @@ Event = StepStart | ModelCall | ToolRun | Report | Death
 
 @dataclass(frozen=True)
 class Observed:
-    """Everything, in the order in which it happened. capped: the model was called more often than the bench
-    allows, so the run did not end by itself."""
+    """All events, in order. capped: the model was called more often than the bench allows, so the run did not
+    end by itself."""
 
     events: tuple[Event, ...]
     capped: bool = False
 
     @property
     def calls(self) -> list[ModelCall]:
-        """The calls of the model that were answered with a reply."""
+        """The model calls that got a reply."""
         return [event for event in self.events if isinstance(event, ModelCall) and event.status == 200]
 
     def calls_of(self, who: str) -> list[ModelCall]:
-        """Those of the calls that the sub-agent with this task made."""
+        """The model calls by the sub-agent with this task."""
         return [shown for shown in self.calls if shown.who == who]
 
     @property
@@ -130,7 +130,7 @@ class Observed:
 
     @property
     def last(self) -> Report:
-        """The last report; `hung` when there was none."""
+        """The last report; `hung` if there was none."""
         return self.reports[-1] if self.reports else Report("hung", "no report")
 
     def runs(self, tool: str) -> list[ToolRun]:
@@ -138,22 +138,22 @@ class Observed:
         return [event for event in self.events if isinstance(event, ToolRun) and event.tool == tool]
 
     def effects(self) -> list[ToolRun]:
-        """What was really done."""
+        """The effects that really took place."""
         return [event for event in self.events if isinstance(event, ToolRun) and event.what == "effect"]
 
     def window(self, after: int = 0, before: int = 0) -> "Observed":
-        """What came after the step with the number `after` had begun, and before the one with the number
-        `before` did. The first step is 1; 0 is no bound. After a step that never began came nothing."""
+        """Returns the events after step `after` began and before step `before` began, numbered from 1; 0 is
+        no bound. Nothing comes after a step that never began."""
         begun = [place for place, event in enumerate(self.events) if isinstance(event, StepStart)]
         begin = (begun[after - 1] + 1 if after <= len(begun) else len(self.events)) if after else 0
         end = begun[before - 1] if 0 < before <= len(begun) else len(self.events)
         return Observed(self.events[begin:end], self.capped)
 
     def told(self) -> str:
-        """What happened, in a line."""
+        """Summarizes what happened in one line."""
         done = [f"{run.tool}({_short(run.args)})" for run in self.effects()]
         ends = [report.status for report in self.reports]
-        # A subject may do anything, and as often as it likes.
+        # A subject may do anything, any number of times.
         effects = ", ".join(_counted(done)[:20]) or "no effect"
         calls = f"{len(self.calls)} model call{'s' if len(self.calls) != 1 else ''}"
         return f"{' → '.join(_counted(ends))}; {calls}; {effects}"
@@ -164,7 +164,7 @@ def _short(args: Mapping[str, Any]) -> str:
 
 
 def _counted(words: Sequence[str]) -> list[str]:
-    """Words in order, a run of equal ones as one with its number."""
+    """Returns the words in order, with a run of equal ones as one with its count."""
     runs: list[tuple[str, int]] = []
     for word in words:
         if runs and runs[-1][0] == word:

@@ -1,16 +1,16 @@
-"""What comes from a subject: JSON that can be kept, compared and printed; and words for tables and errors."""
+"""Input from a subject: JSON that can be stored, compared and printed, and text for tables and errors."""
 
 import json
 from typing import Any
 
 DEEPEST = 100
-"""Levels of lists and objects inside each other; what is deeper could be read, and then not be printed."""
+"""Maximum nesting of lists and objects; deeper values can be read but not printed."""
 LONGEST = 300
-"""Characters of a subject's words in a table or an error."""
+"""Most characters of a subject's text in a table or an error."""
 
 
 def load(data: bytes) -> Any:
-    """The value that the JSON holds. Raises ValueError for what is no JSON, or is nested too deep."""
+    """Parses JSON. Raises ValueError if it is not valid, or nested too deep."""
     try:
         found = json.loads(data)
     except RecursionError:
@@ -30,9 +30,9 @@ def _inside(value: Any) -> list[Any]:
 
 
 def line(given: Any, most: int = LONGEST) -> str:
-    """In one line, without a character that cannot be printed, and cut where it is long."""
+    """Returns the text on one line, without unprintable characters, truncated if it is long."""
     text = given if isinstance(given, str) else str(given)
-    # Much more than is kept, so that a flood is not split into words.
+    # Far more than is kept, so that a flood of text is not split into words.
     words = " ".join(text[: 10 * most].split()).encode(errors="replace").decode()
     plain = "".join(one if one.isprintable() else "?" for one in words)
     return plain if len(plain) <= most and len(text) <= 10 * most else f"{plain[:most]}…"

@@ -1,4 +1,4 @@
-"""Each part in a process of its own, so that nothing of a source is shared; and the end of all of them."""
+"""Runs each part in its own process, so that they share no state of a source, and ends them all."""
 
 import signal
 import threading
@@ -14,7 +14,7 @@ _SPAWN = get_context("spawn")
 
 
 class Processes:
-    """Of the parts whose results are kept in the folder."""
+    """Runs the parts whose results are kept in the folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -23,7 +23,7 @@ class Processes:
         self._lock = threading.Lock()
 
     def run(self, part: Part) -> str:
-        """Why the part could not run, or an empty text. It begins nothing after the end."""
+        """Returns why the part could not run, or an empty text. Starts nothing after the end."""
         here, there = _SPAWN.Pipe(duplex=False)
         process = _SPAWN.Process(target=_run, args=(part, self._folder, there))
         with self._lock:
@@ -35,18 +35,14 @@ class Processes:
         try:
             why = str(here.recv())
         except EOFError:
-            why = (
-                ""
-                if self._ended
-                else "the suite broke off here, by an error of its own that is printed above"
-            )
+            why = "" if self._ended else "the suite stopped here because of an internal error, printed above"
         process.join()
         with self._lock:
             self._running.remove(process)
         return why
 
     def end(self) -> None:
-        """Tells all that run to end: each ends its subject."""
+        """Tells all running parts to end; each ends its subject."""
         with self._lock:
             self._ended = True
             for process in self._running:
@@ -54,13 +50,13 @@ class Processes:
 
 
 def _run(part: Part, folder: Path, out: Connection) -> None:
-    # From a terminal an interrupt comes to every process; the suite tells the parts, each once.
+    # An interrupt from a terminal reaches every process; so the suite tells each part, once.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
     try:
         out.send(work(part, folder))
     except KeyboardInterrupt:
-        """It was told to end, and has ended its subject."""
+        """The part was told to end, and has ended its subject."""
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""The results as small multiples: a panel a promise, in it a line a subject: its share and confidence."""
+"""The results as small multiples: one panel per promise, with a line per subject: share and confidence."""
 
 from collections.abc import Sequence
 from html import escape
@@ -23,7 +23,7 @@ _STYLE = """
 
 
 def draw(results: Results) -> str:
-    """An SVG. A hollow name, without a dot, is a promise that the subject does not make."""
+    """Draws an SVG. A faint name without a dot is a promise that the subject does not make."""
     there = [column for column in results.columns if column.runs]
     faults = [fault for fault in FAULTS if any(run.fault == fault for column in there for run in column.runs)]
     high = _TOP + _LINE * len(there) + _GAP
@@ -34,7 +34,7 @@ def draw(results: Results) -> str:
     ]
     wide, tall = _COLUMNS * (_WIDE + _GAP) + _GAP, rows * high + _GAP
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {tall}" role="img"'
-    told = "Tasks solved under each fault, by subject, with the interval of 95 % confidence"
+    told = "Tasks solved under each fault, by subject, with the 95 % confidence interval"
     return f'{head} aria-label="{told}"><style>{_STYLE}</style>\n' + "\n".join(parts) + "\n</svg>\n"
 
 

@@ -1,4 +1,4 @@
-"""Plays one task under one fault on one subject, and says what came of it."""
+"""Runs one task under one fault on one subject, and reports the result."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,18 +16,18 @@ from loopcheck.stage import Server, Stage
 from loopcheck.world import TaskWorld
 
 AGAIN = 2
-"""How often a run that died or ended with an error is gone on with."""
+"""How often a run is continued after its process died or it ended with an error."""
 GO_ON = "Go on."
 ONCE_MORE = "Say once more what came of it."
 
 
 @dataclass
 class TaskRun:
-    """What came of a run. claimed: whether the subject claims what the fault needs; else `why` says what.
+    """The result of a run. claimed: whether the subject claims what the fault needs; if not, `why` says what.
 
-    ended: whether it said that it is done. solved: by the source's own checker, where the model had said so,
-    too. twice, lost: effects that took place more often, or less often, than in the solution. calls: of the
-    model. processes: how many it took.
+    ended: whether the run reported success. solved: by the source's own checker, and the model had said so,
+    too. twice, lost: effects that took place more often, or less often, than in the solution. calls: model
+    calls. processes: how many the run used.
     """
 
     subject: str
@@ -55,7 +55,7 @@ class TaskRun:
 
     @property
     def wrongly(self) -> bool:
-        """It said that it is done, and it was not so."""
+        """Whether it reported success although the task was not solved."""
         return self.claimed and self.ended and not self.right
 
     def document(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class TaskRun:
 
 
 def find_unclaimed(fault: Fault, task: Task, lacks: Mapping[str, str]) -> str:
-    """What the subject does not claim and the fault needs; empty where all is claimed."""
+    """Returns what the fault needs and the subject does not claim; empty if it claims everything."""
     asked: list[str] = []
     without = _no_call(fault, task, lacks)
     if fault.name in KILLS:
@@ -78,7 +78,7 @@ def find_unclaimed(fault: Fault, task: Task, lacks: Mapping[str, str]) -> str:
 
 
 def _no_call(fault: Fault, task: Task, lacks: Mapping[str, str]) -> str:
-    """The feature for want of which the model ends by words here; empty where it ends by a call."""
+    """Returns the missing feature because of which the model ends with text; empty if it ends with a call."""
     more = len(task.turns) > 1 or (fault.name == ELSEWHERE and not has_questions(task))
     in_words = has_questions(task) and "ask" in lacks
     asked = ["finish_call", *(["finish_again"] if more or in_words else [])]
@@ -86,7 +86,7 @@ def _no_call(fault: Fault, task: Task, lacks: Mapping[str, str]) -> str:
 
 
 def play(bench: Bench, subject: str, task: Task, fault: Fault, seed: int) -> TaskRun:
-    """Raises nothing that the subject does: whatever it does is what came of it."""
+    """Runs the task. Nothing that the subject does raises an error: it is part of the result."""
     found = TaskRun(subject, task.source, task.name, seed, fault.name)
     found.why = find_unclaimed(fault, task, bench.hello.lacks)
     if not found.why and not bench.killable and fault.name in (*KILLS, ELSEWHERE):
@@ -150,7 +150,7 @@ class _Game:
         keys = [key for _, key, _ in self._world.ran]
         found.twice, found.lost = self._task.twice(keys), self._task.lost(keys)
         remembered = answers[-1:] == [self._turns[-1].answer] or len(self._turns) == len(self._task.turns)
-        # Some tasks ask for nothing, so a subject that does nothing would solve them.
+        # Some tasks require nothing, so a subject that does nothing would solve them.
         played = self._player.ended == set(range(len(self._turns)))
         found.solved = (
             found.ended
@@ -163,11 +163,11 @@ class _Game:
         elif found.ended and not found.right:
             found.why = _wrong(found, played=played)
         elif found.right and not self._came():
-            # It shows nothing of the promise, so it does not count.
+            # The run says nothing about the promise, so it does not count.
             found.claimed, found.why = False, "what was to go wrong did not come about"
 
     def _came(self) -> bool:
-        """Whether what was to go wrong did."""
+        """Returns whether the fault took place."""
         if self._fault.name in (NOTHING, REPLIES[2]):
             return True
         return (
@@ -179,7 +179,7 @@ class _Game:
         self._seat.kill()
 
     def _turn(self, number: int, turn: Turn) -> Report:
-        """What the user says, and all that follows until the turn has ended."""
+        """Sends the user's message, and handles everything until the turn has ended."""
         fresh = self._elsewhere and number > 0 and not has_questions(self._task)
         self._elsewhere = self._elsewhere and not fresh
         told = self._step({"do": "say", "text": turn.say}, fresh=fresh)
@@ -199,7 +199,7 @@ class _Game:
         return self._step({"do": do, "text": asked.answer}, fresh=fresh)
 
     def _mended(self, told: Report, *, asked: bool) -> Report:
-        """Goes on after a kill, an error, or where it asks nothing and stands still, as a careful person
+        """Continues after a kill, an error or a stall without a question, as a careful person
         would."""
         while (told.status == "error" or (told.status == "question" and not asked)) and self._left:
             self._left -= 1
@@ -221,7 +221,7 @@ class _Game:
 
 
 def _wrong(found: TaskRun, *, played: bool) -> str:
-    """What was wrong about a run that said that it is done."""
+    """Returns what was wrong with a run that reported success."""
     if found.twice:
         return "an effect took place too often"
     who = "is not" if played else "the model did not"
@@ -230,11 +230,11 @@ def _wrong(found: TaskRun, *, played: bool) -> str:
 
 DIED = "its process died"
 TURNS = 60
-"""The limit of every agent: some have small ones of their own."""
+"""The limit of every agent: some have low defaults."""
 
 
 def make_setup(task: Task, server: Server, folder: Path, finish: str, *, asks: bool) -> dict[str, Any]:
-    """The setup of a run of this task. asks: the framework has questions of the model."""
+    """Returns the setup of a run of this task. asks: the framework lets the model ask questions."""
     tools = [
         {"name": one.name, "description": one.description, "parameters": one.parameters, "reads": one.reads}
         for one in task.tools.values()

@@ -1,6 +1,6 @@
-"""The model of a task: it knows the moves that solve it, and reads from the history which of them are done.
+"""The model of a task: it knows the moves that solve it, and finds in the history which ones are done.
 
-So it goes on in a new process as a real one would: what the subject does not show it, it does not know.
+So it continues in a new process as a real one would: it knows only what the subject shows it.
 """
 
 import json
@@ -20,11 +20,11 @@ _ERRORS = {PROVIDER[0]: 0, PROVIDER[1]: 429, PROVIDER[2]: 500}
 
 
 class Player:
-    """took_place: what took place in the world since the turn with this number began.
+    """took_place: the effects in the world since the turn with this number began.
 
-    finish: the way of ending. can_ask: whether the framework has questions; else they are put as words that
-    end the run. die: kills the subject. came: a fault that lies in a reply, or follows a call, came about.
-    ended: the turns, by number, whose end the model has said.
+    finish: the way of ending. can_ask: whether the model can ask with a call; otherwise it asks in text,
+    which ends the run. die: kills the subject. came: a fault in a reply, or after a call, has taken place.
+    ended: the numbers of the turns that the model has ended.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Player:
         self._took_place, self.can_ask, self._die = took_place, can_ask, die
         self.came = False
         self._said: list[tuple[int, str, Key]] = []
-        """The calls that were made: in which turn, the id, and which call."""
+        """The calls that were made: turn, ID and call."""
 
     def who(self, told: str) -> str:
         return ""
@@ -61,7 +61,7 @@ class Player:
         return self._faulty(at, asked) or self._right(at, number, move)
 
     def _faulty(self, at: int, asked: ModelRequest) -> Reply | None:
-        """What goes wrong here, if something does; each fault comes once."""
+        """Returns the fault at this place, if any; each comes once."""
         name, here = self._fault.name, at == min(self._fault.at, len(self._task.calls))
         if name == KILLS[2] and at > self._fault.at and not self.came:
             self.came = True
@@ -77,7 +77,7 @@ class Player:
             return Reply((Call(self._name(at), raw='{"', id="call_cut"),), reason="length")
         if name == REPLIES[1]:
             self.came = True
-            # A provider that does as it is told would not say so where a call is required.
+            # A provider that obeys the request would not reply with text where a call is required.
             self.forbade_talk = asked.body.get("tool_choice") not in (None, "auto", "none")
             return Reply((TALK,))
         return None
@@ -99,7 +99,7 @@ class Player:
         if last and self._fault.name == ENDS[0] and not self.came:
             self.came = True
             return self._beside_a_failure(turn)
-        # An id of the run's own, or the same one in every reply.
+        # An ID unique to the run, or the same one in every reply.
         id = "call_0" if self._fault.name == REPLIES[2] else f"call_t{len(self._said)}"
         self._said.append((number, id, self._task.key(move)))
         return Reply((Call(move.name, move.args, id=id),))
@@ -113,12 +113,12 @@ class Player:
         return Reply((Finish(turn.answer),))
 
     def _beside_a_failure(self, turn: Turn) -> Reply:
-        """The end of the work is said beside a call that leaves out what its tool needs."""
+        """Ends the work beside a call that omits what its tool requires."""
         failing = Call(self._task.calls[self._fault.at].name, {}, id="call_failing")
         return Reply((failing, Finish(turn.answer)))
 
     def _turn(self, messages: Sequence[Mapping[str, Any]]) -> int | None:
-        """The number of the last turn whose words the model is shown."""
+        """Returns the number of the last turn whose message the model is shown."""
         shown = _told(messages)
         for number in reversed(range(len(self._turns))):
             if any(self._turns[number].say in text for text in shown):
@@ -126,16 +126,16 @@ class Player:
         return None
 
     def _knows(self, number: int, messages: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether the model is shown anything of the turn before, its words or what it said itself: of a
-        thread it knows nothing else."""
+        """Returns whether the model is shown anything of the previous turn, the user's message or its own
+        reply: it knows the thread by nothing else."""
         said = any(one.get("role") == "assistant" for one in messages)
         return not number or said or any(self._turns[number - 1].say in text for text in _told(messages))
 
     def _next(self, number: int, messages: Sequence[Mapping[str, Any]]) -> tuple[int, Move | None]:
-        """How many calls of this turn are done, and the move that comes next; None when all are.
+        """Returns how many calls of this turn are done, and the next move; None if all are done.
 
-        Where a result is not what the tool gave, or nobody knows whether a call took place, the model looks,
-        and calls again only where it has not.
+        If a result is not what the tool returned, or it is unknown whether a call took place, the model
+        checks the world, and repeats the call only if it did not take place.
         """
         turn = self._turns[number]
         since = _since(messages, turn.say)
@@ -156,7 +156,7 @@ class Player:
         return done, None
 
     def _answered(self, number: int, messages: Sequence[Mapping[str, Any]]) -> Iterator[Key]:
-        """The calls that the model is shown with something after them."""
+        """Returns the calls that the model is shown with something after them."""
         said = [(id, key) for turn, id, key in self._said if turn == number]
         for place, message in enumerate(messages):
             if message.get("role") != "assistant":
@@ -166,14 +166,14 @@ class Player:
                 if _has_result(messages[place + 1 :], call.get("id")) and (key := self._key(call)):
                     yield key
             if not calls and place + 1 < len(messages):
-                # Some frameworks write calls, with their ids, into the text of a message.
+                # Some frameworks write calls, with their IDs, into the text of a message.
                 text = text_of(message.get("content"))
                 for one in [one for one in said if f"'{one[0]}'" in text or f'"{one[0]}"' in text][:1]:
                     said.remove(one)
                     yield one[1]
 
     def _key(self, call: Mapping[str, Any]) -> Key | None:
-        """Which call this is; None for one that is none of the task's, as a subject may show it."""
+        """Returns which call this is; None if it is not one of the task's, as a subject may show others."""
         try:
             function = call["function"]
             return self._task.tools[function["name"]].key(json.loads(function.get("arguments") or "{}"))
@@ -182,19 +182,19 @@ class Player:
 
 
 def _told(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What others than the model say."""
+    """Returns the messages that are not the model's."""
     return [text_of(one.get("content")) for one in messages if one.get("role") != "assistant"]
 
 
 def _since(messages: Sequence[Mapping[str, Any]], words: str) -> Sequence[Mapping[str, Any]]:
-    """The messages after the last one that says so."""
+    """Returns the messages after the last one that says so."""
     said = (one.get("role") != "assistant" and words in text_of(one.get("content")) for one in messages)
     places = [at for at, is_it in enumerate(said) if is_it]
     return messages[places[-1] + 1 :] if places else ()
 
 
 def _has_result(after: Sequence[Mapping[str, Any]], id: Any) -> bool:
-    """Whether a result of this call stands before the next reply."""
+    """Returns whether a result of this call comes before the next reply."""
     for message in after:
         if message.get("role") == "assistant":
             return False

@@ -1,4 +1,4 @@
-"""A subject's process behind the protocol: started, asked, killed and started again."""
+"""A subject's process behind the protocol: it is started, queried, killed and restarted."""
 
 import http.client
 import json
@@ -24,34 +24,34 @@ from loopcheck.replies import Manner
 
 PROTOCOL = 1
 START = 120.0
-"""Seconds that a framework may take to be imported."""
+"""Time limit for importing a framework, in seconds."""
 LARGEST = 4_000_000
-"""Bytes of an answer; a subject that sends more floods."""
+"""Largest response, in bytes; a larger one is refused."""
 KEPT = 400
-"""Pieces of at most 4 KB that are kept of what a subject prints."""
+"""How many chunks, of at most 4 KB, are kept of a subject's output."""
 MARK = "LOOPCHECK_PROCESS"
-"""The environment variable by which all that one process of a subject has started is known."""
+"""The environment variable that marks everything that a subject's process has started."""
 
 
 class NoAnswer(Exception):
-    """A subject gave no answer that counts: why, in a sentence."""
+    """A subject gave no valid response: why, in one sentence."""
 
 
 class Dead(NoAnswer):
-    """Its process has ended, or was not to be started."""
+    """The process has ended, or could not be started."""
 
 
 class Silent(NoAnswer):
-    """It said nothing in time."""
+    """The subject did not respond in time."""
 
 
 class Unfit(NoAnswer):
-    """It does not speak the protocol."""
+    """The subject does not follow the protocol."""
 
 
 @dataclass(frozen=True)
 class Hello:
-    """What a subject says of its framework. lacks: features it does not claim, each with why."""
+    """A subject's description of its framework. lacks: the features that it does not claim, with reasons."""
 
     framework: str
     versions: Mapping[str, str]
@@ -60,7 +60,7 @@ class Hello:
 
     @classmethod
     def read(cls, said: Any) -> "Hello":
-        """Raises Unfit for what is not of this protocol."""
+        """Parses the description. Raises Unfit if it does not follow this protocol."""
         if not isinstance(said, Mapping) or "protocol" not in said:
             raise Unfit("GET / did not answer with a JSON object that names its `protocol`.")
         # To Python, true is 1.
@@ -113,9 +113,9 @@ _FINISH, _ASK, _DELEGATION = ("text", "value", "json"), ("text", "default", "sec
 
 
 def _template(given: Any, where: str, values: Sequence[str]) -> Mapping[str, Any]:
-    """Words, or a call; `$` and one of these names in it stands for a value."""
+    """Reads a template: text, or a call; `$` with one of these names stands for a value."""
     fields = given if isinstance(given, Mapping) else {}
-    # The arguments may be the structured answer as it is.
+    # The arguments may be the structured answer itself.
     is_call = isinstance(fields.get("name"), str) and (
         isinstance(fields.get("args"), Mapping) or fields.get("args") == "$value"
     )
@@ -128,7 +128,7 @@ def _template(given: Any, where: str, values: Sequence[str]) -> Mapping[str, Any
 
 
 def _values(template: Any) -> Iterator[str]:
-    """The names of the values that a template asks for."""
+    """Returns the names of the values that a template uses."""
     if isinstance(template, str) and template.startswith("$"):
         yield template[1:]
     if isinstance(template, Mapping):
@@ -144,7 +144,7 @@ def _texts(given: Any) -> Mapping[str, str]:
 
 @dataclass
 class Output:
-    """The end of what a subject printed; what floods is thrown away as it comes."""
+    """The end of a subject's output; earlier output is discarded as it arrives."""
 
     pieces: deque[bytes] = field(default_factory=lambda: deque(maxlen=KEPT))
 
@@ -155,16 +155,16 @@ class Output:
 
     @property
     def last(self) -> str:
-        """Its last line, as a sentence; empty when there is none."""
+        """The last line, as a sentence; empty if there is none."""
         lines = b"".join(self.pieces).decode(errors="replace").strip().splitlines()
         return f" It printed last: {line(lines[-1], 200)}" if lines else ""
 
 
 class Process:
-    """One process of a subject, or, without a command, the one that runs at `url` already.
+    """One process of a subject, or, without a command, the one that already runs at `url`.
 
-    start: seconds that it may take until it serves. Raises Dead when it ends before it has said what it is,
-    Silent when it says nothing, and Unfit when it speaks something else; then nothing of it is left.
+    start: the time limit until it serves, in seconds. Raises Dead if it ends before it has described itself,
+    Silent if it does not respond, and Unfit if it does not follow the protocol; nothing of it is left then.
     """
 
     def __init__(self, command: Sequence[str], printed: Output, url: str = "", start: float = START) -> None:
@@ -197,8 +197,8 @@ class Process:
         threading.Thread(target=self._printed.drain, args=(self._child.stdout,), daemon=True).start()
 
     def ask(self, path: str, order: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """The answer to one order. Raises Dead, Silent or Unfit; then the process is gone, but for an answer
-        that came and was none."""
+        """Returns the response to one request. Raises Dead, Silent or Unfit; the process has ended then,
+        unless it sent an invalid response."""
         try:
             status, data = self._request("POST", path, json.dumps(order).encode(), seconds)
         except TimeoutError:
@@ -207,7 +207,7 @@ class Process:
         except (OSError, http.client.HTTPException) as error:
             if self._child is None and isinstance(error, ConnectionRefusedError):
                 raise Dead(f"Nothing answers at {self._address}.") from None
-            # It dies, which takes a moment, or it lives and answers no more.
+            # Either it is dying, which takes a moment, or it lives but does not respond.
             died = self._end(2.0)
             raise Dead("Its process died." if died else "It broke its answer off.") from None
         except Unfit:
@@ -219,8 +219,8 @@ class Process:
         return found
 
     def kill(self) -> None:
-        """SIGKILL to the process and to all that it has started, in whatever session: what lives on would
-        keep in its memory what a crash is to take away."""
+        """Sends SIGKILL to the process and everything that it started, in any session: a survivor would keep
+        in memory what a crash must destroy."""
         if self._child is None or self._gone:
             return
         with suppress(ProcessLookupError, PermissionError):
@@ -237,14 +237,14 @@ class Process:
         return self._child is None or self._child.poll() is None
 
     def close(self) -> None:
-        """Ends it, at first by SIGTERM."""
+        """Ends it, first with SIGTERM."""
         if self._child is not None:
             self._child.terminate()
             self._end(5.0)
 
     def _end(self, seconds: float) -> bool:
-        """Waits so long for its end, and kills what is left: also what it has started and not ended. Whether
-        it ended by itself."""
+        """Waits this long for its end, then kills what is left, including what it started. Returns whether it
+        ended by itself."""
         if self._child is None:
             return False
         with suppress(subprocess.TimeoutExpired):
@@ -252,12 +252,12 @@ class Process:
         ended = self._child.poll() is not None
         self.kill()
         self._child.wait()
-        # From now on its number may be another process's.
+        # From now on its PID may belong to another process.
         self._gone = True
         return ended
 
     def _first(self, seconds: float) -> Any:
-        """What it says of itself, once it serves."""
+        """Returns its description, once it serves."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self._child is not None and (code := self._child.poll()) is not None:
@@ -273,7 +273,7 @@ class Process:
         raise Silent(f"It did not serve within {seconds:g} s.{self._printed.last}")
 
     def _request(self, method: str, path: str, body: bytes, seconds: float) -> tuple[int, bytes]:
-        """Raises TimeoutError when the whole answer is not there in time, however it drips."""
+        """Raises TimeoutError if the whole response is not there in time, however slowly it drips."""
         connection = http.client.HTTPConnection(self._address, timeout=seconds)
         end = time.monotonic() + seconds
         try:
@@ -297,7 +297,7 @@ class Process:
 
 
 def _find_marked(mark: str) -> list[int]:
-    """The processes with this mark in their environment. Where the system has no /proc, none is found."""
+    """Returns the processes with this mark in their environment. Without /proc it finds none."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         # It may have just ended, or be another user's.
@@ -331,18 +331,18 @@ def _read(data: bytes) -> Any:
 
 
 def find_address(url: str) -> str:
-    """The host and the port. Raises Unfit for what is no URL of a subject."""
+    """Returns host and port. Raises Unfit if the URL cannot be a subject's."""
     with suppress(ValueError):
         parts = urlsplit(url)
-        # `port` raises ValueError for what is no number of a port.
+        # `port` raises ValueError for an invalid port number.
         if parts.scheme == "http" and parts.hostname and not parts.path.strip("/") and parts.port != 0:
             return parts.netloc
-    raise Unfit(f"{url!r} is no address of a subject: http://HOST:PORT is one.")
+    raise Unfit(f"{url!r} is not the address of a subject; use http://HOST:PORT.")
 
 
 def _free_port() -> int:
-    """A port below those that systems give out by themselves: another server of the suite, which takes any,
-    would else come between the choice and the subject that is to listen there."""
+    """Returns a free port below the ephemeral range: otherwise another server of the suite, which takes any
+    port, could take this one before the subject listens on it."""
     while True:
         port = random.randrange(20_000, 32_000)
         with socket.socket() as free, suppress(OSError):
@@ -351,7 +351,7 @@ def _free_port() -> int:
 
 
 def _environment(port: int) -> dict[str, str]:
-    """The suite is on loopback only; keys and proxies of this machine are no business of the subjects."""
+    """Returns the environment for subjects: only loopback, without keys or proxies of this machine."""
     hidden = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_PROXY", "_proxy")
     clean = {key: value for key, value in os.environ.items() if not key.endswith(hidden)}
     return {**clean, "OPENAI_API_KEY": "none", "PYTHONUNBUFFERED": "1", "LOOPCHECK_PORT": str(port)}

@@ -1,7 +1,7 @@
-"""A real model on the public tasks: how runs end, and what an explicit finish changes, in pairs.
+"""Runs a real model on the public tasks, and compares how runs end with and without an explicit finish.
 
-Each task is played twice with the same model and the same subject: ending in words, and ending by a call.
-Nothing goes wrong on purpose. Between subject and model stands a proxy that counts.
+Each task runs twice with the same model and subject: once ending with text, once ending with a call. No
+faults are injected. A proxy between subject and model counts calls and tokens.
 """
 
 import http.client
@@ -29,14 +29,14 @@ from loopcheck.stage import Server, World
 from loopcheck.world import TaskWorld
 
 PATIENCE = 900.0
-"""Seconds for one step with a real model."""
+"""Time limit for one step with a real model, in seconds."""
 NO_MORE = "I know no more than I have said."
 WAYS = ("any", "call")
 
 
 @dataclass(frozen=True)
 class Provider:
-    """url: of an OpenAI-compatible API, with its version. price_in, price_out: dollars a million tokens."""
+    """url: of an OpenAI-compatible API, with its version. price_in, price_out: dollars per million tokens."""
 
     url: str
     model: str
@@ -46,14 +46,14 @@ class Provider:
 
     @classmethod
     def from_key(cls, variable: str, **given: Any) -> "Provider":
-        """The key is read from this environment variable, so that no command line shows it."""
+        """The environment variable with the key, so that no command line shows the key."""
         return cls(key=os.environ.get(variable, "none"), **given)
 
 
 @dataclass
 class RealRun:
-    """One run. way: `any`, in words, or `call`. end: the status of its last step. solved: by the source's own
-    checker. turns: calls of the model."""
+    """One run. way: `any`, with text, or `call`. end: the status of its last step. solved: by the source's
+    own checker. turns: model calls."""
 
     subject: str
     source: str
@@ -75,7 +75,7 @@ class RealRun:
 
 @dataclass
 class Usage:
-    """What the proxy counts."""
+    """The proxy's counts."""
 
     turns: int = 0
     tokens_in: int = 0
@@ -90,7 +90,7 @@ class Usage:
 
 
 class Proxy(Server):
-    """A provider's model, counted."""
+    """A provider's model behind the counting proxy."""
 
     def __init__(self, provider: Provider, world: World) -> None:
         super().__init__(world)
@@ -127,7 +127,7 @@ class Proxy(Server):
 
 
 def _usage(data: bytes, *, streamed: bool) -> Mapping[str, Any]:
-    """What the provider says it used; nothing where it does not say."""
+    """Returns the usage that the provider reports, or zeros."""
     try:
         if not streamed:
             return json.loads(data).get("usage") or {}
@@ -139,26 +139,26 @@ def _usage(data: bytes, *, streamed: bool) -> Mapping[str, Any]:
 
 
 def choose_tasks(tasks: Sequence[Task], seed: int, number: int, room: int | None) -> list[Task]:
-    """The tasks that a seed plays. room: tokens that the beginning of a task may take, for a small model."""
+    """Returns the tasks that a seed selects. room: most tokens of the first request, for small models."""
     fitting = [task for task in tasks if room is None or estimate_start(task) <= room]
     return random.Random(f"{seed} real").sample(fitting, min(number, len(fitting)))
 
 
 def estimate_start(task: Task) -> int:
-    """Tokens of the tools, of what the agent is told and of the first words, by four characters a token."""
+    """Estimates the tokens of tools, system prompt and first message, at four characters per token."""
     tools = [{"d": one.description, "p": one.parameters, "n": one.name} for one in task.tools.values()]
     return (len(json.dumps(tools)) + len(task.system) + len(task.turns[0].say)) // 4
 
 
 def list_ways(bench: Bench) -> list[str]:
-    """The ways of ending that this subject has: some end by a call alone, some in words alone."""
+    """Returns the ways of ending that this subject has: some end only with a call, some only with text."""
     by_words = "text" in bench.hello.manner.finish["any"]
     has = {"any": by_words, "call": "finish_call" not in bench.hello.lacks}
     return [way for way in WAYS if has[way]]
 
 
 def play_real(bench: Bench, subject: str, task: Task, way: str, seed: int, provider: Provider) -> RealRun:
-    """One run with a real model."""
+    """Executes one run with a real model."""
     found = RealRun(subject, task.source, task.name, seed, way)
     world = TaskWorld(task, Fault(NOTHING), lambda: None)
     begun, answers = time.monotonic(), list[str]()
@@ -182,7 +182,7 @@ def play_real(bench: Bench, subject: str, task: Task, way: str, seed: int, provi
 
 
 def _turn(seat: Seat, world: TaskWorld, turn: Turn) -> Report:
-    """What the user says, and the answers to what is asked: those of the task in their order."""
+    """Sends the user's message, and the task's answers to questions, in their order."""
     waits = [move for move in turn.moves if isinstance(move, Ask)]
     told = _step(seat, {"do": "say", "text": turn.say})
     for _ in range(len(waits) + 3):
@@ -207,7 +207,7 @@ def _step(seat: Seat, order: Mapping[str, Any]) -> Report:
 
 
 def write_pairs(runs: Sequence[RealRun], provider: Provider) -> str:
-    """A row a subject and way; then what changed between the two ways on the same tasks."""
+    """Writes a row per subject and way, then what changed between the two ways on the same tasks."""
     lines = [
         "| subject | ends | runs | solved | said done, wrongly | ended as | turns | tokens in | out | $ |",
         "| --- | --- | --: | --: | --: | --- | --: | --: | --: | --: |",
@@ -234,7 +234,7 @@ def _row(subject: str, way: str, runs: Sequence[RealRun]) -> str:
 
 
 def _pair(subject: str, runs: Sequence[RealRun]) -> str:
-    """What an explicit finish changed on the same task and seed."""
+    """Says what an explicit finish changed on the same task and seed."""
     by: dict[str, dict[tuple[str, str, int], RealRun]] = {way: {} for way in WAYS}
     for run in runs:
         if run.subject == subject:

@@ -1,7 +1,7 @@
-"""What a scripted model says, as data that names no framework; and how it goes over the wire.
+"""The replies of a scripted model, as data independent of any framework, and their wire format.
 
-A `Finish`, an `Ask` and a `Delegate` are rendered as the framework under test has them: its adapter declares
-how.
+A `Finish`, an `Ask` and a `Delegate` are rendered in the form of the framework under test, which its adapter
+declares.
 """
 
 import json
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Template = Mapping[str, Any]
-"""`{"text": "$text"}` or `{"name": "finish", "args": {"summary": "$text"}}`; `$text` is the words, `$value`
+"""`{"text": "$text"}` or `{"name": "finish", "args": {"summary": "$text"}}`; `$text` is the text, `$value`
 the structured answer, `$json` the same as JSON, `$default` and `$seconds` belong to a question, `$name`
-is the sub-agent that is called."""
+is the name of the sub-agent."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a tool. id: as the provider gives it, None for a fresh one. raw: the exact argument text."""
+    """A tool call. id: the provider's ID, None for a fresh one. raw: the exact argument text."""
 
     name: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Finish:
-    """The end of the work, in the words `text`. cut: the argument text breaks off in the middle."""
+    """The end of the work, with `text`. cut: the argument text is truncated."""
 
     text: str
     value: Mapping[str, Any] | None = None
@@ -36,7 +36,7 @@ class Finish:
 
 @dataclass(frozen=True)
 class Ask:
-    """A question to the user; `default` is to be taken when nobody answers within `seconds`."""
+    """A question to the user; `default` applies if nobody answers within `seconds`."""
 
     question: str
     default: str | None = None
@@ -56,8 +56,8 @@ Part = str | Call | Finish | Ask | Delegate
 
 @dataclass(frozen=True)
 class Reply:
-    """One reply. reason: the provider's finish reason, None for the natural one. error: an HTTP status
-    in place of a reply; 0 for a connection that breaks off in the middle of one."""
+    """One reply. reason: the provider's finish reason, None for the usual one. error: an HTTP status
+    instead of a reply; 0 for a connection that drops in the middle of one."""
 
     parts: tuple[Part, ...] = ()
     reason: str | None = None
@@ -67,7 +67,7 @@ class Reply:
 @dataclass(frozen=True)
 class Manner:
     """How a framework's model ends, asks and delegates: one template for each way of ending, one for a
-    question, one for a call of a sub-agent."""
+    question, one for a call to a sub-agent."""
 
     finish: Mapping[str, Template]
     ask: Template | None = None
@@ -79,8 +79,7 @@ class Manner:
 
 @dataclass(frozen=True)
 class Wire:
-    """A reply in OpenAI's chat format, before it is cut into chunks, or not. shown: characters of the
-    request."""
+    """A reply in OpenAI's chat format, before any streaming. shown: characters of the request."""
 
     text: str
     calls: tuple[dict[str, Any], ...]
@@ -89,7 +88,7 @@ class Wire:
 
 
 def render(said: Reply, manner: Manner, way: str, ids: Iterator[str]) -> Wire:
-    """`said` as this framework's provider sends it. way: `any`, `call` or `structured`."""
+    """Renders `said` in this framework's form. way: `any`, `call` or `structured`."""
     texts: list[str] = []
     calls: list[dict[str, Any]] = []
     for part in said.parts:
@@ -145,7 +144,7 @@ def _call(name: str, arguments: str, id: str | None, ids: Iterator[str]) -> dict
 
 
 def _filled(template: Any, values: Mapping[str, Any]) -> Any:
-    """The template with its values; an argument without one is left out."""
+    """Fills the template with its values; omits an argument without a value."""
     if isinstance(template, str) and template.startswith("$"):
         return values[template[1:]]
     if isinstance(template, Mapping):

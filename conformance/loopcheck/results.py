@@ -1,4 +1,4 @@
-"""What was measured, gathered from the files of the parts: shares with their confidence, and as JSON."""
+"""The results, gathered from the files of the parts: shares with confidence intervals, and JSON."""
 
 import json
 import math
@@ -16,12 +16,12 @@ from loopcheck.play import TaskRun
 from loopcheck.sources.registry import SOURCES
 
 Z = 1.959964
-"""Of the normal distribution, for 95 %."""
+"""The quantile of the normal distribution for 95 %."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """Right out of those that count. left_out: runs that the subject does not claim."""
+    """Right results out of those that count. left_out: runs that the subject does not claim."""
 
     right: int
     of: int
@@ -29,7 +29,7 @@ class Share:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The interval of 95 % confidence by Wilson, which holds for small numbers and for shares near 1."""
+        """The 95 % Wilson confidence interval, which is valid for small numbers and for shares near 1."""
         if not self.of:
             return 0.0, 1.0
         share, square = self.right / self.of, Z * Z
@@ -47,8 +47,8 @@ class Share:
 
 
 def _percent(share: float) -> str:
-    """Whole, but for what would be rounded to all or nothing and is not."""
-    percent = round(share * 100, 6)  # 4 of 4 reach to 1, but for the last bit
+    """Returns a whole percentage, unless that would round to 0 or 100 wrongly."""
+    percent = round(share * 100, 6)  # 4 of 4 reach 1 except for the last bit
     whole = f"{percent:.0f}"
     return (
         f"{min(max(percent, 0.1), 99.9):.1f}" if whole in ("0", "100") and percent not in (0, 100) else whole
@@ -57,8 +57,8 @@ def _percent(share: float) -> str:
 
 @dataclass
 class Column:
-    """One subject. cases: (mark, why, version of the case) by name. runs: of tasks. absent: why it did not
-    run."""
+    """The results of one subject. cases: (mark, why, version of the case) by name. runs: of tasks. absent:
+    why it did not run."""
 
     name: str
     title: str
@@ -73,7 +73,7 @@ class Column:
 
     @property
     def fails(self) -> bool:
-        """Whether a claim failed, or something did not run."""
+        """Whether a claim failed or something did not run."""
         marks = [mark for mark, _, _ in self.cases.values()]
         return bool(self.absent) or "fail" in marks or any(run.claimed and not run.right for run in self.runs)
 
@@ -88,12 +88,12 @@ class Column:
 
 
 class Apart(ValueError):
-    """Results that cannot stand in one table: why."""
+    """These results cannot be combined in one table: why."""
 
 
 @dataclass
 class Results:
-    """day: ISO 8601. full: all tasks were played, not a sample that the seed draws."""
+    """day: ISO 8601. full: all tasks ran, not only a sample."""
 
     day: str
     seeds: Sequence[int]
@@ -106,7 +106,7 @@ class Results:
         return list(dict.fromkeys(run.source for column in self.columns for run in column.runs))
 
     def document(self) -> dict[str, Any]:
-        """As JSON. A run that is right is a line of its name; of the others all is told."""
+        """Returns the results as JSON: of a right run only its name, of the others everything."""
         return {
             "suite": self.suite,
             "day": self.day,
@@ -129,16 +129,16 @@ class Results:
         }
 
     def save(self, file: Path) -> None:
-        """A line for each case and each run, so that two results can be compared line by line."""
+        """Writes a line for each case and each run, so that two results can be compared line by line."""
         head = {name: value for name, value in self.document().items() if name != "subjects"}
         subjects = ",\n".join(map(_lines, self.document()["subjects"]))
         text = f'{json.dumps(head)[:-1]}, "subjects": [\n{subjects}\n]}}\n'
-        # Whatever a subject says can be written.
+        # Anything that a subject says can be written.
         file.write_text(text, encoding="utf-8", errors="backslashreplace")
 
     @classmethod
     def read(cls, file: Path) -> "Results":
-        """Raises OSError, ValueError, LookupError, TypeError or AttributeError for what was not saved so."""
+        """Raises OSError, ValueError, LookupError, TypeError or AttributeError for a file of another form."""
         found = load(file.read_bytes())
         seeds = [_of(int, seed) for seed in found["seeds"]]
         columns = [_column(one, seeds) for one in found["subjects"]]
@@ -157,26 +157,26 @@ class Results:
         }
 
     def beside(self, other: "Results") -> "Results":
-        """Both in one table. Raises Apart for results that are not to be compared."""
+        """Combines both in one table. Raises Apart for results that cannot be compared."""
         if self.suite != other.suite:
-            raise Apart(f"they are of the suite's versions {self.suite} and {other.suite}")
+            raise Apart(f"they come from versions {self.suite} and {other.suite}")
         if self.sources and other.sources and (self.seeds, self.full) != (other.seeds, other.full):
-            raise Apart("they are of other seeds, or one has every task and the other a sample")
+            raise Apart("they have different seeds, or one has every task and the other a sample")
         every = [*self.columns, *other.columns]
         names = [column.name for column in every]
         if twice := next((name for name in names if names.count(name) > 1), ""):
-            raise Apart(f"both hold a subject {twice!r}")
+            raise Apart(f"both contain a subject {twice!r}")
         versions: dict[str, int] = {}
         for column in every:
             for name, (_, _, version) in column.cases.items():
                 if versions.setdefault(name, version) != version:
-                    raise Apart(f"they are of two versions of the case {name!r}")
+                    raise Apart(f"they have different versions of the case {name!r}")
         of = self if self.sources else other
         return Results(max(self.day, other.day), of.seeds, of.full, every, self.suite)
 
 
 _NAMED = 5
-"""Unit cases that are named of those that are left out."""
+"""How many of the missing unit cases are listed by name."""
 
 
 def _missing_cases(column: Column, cases: Mapping[str, int]) -> list[str]:
@@ -194,7 +194,7 @@ def _missing_runs(column: Column, asked: Set[tuple[str, int, str, str]]) -> list
 
 
 def _column(said: Mapping[str, Any], seeds: Sequence[int]) -> Column:
-    """What others have sent: nothing in it is believed to be of the right kind."""
+    """Parses a file from elsewhere: no value in it is assumed to have the right type."""
     cases = {
         line(name): (_mark(cell["mark"]), str(cell["why"]), int(cell["version"]))
         for name, cell in said["cases"].items()
@@ -215,7 +215,7 @@ def _mark(said: Any) -> str:
 
 
 def _lines(subject: Mapping[str, Any]) -> str:
-    """One subject as JSON, each case and each run in a line."""
+    """Writes one subject as JSON, each case and each run on a line."""
 
     def dump(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
@@ -270,7 +270,7 @@ _KINDS: Mapping[str, type] = {one.name: type(one.default) for one in fields(Task
 
 
 def gather(parts: Sequence[Part], folder: Path, absent: Mapping[str, str], day: str) -> Results:
-    """What the files of these parts hold. absent: why subjects did not run."""
+    """Gathers the results from the files of these parts. absent: why subjects did not run."""
     columns: dict[str, Column] = {}
     for part in parts:
         column = columns.setdefault(part.subject.name, Column(part.subject.name, part.subject.title))

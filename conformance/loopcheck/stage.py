@@ -1,7 +1,7 @@
 """The stage of one run: an OpenAI-compatible model and the tools, on loopback, in the suite's process.
 
-So the script, its position, the world that the tools change and the record of all of it outlive a kill of
-the subject, and no subject sees them.
+So the script, its position, the world that the tools change, and the record survive when the subject is
+killed, and no subject sees them.
 """
 
 import json
@@ -20,28 +20,28 @@ from loopcheck.outside import load
 from loopcheck.replies import Manner, Reply, Wire, render
 
 MOST_CALLS = 60
-"""Calls of the model after which a unit case counts as one that does not end; further ones get an error."""
+"""Model calls after which a unit case counts as never ending; further calls get an error."""
 CONTEXT = 600_000
-"""Characters that the model takes, about 150,000 tokens."""
+"""Most characters in a model request, about 150,000 tokens."""
 LARGEST = 64_000_000
-"""Bytes of a request to the model that are read; a larger one is refused."""
+"""Largest model request, in bytes; a larger one is refused."""
 LARGEST_CALL = 1_000_000
-"""Bytes of the arguments of a tool: they are kept, all of them."""
+"""Largest arguments of a tool call, in bytes: the record keeps all of them."""
 MOST_BYTES = 4_000_000
-"""Bytes of the arguments of all tools of a run."""
+"""Largest arguments of all tool calls of a run, in bytes."""
 MOST_MESSAGES = 5_000
-"""Messages of a request; the record keeps each."""
+"""Most messages in a request; the record keeps each."""
 KEPT = 4_000
-"""Characters of a message that the record keeps."""
+"""How many characters of a message the record keeps."""
 MOST_RUNS = 2_000
-"""Calls of tools in one run after which further ones are refused: what calls for ever must fill no memory."""
+"""Tool calls in one run after which further ones are refused, so that no endless loop fills the memory."""
 
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """A request to the model. body: as it came. sent: its messages. served: how many came before it.
+    """A model request. body: as received. sent: its messages. served: how many came before it.
 
-    who: the task of the sub-agent that asks; empty for the agent above all.
+    who: the task of the calling sub-agent; empty for the top-level agent.
     """
 
     body: Mapping[str, Any]
@@ -55,38 +55,38 @@ class ModelRequest:
 
     @property
     def cornered(self) -> bool:
-        """Whether the request lets the model call nothing."""
+        """Whether the request offers no tools."""
         return not self.body.get("tools") or self.body.get("tool_choice") == "none"
 
 
 class Brain(Protocol):
-    """What the model says. finish: the way of ending that the setup asks for. most: calls that it takes."""
+    """Decides what the model says. finish: the way of ending in the setup. most: calls that it accepts."""
 
     finish: str
     most: int
 
     def who(self, told: str) -> str:
-        """The task of the sub-agent that was told this; empty for the agent."""
+        """Returns the task of the sub-agent with this prompt; empty for the agent."""
 
     def reply(self, asked: ModelRequest) -> Reply:
-        """The next reply."""
+        """Returns the next reply."""
 
 
 class World(Protocol):
-    """Where tools take place."""
+    """The world in which tools take effect."""
 
     def call(self, name: str, args: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
-        """The status and the answer: `result`, or `error`."""
+        """Returns the status and the response: `result`, or `error`."""
 
     def gate(self) -> str | None:
-        """What is missing; None when the work is done."""
+        """Returns what is missing; None if the work is done."""
 
 
 class Server(ABC):
-    """A model and the tools of a world, on loopback, while the context is open.
+    """A model and the tools of a world, served on loopback while the context is open.
 
-    capped: the model was called more often than is allowed, or the tools were, or with more; what comes after
-    that is refused, and not recorded.
+    capped: the model or the tools were called too often, or with too much data; later calls are refused and
+    not recorded.
     """
 
     def __init__(self, world: World) -> None:
@@ -114,10 +114,10 @@ class Server(ABC):
 
     @abstractmethod
     def reply(self, body: Mapping[str, Any], handler: BaseHTTPRequestHandler) -> None:
-        """Answers one request of the model."""
+        """Answers one model request."""
 
     def take_place(self, name: str, args: Mapping[str, Any], size: int = 0) -> tuple[int, Mapping[str, Any]]:
-        """A call of a tool: the status and the answer. size: bytes of its arguments."""
+        """Runs a tool call; returns the status and the response. size: bytes of its arguments."""
         with self._lock:
             self._taken += 1
             self._bytes += size
@@ -128,10 +128,10 @@ class Server(ABC):
 
 
 class Stage(Server):
-    """Plays a brain in the manner of one framework, and lets tools take place in a world.
+    """Serves a brain's replies in one framework's form, and runs tools in a world.
 
-    on_request: called when a request comes in. delay: seconds before each reply. seen: when, and what the
-    model was shown.
+    on_request: called for each request. delay: seconds before each reply. seen: when, and what the model was
+    shown.
     """
 
     def __init__(self, brain: Brain, world: World, manner: Manner) -> None:
@@ -156,7 +156,7 @@ class Stage(Server):
             _break_off(handler, streams)
 
     def answer(self, body: Mapping[str, Any]) -> tuple[int, Wire | str]:
-        """The status, and the reply or what is wrong. A status of 0 is a connection that breaks off."""
+        """Returns the status, and the reply or an error. A status of 0 drops the connection."""
         tools = json.dumps(body.get("tools") or [], sort_keys=True)
         try:
             if len(body["messages"]) > MOST_MESSAGES or len(tools) > CONTEXT:
@@ -180,14 +180,14 @@ class Stage(Server):
         return status, found
 
     def _who(self, messages: tuple[Message, ...]) -> str:
-        """The task of the sub-agent that calls: from what it is told, or, where that is gone, from the calls
-        that it made before."""
+        """Returns the task of the calling sub-agent: from its prompt, or, if that is gone, from its earlier
+        calls."""
         told = self.brain.who(ModelCall(messages).told_first)
         made = (id for message in messages for id, _, _ in message.calls)
         return told or next((self._issued[id] for id in made if id in self._issued), "")
 
     def _play(self, asked: ModelRequest) -> tuple[int, Wire | str]:
-        # A request that is refused is not served, but may come for ever, too.
+        # A refused request is not served, but could also repeat for ever.
         if self._served >= self.brain.most or len(self.seen) >= 4 * self.brain.most:
             self.capped = True
             return 400, "too_many_calls"
@@ -202,7 +202,7 @@ class Stage(Server):
 
 
 def _forbids(body: Mapping[str, Any], called: Collection[str]) -> frozenset[str]:
-    """What a provider that does as it is told would not reply to this request. called: by the reply."""
+    """Returns what an obedient provider would not reply to this request. called: the tools in the reply."""
     shape = (body.get("response_format") or {}).get("json_schema") or {}
     functions = [tool.get("function", {}) for tool in body.get("tools") or ()]
     strict = {function.get("name") for function in functions if function.get("strict")}
@@ -223,7 +223,7 @@ def _sent(message: Mapping[str, Any]) -> Message:
 
 
 def text_of(content: Any) -> str:
-    """The words of a message's content, which may come in parts."""
+    """Returns the text of a message's content, which may consist of parts."""
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) if isinstance(part, dict) else str(part) for part in content)
     return "" if content is None else str(content)
@@ -238,7 +238,7 @@ class _Quiet(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that is killed breaks its connection: nothing to print."""
+        """Prints nothing: a client that is killed drops its connection."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -248,7 +248,7 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def log_message(self, *_: object) -> None:
-            """Nothing: the record is what counts."""
+            """Prints nothing: the record has everything."""
 
         def do_POST(self) -> None:
             data = _body(self, LARGEST if self.path.endswith("/chat/completions") else LARGEST_CALL)
@@ -269,7 +269,7 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
 
 
 def _body(handler: BaseHTTPRequestHandler, most: int) -> bytes | None:
-    """The body of a request. None when it is larger than `most`, or does not say where it ends."""
+    """Returns the body of a request. None if it is larger than `most` or does not state its length."""
     if "chunked" in handler.headers.get("Transfer-Encoding", "").lower():
         return _chunks(handler, most)
     size = handler.headers.get("Content-Length") or "0"
@@ -278,7 +278,7 @@ def _body(handler: BaseHTTPRequestHandler, most: int) -> bytes | None:
 
 
 def _chunks(handler: BaseHTTPRequestHandler, most: int) -> bytes | None:
-    """A body in chunks: many clients send what they write piece by piece so."""
+    """Reads a chunked body: many clients send streams this way."""
     found = bytearray()
     while True:
         digits = handler.rfile.readline(100).split(b";")[0].strip()
@@ -289,14 +289,14 @@ def _chunks(handler: BaseHTTPRequestHandler, most: int) -> bytes | None:
             return None
         if not size:
             while handler.rfile.readline(1000).strip():
-                """A trailer: nothing that is asked for here."""
+                """Skips a trailer; none is used here."""
             return bytes(found)
         found += handler.rfile.read(size)
         handler.rfile.readline(1000)
 
 
 def _serve(server: Server, handler: BaseHTTPRequestHandler, body: Mapping[str, Any], size: int) -> None:
-    """One request of a subject: of its model, of a tool, or of the completion check. size: of its body."""
+    """Answers one request of a subject: for its model, a tool, or the completion check. size: of its body."""
     name = handler.path.removeprefix("/call/")
     if handler.path == "/gate":
         send(handler, 200, json.dumps({"missing": server.world.gate()}))
@@ -316,7 +316,7 @@ def send(
     kind: str = "application/json",
     of: int | None = None,
 ) -> None:
-    """of: the length that is promised, where less is sent."""
+    """of: the length to announce if less is sent."""
     data = text.encode()
     handler.send_response(status)
     handler.send_header("Content-Type", kind)
@@ -328,7 +328,7 @@ def send(
 
 
 def _break_off(handler: BaseHTTPRequestHandler, streams: bool) -> None:
-    """Begins a reply, and ends the connection in the middle of it."""
+    """Begins a reply and drops the connection in the middle of it."""
     said = Wire("I will", (), "stop")
     whole = _stream(said) if streams else json.dumps(_whole(said))
     send(handler, 200, whole[: len(whole) // 3], _STREAMED if streams else "application/json", len(whole))
@@ -340,12 +340,12 @@ _REPLIES = count(1)
 
 
 def _base() -> dict[str, Any]:
-    """What a reply is wrapped in. Each has an id of its own: some frameworks take it for the message's."""
+    """Returns the envelope of a reply. Each has its own ID: some frameworks use it as the message's."""
     return {"id": f"chatcmpl-{next(_REPLIES)}", "created": 0, "model": "scripted"}
 
 
 def _usage(wire: Wire) -> dict[str, int]:
-    """By the rule of thumb of four characters a token: some frameworks make a history smaller by it."""
+    """Returns the usage, at four characters per token: some frameworks use it to compact the history."""
     prompt, completion = wire.shown // 4, 20
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 

@@ -1,4 +1,4 @@
-"""The subjects that come with the suite: what starts each, and how its environment is made."""
+"""The subjects that come with the suite: how to start each, and how to create its environment."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "subjects"
 SERVE = FOLDER / "python" / "shared" / "serve.py"
 ENVIRONMENTS = ROOT.parent / ".bench"
-"""Environments of frameworks and sources, each in a folder of its own."""
+"""The environments of frameworks and sources, each in its own folder."""
 OWN_ENVIRONMENT = ENVIRONMENTS / "loopcheck"
 PYTHON = "3.11"
 
@@ -25,8 +25,8 @@ PYTHON = "3.11"
 @dataclass(frozen=True)
 class Subject:
     """A framework behind the protocol. kind: `python` (an adapter for `serve.py`), `node`, or `given` by a
-    command or a URL. packages: what its environment holds, pinned. checkout: `.` with extras, where
-    the project around the suite is in it."""
+    command or a URL. packages: the pinned packages of its environment. checkout: `.` with extras, if the
+    environment contains the project around the suite."""
 
     name: str
     title: str
@@ -38,7 +38,7 @@ class Subject:
 
     @property
     def python(self) -> Path:
-        """Of its environment."""
+        """The Python of its environment."""
         return (
             ENVIRONMENTS / self.name / "bin" / "python"
             if self.packages or self.checkout
@@ -51,14 +51,14 @@ class Subject:
 
     @property
     def command(self) -> list[str]:
-        """What starts it."""
+        """The command that starts it."""
         if self.kind == "python":
             return [str(self.python), str(SERVE), str(self.adapter)]
         return ["node", str(_modules() / "subject.mjs")] if self.kind == "node" else list(self.given)
 
     @property
     def problem(self) -> str:
-        """Why it cannot run; empty when it can."""
+        """Why it cannot run; empty if it can."""
         if self.kind == "python":
             return "" if self.python.exists() else "not installed"
         if self.kind == "node":
@@ -77,12 +77,12 @@ def _table() -> Mapping[str, Any]:
 
 
 def list_subjects() -> list[Subject]:
-    """Those of subjects.toml, in its order; none where the package stands alone, without its repository."""
+    """Returns the subjects of subjects.toml, in its order; none in a package without its repository."""
     return [Subject(name, **given) for name, given in _table().items() if isinstance(given, dict)]
 
 
 def install(subject: Subject) -> None:
-    """Makes the subject's environment anew. Raises CalledProcessError when it cannot be made."""
+    """Creates the subject's environment from scratch. Raises CalledProcessError if that fails."""
     if subject.kind == "node":
         shutil.copytree(
             FOLDER / "javascript",
@@ -98,11 +98,11 @@ def install(subject: Subject) -> None:
 
 
 def install_sources() -> None:
-    """Makes the environment in which the suite reads the public tasks: the suite, and their packages."""
+    """Creates the environment in which the suite reads the public tasks: the suite, and their packages."""
     whole = [one for source in SOURCES.values() for one in source.packages]
     _environment(OWN_ENVIRONMENT, ["-e", str(ROOT)])
-    # The packages ask for far more than what is read here (models, browsers, front ends), so their own
-    # requirements are left out, and what is needed of them is named.
+    # The packages require far more than is used here (models, browsers, front ends), so their own
+    # requirements are skipped, and the necessary ones are listed.
     _pip(OWN_ENVIRONMENT, ["--no-deps", *whole])
 
 
@@ -112,7 +112,7 @@ def _environment(folder: Path, packages: Sequence[str]) -> None:
 
 
 def _pip(folder: Path, packages: Sequence[str]) -> None:
-    # A subject is started again after every kill, and would compile all it imports each time.
+    # A subject restarts after every kill, and would compile all its imports each time.
     command = [
         _uv(),
         "pip",

@@ -1,4 +1,4 @@
-"""The results as a table in Markdown: a row a promise, a column a subject."""
+"""The results as a Markdown table: a row per promise, a column per subject."""
 
 from collections.abc import Mapping, Sequence
 
@@ -32,7 +32,7 @@ PROMISES = dict(
 
 
 def write_table(results: Results, cases: Sequence[Case]) -> str:
-    """The tasks under faults, then the unit cases by theme."""
+    """Writes the tasks under faults, then the unit cases by theme."""
     there = [column for column in results.columns if column.cases or column.runs]
     absent = [f"{cell(one.title)}: {cell(one.absent).rstrip('.')}." for one in results.columns if one.absent]
     if not there:
@@ -70,7 +70,7 @@ def write_table(results: Results, cases: Sequence[Case]) -> str:
 
 
 def write_case_table(results: Results, cases: Sequence[Case]) -> str:
-    """A row a unit case."""
+    """Writes a row per unit case."""
     there = [column for column in results.columns if column.cases]
     lines = ["| case | " + " | ".join(cell(one.title) for one in there) + " |"]
     lines.append("| --- |" + " :-: |" * len(there))
@@ -90,7 +90,7 @@ def group_by_theme(cases: Sequence[Case]) -> Mapping[str, list[Case]]:
 
 
 def cell(words: str) -> str:
-    """A subject's words, which must not be the table's own signs, nor HTML."""
+    """Escapes a subject's words, which must not contain table syntax or HTML."""
     return line(words).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 

@@ -1,4 +1,4 @@
-"""The world of a task: what takes place in it, each call noted, and kills around one of them."""
+"""The world of a task: it records every call, and can kill the subject around one of them."""
 
 import threading
 from collections import Counter
@@ -10,7 +10,7 @@ from loopcheck.sources.task import Call, Key, Task
 
 
 class TaskWorld:
-    """kill: ends the subject's process. killed: it did. ran: in which turn, and what took place."""
+    """kill: ends the subject's process. killed: whether it did. ran: the turn and effect of each call."""
 
     def __init__(self, task: Task, fault: Fault, kill: Callable[[], None]) -> None:
         self.state = task.begin()
@@ -25,7 +25,7 @@ class TaskWorld:
         self._lock = threading.Lock()
 
     def took_place(self, turn: int) -> Counter[Key]:
-        """The calls of this turn and how often each took place."""
+        """Returns the calls of this turn, and how often each took place."""
         with self._lock:
             return Counter(key for number, key, _ in self.ran if number == turn)
 

@@ -76,7 +76,7 @@ SUMMARIES: Mapping[str, str] = {
     "stats": "Show how tasks ended, how many turns they took, and what to improve.",
     "rate": "Rate how well a task was done, from 1 to 5; a new rating replaces the old one.",
     "ui": "Open the application: conversation, machine, terminal.",
-    "serve": "Open the application in browsers: threads, conversation, machine, terminal.",
+    "serve": "Open the application in the browser: threads, conversation, machine, terminal.",
     "acp": "Work in an editor such as Zed, by the Agent Client Protocol.",
     "mcp": "Give tasks to it from other agents, by the Model Context Protocol.",
     "threads": "List the threads: where each stands, and what it waits for.",

@@ -1,1 +1,1 @@
-"""The web application: threads, their runs as tasks of the server, and a shared terminal, in a browser."""
+"""The web application: threads, whose runs belong to the server, and a shared terminal, in a browser."""

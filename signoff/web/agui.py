@@ -1,8 +1,8 @@
-"""The AG-UI protocol over the server's threads, for CopilotKit and every other client of it.
+"""The AG-UI protocol over the server's threads, for CopilotKit and every other AG-UI client.
 
-A request reads, or asks the room of its thread for something, as the pages do: it owns no run. Of what a
-client sends only the last message of its user, its answers and what it asks for count; its history and its
-state are never believed. docs/how-to/ag-ui.md says what stands for what.
+Like the pages, a request reads the thread or asks its room for something; it owns no run. Of what a client
+sends, only the user's last message, the answers and the requested move count; the history and state that it
+sends are never trusted. docs/how-to/ag-ui.md maps the protocol to Signoff's terms.
 """
 
 import json
@@ -30,7 +30,7 @@ from signoff.web.room import Room
 from signoff.web.transcript import Event, Transcript, list_interrupts
 
 MOST_BYTES = 10_000_000
-"""Of the body of a request: a client sends its whole history each time."""
+"""Largest request body: a client sends its whole history each time."""
 _MOST_TEXT = 400_000
 _MOST_ID = 500
 
@@ -38,7 +38,7 @@ Id = Annotated[str, Field(min_length=1, max_length=_MOST_ID)]
 
 
 class _Sent(BaseModel):
-    """What other versions of the protocol add is nothing to refuse it for."""
+    """Ignores the fields that other versions of the protocol add."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore")
 
@@ -52,7 +52,7 @@ class ResumeEntry(_Sent):
 
 
 class Own(BaseModel):
-    """What has no place in the protocol."""
+    """Signoff's own fields, for which the protocol has no place."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -65,7 +65,7 @@ class Forwarded(_Sent):
 
 
 class RunInput(_Sent):
-    """What counts of the protocol's `RunAgentInput`."""
+    """The fields of the protocol's `RunAgentInput` that are used."""
 
     thread_id: Id
     run_id: Id
@@ -84,23 +84,25 @@ class RunInput(_Sent):
 
 
 def _read_words(message: Mapping[str, Any]) -> Wrote:
-    """What a message says. Raises SetupError for one that is no text."""
+    """Returns the text of a message. Raises SetupError if it is not text."""
     own, content = message.get("id"), message.get("content")
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     texts = [part.get("text") if isinstance(part, dict) else None for part in parts]
     if not (isinstance(own, str) and 0 < len(own) <= _MOST_ID and all(isinstance(one, str) for one in texts)):
-        raise SetupError(f"A message of the user is text, under an id of at most {_MOST_ID} characters.")
+        raise SetupError(f"A user message must be text and have an id of at most {_MOST_ID} characters.")
     text = valid_text("\n".join(map(str, texts)))
     if not text.strip():
         raise SetupError("The task is empty; say what to do.")
     if len(text) > _MOST_TEXT:
-        raise SetupError(f"The message is too long; at most {_MOST_TEXT:,} characters are taken.")
+        raise SetupError(f"The message is too long; at most {_MOST_TEXT:,} characters are accepted.")
     return Wrote(text, message_id=valid_text(own))
 
 
 def _read_answers(given: Sequence[ResumeEntry]) -> tuple[str, str, dict[int, Any]]:
-    """The interrupt that is answered, what of it was shown, and the answers by their places. Raises
-    SetupError for answers that contradict each other."""
+    """Returns the interrupt to answer, the id of what was shown, and the answers by position.
+
+    Raises SetupError for answers that contradict each other.
+    """
     found: dict[int, Any] = {}
     places = set[tuple[str, str, int]]()
     for one in given:
@@ -108,19 +110,21 @@ def _read_answers(given: Sequence[ResumeEntry]) -> tuple[str, str, dict[int, Any
         shown, _, at = rest.partition(":")
         place = int(at) if at.isdecimal() and len(at) < 5 else 0
         if (name, shown, place) in places:
-            raise SetupError("There are two answers to one interrupt; send one. Nothing was changed.")
+            raise SetupError("The request has two answers to one interrupt; send one. Nothing was changed.")
         places.add((name, shown, place))
         found[place] = None if one.status == "cancelled" else one.payload
     if len({(name, shown) for name, shown, _ in places}) > 1:
-        raise SetupError("These answers are for different things; answer one at a time. Nothing was changed.")
+        raise SetupError(
+            "These answers are for different interrupts; answer one at a time. Nothing was changed."
+        )
     return name, shown, found
 
 
 class AguiRun:
-    """One run of the protocol: what is asked for, and all that happens until the thread rests."""
+    """One run of the protocol: the request, and every event until the thread comes to rest."""
 
     room: Room
-    """That of the thread, for as long as the stream lasts."""
+    """The room of the thread, for as long as the stream lasts."""
 
     def __init__(self, hub: Hub, given: RunInput, who: str) -> None:
         self.hub, self.given, self.who = hub, given, who
@@ -129,7 +133,7 @@ class AguiRun:
         self._cursor = 0
 
     async def stream(self) -> AsyncGenerator[str, None]:
-        """The events, as they are sent. Whoever leaves here changes nothing."""
+        """Yields the encoded events. A client that disconnects changes nothing."""
         encode = EventEncoder().encode
         with self.hub.asked(self.thread_id) as self.room:
             self.room.events.readers += 1
@@ -151,18 +155,19 @@ class AguiRun:
                 self.room.events.readers -= 1
                 self.hub.readers -= 1
                 if not self.room.events.readers:
-                    # Whoever comes later reads what was saved.
+                    # Clients that connect later read what was saved.
                     self.room.events.clear()
 
     async def _events(self) -> AsyncGenerator[Event | None, None]:
-        # Asked in this order, so that whatever happens now is in the log or in what is read.
+        # In this order, so that anything that happens now is either in the log or in the thread read below.
         self._cursor, here = self.room.events.last, self.room.here
         running, status, _ = await self._read()
         if here:
             self.transcript.join()
         elif waiting := get_asked(status):
             deque(self.transcript.add_pending(waiting), maxlen=0)
-        # Without what is new: a client drops what is not in it, and so does not send again what is refused.
+        # Without the new message: a client drops what is not in the snapshot, so it does not resend a message
+        # that was refused.
         yield self.transcript.make_snapshot()
         yield self._state(status, running)
         new = self._find_new()
@@ -185,8 +190,10 @@ class AguiRun:
             yield told
 
     def _find_new(self) -> Wrote | None:
-        """The message that is to begin a task: one that the thread does not have. Raises SetupError where it
-        is no text."""
+        """Returns the message that begins a task: one that the thread does not have yet.
+
+        Raises SetupError if it is not text.
+        """
         asks_other = self.given.resume or self.given.forwarded_props.signoff.move is not None
         written = None if asks_other else self.given.written()
         if written is None or str(written.get("id")) in self.transcript.messages:
@@ -194,7 +201,7 @@ class AguiRun:
         return _read_words(written)
 
     async def _take_back(self, new: Wrote) -> list[Event]:
-        """What tells the client that its message came to nothing, if the thread does not have it."""
+        """Returns the events that remove the client's message if the thread does not have it."""
         _, status, _ = await self._read()
         if any(message.id == new.message_id for message in status.values.get("messages", ())):
             return []
@@ -202,7 +209,7 @@ class AguiRun:
         return [*self.transcript.close(), self.transcript.make_snapshot()]
 
     async def _ask(self, new: Wrote | None) -> bool:
-        """Does what the client asks for; whether the thread runs with it. Raises what it is refused for."""
+        """Carries out the client's request; returns whether the thread runs. Raises why it was refused."""
         own = self.given.forwarded_props.signoff
         try:
             if self.given.resume:
@@ -217,7 +224,7 @@ class AguiRun:
         except Known:
             return self.room.here
         except TooLate:
-            # It was given up, so nothing is lost; the client learns what the thread waits for by now.
+            # The client cancelled, so nothing is lost; it learns what the thread now waits for.
             if self.given.resume and all(one.status == "cancelled" for one in self.given.resume):
                 return self.room.here
             raise
@@ -233,12 +240,12 @@ class AguiRun:
     # --- following ---
 
     async def _follow(self) -> AsyncGenerator[Event | None, None]:
-        """All that happens until the thread rests. None where there is nothing new for a while."""
+        """Yields the events until the thread comes to rest, and None when nothing is new for a while."""
         log, run = self.room.events, self.room.runs
         while True:
             entries = log.after(self._cursor)
             if entries is None:
-                # So slow that what was to come next has gone: it is told everything anew.
+                # So slow that the next entries were dropped: send everything again.
                 self._cursor = log.last
                 for event in self.transcript.close():
                     yield event
@@ -253,7 +260,7 @@ class AguiRun:
                 self._cursor = entry.seq
                 if entry.kind == "rests":
                     if int(entry.data) < run:
-                        # The end of the run before, told after this one has begun.
+                        # The end of the previous run, reported after this one began.
                         continue
                     if self.room.error is not None:
                         raise _make_error(self.room.error)
@@ -261,7 +268,7 @@ class AguiRun:
                 for event in self._happened(entry.kind, json.loads(entry.data)):
                     yield event
             if self.hub.closing.is_set() or self.room.gone:
-                raise ThreadError("The server ends, or the thread was deleted; what was saved stays.")
+                raise ThreadError("The server ends, or the thread was deleted; everything saved is kept.")
             if self._cursor == log.last and not await self.hub.wait_for_more(log, self._cursor):
                 yield None
 
@@ -272,10 +279,9 @@ class AguiRun:
         yield from self.transcript.tell(from_dict(found))
 
     async def _read(self) -> tuple[bool, ThreadStatus, list[Event]]:
-        """Whether some process runs the thread; the thread as it is saved; what of its messages was not told
-        yet."""
+        """Returns whether a process runs the thread, the saved thread, and the messages not sent yet."""
         here = self.room.here
-        # Before the thread: otherwise a run that ends in between would look as if it had been stopped.
+        # Checked before the thread is read: otherwise a run that ends in between would look stopped.
         elsewhere = await self.hub.beside.do(self.room.storage.checkpointer.is_running, self.thread_id)
         return here or elsewhere, *await self.hub.beside.do(self._saved)
 
@@ -283,7 +289,7 @@ class AguiRun:
         graph = reading_graph(self.room.storage)
         status = look(graph, self.thread_id)
         if isinstance(status.waiting, Action) and self.room.is_unknown(status, status.waiting):
-            # What is saved does not say that nobody knows what came of it: only its driver is told.
+            # The saved thread does not say that an action's outcome is unknown: only its driver learns that.
             status = replace(status, waiting=replace(status.waiting, unknown=True))
         with readable(self.thread_id):
             told = read_conversation(status.values, deps_of(graph).toolbox)
@@ -307,8 +313,7 @@ class AguiRun:
         return core.StateSnapshotEvent(snapshot=shown)
 
     def _end(self, status: ThreadStatus, ran: bool, running: bool) -> Iterator[Event]:
-        """How the thread stands at the end of this run: what it waits for, or how the task has ended. ran:
-        something has run for it."""
+        """Yields the final events: what the thread waits for, or how the task ended. ran: something ran."""
         waiting = None if running else get_asked(status)
         if waiting is not None:
             yield from self.transcript.add_pending(waiting)
@@ -330,7 +335,7 @@ class AguiRun:
 
 
 def _get_outcome(status: ThreadStatus) -> dict[str, Any] | None:
-    """How the task has ended, as plain JSON."""
+    """Returns the outcome of the task as plain JSON."""
     return None if status.outcome is None else dict(Ended(status.outcome).to_dict()["outcome"])
 
 

@@ -1,4 +1,4 @@
-"""The routes of the application. A request reads, or asks the hub for something; none of them owns a run."""
+"""The routes of the application. A request reads, or asks the hub for something; it never owns a run."""
 
 import asyncio
 import importlib.util
@@ -37,11 +37,11 @@ from signoff.web.hub import MOST_READERS, Hub
 from signoff.web.render import STATIC, shell
 
 MOST_BYTES = 1_000_000
-"""Of the body of a request."""
+"""Largest request body."""
 _UNBUFFERED = {"X-Accel-Buffering": "no"}
-"""Of a stream: a proxy that collects an answer before it passes it on would hold back what happens."""
+"""Headers of a stream: a proxy that buffers responses would delay the events."""
 _MOST_PASSWORD_BYTES = 4_000
-"""Of a body that nobody has been let in for yet."""
+"""Largest request body before the client is let in."""
 _BODY_SECONDS = 30.0
 _MOST_TYPED = 65_536
 _MOST_ID = 500
@@ -56,11 +56,11 @@ _FILES: Mapping[str, str] = {
 
 
 def _read_turns(given: Any, read: ValidatorFunctionWrapHandler) -> int:
-    """A number of turns, as it was typed. Raises PydanticCustomError for anything else."""
+    """Returns a number of turns as it was typed. Raises PydanticCustomError for anything else."""
     try:
         return int(read(given))
     except ValidationError as error:
-        told = "{given} is no number of turns; type a whole one, from 1 to 100,000"
+        told = "{given} is not a valid number of turns; type a whole number, from 1 to 100,000"
         raise PydanticCustomError("turns", told, {"given": repr(given)[:80]}) from error
 
 
@@ -76,7 +76,7 @@ class _Body(BaseModel):
 
 
 class OwnSettings(BaseModel):
-    """The settings that a new thread may be given."""
+    """The settings that a new thread can be given."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -90,7 +90,7 @@ class OwnSettings(BaseModel):
 class WriteBody(_Body):
     text: Text
     request: Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9_-]*$")] = ""
-    """The id of the message: whoever sends it again, since no answer has come, gives the same."""
+    """The id of the message: a client that got no response sends it again with the same id."""
     settings: OwnSettings = OwnSettings()
 
 
@@ -126,7 +126,7 @@ class PasswordBody(BaseModel):
 
 
 class Application:
-    """The application of one hub behind one gate."""
+    """The application: one hub behind one gate."""
 
     def __init__(self, hub: Callable[[], Hub], gate: Gate, begin: Callable[[], Any]) -> None:
         self._hub, self.gate = hub, gate
@@ -184,7 +184,7 @@ class Application:
     async def _file(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in _FILES:
-            return _problem(404, "There is no such file.")
+            return _problem(404, "File not found.")
         folder = STATIC if name != "record.css" else STATIC.parents[1] / "front" / "record"
         return Response((folder / name).read_bytes(), media_type=_FILES[name])
 
@@ -205,7 +205,7 @@ class Application:
             raise NotLetIn(503, "Too many pages are open on this server.")
         thread = valid_text(request.query_params.get("thread", ""))
         if len(thread) > _MOST_ID:
-            raise NotLetIn(422, f"The id of a thread has at most {_MOST_ID} characters here.")
+            raise NotLetIn(422, f"A thread ID has at most {_MOST_ID} characters here.")
         # What is wrong with the id is told before the stream begins.
         checked_thread_id(thread)
         # A proxy that collects an answer before it passes it on would hold back what happens.
@@ -213,8 +213,8 @@ class Application:
 
     async def _agui(self, request: Request, who: str) -> Response:
         if importlib.util.find_spec("ag_ui") is None:
-            raise NotLetIn(501, f"AG-UI needs its package: {install_hint('ag-ui')}")
-        # Its package is an extra.
+            raise NotLetIn(501, f"AG-UI needs an extra package: {install_hint('ag-ui')}")
+        # The package is an extra.
         from signoff.web.agui import MOST_BYTES, AguiRun, RunInput
 
         given = await _body(request, RunInput, MOST_BYTES)
@@ -300,40 +300,39 @@ def _status(error: SignoffError) -> int:
 
 
 async def _body(request: Request, kind: type[Any], most: int = MOST_BYTES) -> Any:
-    """The body of a request, checked. Raises NotLetIn for one that is too large, or is nothing for this."""
+    """Returns the validated body of a request. Raises NotLetIn if it is too large or not valid."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise NotLetIn(415, "The body of a request is JSON here.")
+        raise NotLetIn(415, "The request body must be JSON.")
     data = bytearray()
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             async for part in request.stream():
                 data += part
                 if len(data) > most:
-                    raise NotLetIn(413, f"The request is too large; at most {most:,} bytes are read.")
+                    raise NotLetIn(413, f"The request is too large; at most {most:,} bytes are accepted.")
     except TimeoutError as error:
         raise NotLetIn(408, "The request did not arrive in time.") from error
     try:
         return kind.model_validate(json.loads(data, parse_constant=_refuse_constant))
     except ValidationError as error:
-        raise NotLetIn(422, f"The request does not fit: {explain(error)}") from error
+        raise NotLetIn(422, f"The request is not valid: {explain(error)}") from error
     except (ValueError, RecursionError) as error:
-        raise NotLetIn(400, "The request is no valid JSON.") from error
+        raise NotLetIn(400, "The request is not valid JSON.") from error
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no value of JSON")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 class Headed:
-    """Checks where a request comes from before anything else, and says what a browser may do with any
-    answer."""
+    """Checks the origin of every request first, and sets the browser policy of every response."""
 
     def __init__(self, app: ASGIApp, gate: Gate) -> None:
         self.app, self.gate = app, gate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            # There are no sockets here; what is left is the server's own beginning and end.
+            # The application has no WebSockets; what remains is the server's own startup and shutdown.
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
@@ -357,5 +356,5 @@ class Headed:
         try:
             await self.app(scope, receive, headed)
         except (OSError, ClientDisconnect) as error:
-            # A browser has gone in the middle; nothing here depends on it.
-            logging.getLogger(__name__).debug("a reader has gone: %s", error)
+            # A browser disconnected in the middle of a response; nothing depends on it.
+            logging.getLogger(__name__).debug("a client disconnected: %s", error)

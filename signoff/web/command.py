@@ -1,4 +1,4 @@
-"""`signoff serve`: the application in browsers."""
+"""`signoff serve`: the application in the browser."""
 
 import importlib.util
 import os
@@ -14,11 +14,11 @@ from signoff.graph.errors import SetupError
 from signoff.graph.inside.installing import install_hint
 
 _WARNING = (
-    "Other machines reach this server. Whoever is let in runs commands here as you, and nothing is "
+    "Other machines can reach this server. Anyone who gets in runs commands here as you, and nothing is "
     "encrypted: put a proxy with TLS in front of it."
 )
 _WARNING_OF_HEADER = (
-    "Every program that reaches port {port} can send the header {name}, and then runs commands here as you: "
+    "Any program that reaches port {port} can send the header {name} and then run commands here as you: "
     "let only the proxy reach it."
 )
 
@@ -28,7 +28,7 @@ def serve(
     given: Given,
     file: Database,
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, metavar="N", help="The port (0: any that is free).")
+        int, typer.Option(min=0, max=65_535, metavar="N", help="Port to listen on (0: any free port).")
     ] = 0,
     thread: Annotated[
         str | None,
@@ -38,27 +38,27 @@ def serve(
         str,
         typer.Option(
             metavar="ADDRESS",
-            help="Where to listen. Any other than this machine's own needs a password in SIGNOFF_PASSWORD, "
-            "or --proxy-header.",
+            help="Address to listen on. An address that other machines can reach needs a password in "
+            "SIGNOFF_PASSWORD, or --proxy-header.",
         ),
     ] = "127.0.0.1",
     proxy_header: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The header in which a proxy says who it has let in; only that proxy may reach the port.",
+            help="Header in which your proxy names the signed-in user; let only the proxy reach the port.",
         ),
     ] = None,
     public: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="The address that people open, where that is a proxy's."),
+        typer.Option(metavar="URL", help="Address that people open, if a proxy serves the application."),
     ] = None,
 ) -> None:
-    """Open the application in browsers: threads, conversation, machine, terminal."""
+    """Open the application in the browser: threads, conversation, machine, terminal."""
     for package in ("starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
-            raise SetupError(f"The web application needs its packages: {install_hint('web')}")
-    # Its packages are an extra, and slow to import.
+            raise SetupError(f"The web application needs extra packages: {install_hint('web')}")
+    # The packages are an extra, and slow to import.
     from signoff.web.gate import PASSWORD_VARIABLE, Gate, check_opening
     from signoff.web.server import listen
     from signoff.web.server import serve as serve_forever
@@ -66,7 +66,7 @@ def serve(
     password = os.environ.get(PASSWORD_VARIABLE) or None
     check_opening(host, password, proxy_header, public)
     thread_id = None if thread is None else checked_thread_id(thread)
-    # What is wrong with the options is told here, before a page opens.
+    # Reports wrong options here, before a page opens.
     settle(given, None, os.environ)
     listening = listen(host, port)
     gate = Gate(host, listening.getsockname()[1], password, proxy_header, public)
@@ -80,5 +80,5 @@ def serve(
         thread_id,
         listening,
         gate,
-        lambda address: typer.echo(f"Open {address}\nCtrl-C ends it."),
+        lambda address: typer.echo(f"Open {address}\nPress Ctrl-C to stop."),
     )

@@ -1,4 +1,4 @@
-"""A connection to the server, which has to ask for something in time, and to take the answer."""
+"""A connection to the server, with deadlines for sending a request and for reading the response."""
 
 import asyncio
 from typing import Any
@@ -6,14 +6,16 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0
-"""For the head of a request, from the first moment."""
+"""Time for the head of a request, from the moment of connecting."""
 TAKE_SECONDS = 60.0
-"""For the next part of an answer. A page that slept longer asks for everything anew when it wakes up."""
+"""Time for reading the next part of a response. A page that slept longer reloads everything when it wakes."""
 
 
 class Connection(H11Protocol):
-    """Closed when it sends no whole head in time, or takes nothing of an answer: many that say nothing would
-    keep everybody out, and what they do not take is held for them."""
+    """Closes when the client sends no complete head in time, or reads nothing of a response.
+
+    Many silent connections would keep everyone else out, and unread responses take memory.
+    """
 
     _late: asyncio.TimerHandle | None = None
     _full: asyncio.TimerHandle | None = None
@@ -32,7 +34,7 @@ class Connection(H11Protocol):
 
     def _look(self) -> None:
         if self.cycle is None or self.cycle.response_complete:
-            # More of a body that was refused is no request, either.
+            # The rest of a refused body is not a request, either.
             self._expect()
         else:
             self._forget()
@@ -50,7 +52,7 @@ class Connection(H11Protocol):
         if left < before:
             self._watch(left)
         else:
-            # To close it would be to wait until it has taken what is left.
+            # A regular close would wait until the client has read the rest.
             self.transport.abort()
 
     def resume_writing(self) -> None:

@@ -1,4 +1,4 @@
-"""The hub: the threads that somebody looks at or that run here, and what changes in the database."""
+"""The hub: the threads that are open in a page or run here, and the changes in the database."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from signoff.web.room import Room
 from signoff.web.terminals import Terminals
 
 MOST_RUNS = 64
-"""Threads that run on one server at once."""
+"""How many threads run on one server at once."""
 MOST_READERS = 400
 _LISTED = 60
 _LOOK_SECONDS = 0.5
@@ -34,7 +34,7 @@ _LIST_SECONDS = 1.0
 _ALIVE_SECONDS = 15.0
 _IDLE_SECONDS = 300.0
 MOST_IDLE = 64
-"""Rooms that are kept while nobody looks and nothing runs: as many as may have run at once."""
+"""How many idle rooms are kept: as many as can have run at once."""
 _SHORTEST_SECONDS = 0.15
 _AWAY_SECONDS = 2.0
 _SLICE = 65_536
@@ -43,8 +43,10 @@ _END_SECONDS = 4.0
 
 @dataclass
 class Seen:
-    """What was seen of the database when the hub last looked. stamp: of its files. here: the threads that ran
-    here. next_list: when the threads are to be listed; 0 for not at all."""
+    """The database when the hub last checked it.
+
+    stamp: of its files. here: the threads that ran here. next_list: when to list the threads; 0 for never.
+    """
 
     stamp: Any
     here: frozenset[str] = frozenset()
@@ -52,7 +54,7 @@ class Seen:
 
 
 class Hub:
-    """Owns every run and every terminal of the server. All of it in one event loop."""
+    """Owns every run and every terminal of the server. Everything happens in one event loop."""
 
     def __init__(self, database: Database, storage: OpenStorage, given: Given) -> None:
         self.database, self.storage, self.given = database, storage, given
@@ -66,10 +68,10 @@ class Hub:
         self._slots = threading.Semaphore(MOST_RUNS)
         self._moved, self._listing = asyncio.Event(), asyncio.Lock()
         self._away = False
-        """Whether the database could not be read when somebody last looked."""
+        """Whether the last attempt to read the database failed."""
 
     def room(self, thread_id: str) -> Room:
-        """The room of a thread, made when it is first asked for."""
+        """Returns the room of a thread; creates it on first use."""
         checked_thread_id(thread_id)
         found = self.rooms.get(thread_id)
         if found is None:
@@ -80,7 +82,7 @@ class Hub:
 
     @contextmanager
     def asked(self, thread_id: str) -> Iterator[Room]:
-        """The room of a thread for as long as a request to it is carried out."""
+        """Provides the room of a thread while a request to it is carried out."""
         room = self.room(thread_id)
         room.requests += 1
         try:
@@ -90,7 +92,7 @@ class Hub:
             self._left(room)
 
     def _left(self, room: Room) -> None:
-        """Forgets the room if nothing is in it, and those that were used least recently of too many."""
+        """Drops the room if it is empty, and the least recently used ones if there are too many."""
         room.used = time.monotonic()
         if room.idle and not room.keeps:
             self._drop(room)
@@ -110,7 +112,7 @@ class Hub:
     # --- reading ---
 
     async def stream(self, thread_id: str) -> AsyncGenerator[bytes, None]:
-        """What a reader of the thread is sent: all that is, then all that happens. Never ends by itself."""
+        """Yields the current state of the thread for a reader, then every change. Never ends by itself."""
         room = self.room(thread_id)
         room.log.readers += 1
         self.readers += 1
@@ -123,10 +125,10 @@ class Hub:
             while not self.closing.is_set() and not room.gone:
                 entries = None if seq is None else room.log.after(seq)
                 if entries is None:
-                    # New here, or so slow that what was to come next has gone.
+                    # A new reader, or one so slow that the next entries were dropped.
                     seq = room.log.last
                     whole = room.whole(self.listed)
-                    # One who does not read holds a slice of it, and not a copy.
+                    # A stalled reader then holds one slice, not a whole copy.
                     for begin in range(0, len(whole), _SLICE):
                         yield whole[begin : begin + _SLICE]
                     continue
@@ -143,28 +145,28 @@ class Hub:
             self._left(room)
 
     async def wait_for_more(self, log: Log, seq: int) -> bool:
-        """Waits for an entry after this number, for a while; whether there is one, or the server ends."""
+        """Waits briefly for an entry after this number; returns whether there is one or the server ends."""
         closing = asyncio.ensure_future(self.closing.wait())
         more = asyncio.ensure_future(log.wait(seq, _ALIVE_SECONDS))
         try:
             await asyncio.wait({closing, more}, return_when=asyncio.FIRST_COMPLETED)
             return self.closing.is_set() or (more.done() and more.result())
         finally:
-            # They are not waited for: the end of this reader, if it comes then, would be taken for theirs.
+            # Not awaited: a cancellation of this reader at that moment would be taken for theirs.
             closing.cancel()
             more.cancel()
 
     # --- noticing ---
 
     async def watch(self) -> None:
-        """Notices what other processes do, lists the threads, and forgets rooms that nobody uses."""
+        """Notices what other processes do, lists the threads, and drops unused rooms."""
         async with asyncio.TaskGroup() as group:
             listing = group.create_task(self._list_own())
             await self._look()
             listing.cancel()
 
     async def _list_own(self) -> None:
-        """Lists the threads again as soon as something was changed here."""
+        """Lists the threads again as soon as something has changed here."""
         while True:
             await self._moved.wait()
             self._moved.clear()
@@ -178,7 +180,7 @@ class Hub:
         while not self.closing.is_set():
             await asyncio.sleep(_LOOK_SECONDS)
             if self.closing.is_set():
-                # Nothing is read any more; the terminals are ended by whoever ends the hub.
+                # Nothing is read any more; the code that ends the hub also ends the terminals.
                 return
             await self.beside.do(self.terminals.end_idle)
             self._forget()
@@ -186,7 +188,7 @@ class Hub:
                 await self._try(lambda: self._look_once(seen))
 
     async def _try(self, look: Callable[[], Awaitable[None]]) -> None:
-        """Looks; a database that cannot be read for a while is looked at again."""
+        """Checks the database; if it cannot be read for a while, a later check tries again."""
         try:
             await look()
         except Exception as error:  # noqa: BLE001  whatever one look raises, the next one is made
@@ -198,12 +200,12 @@ class Hub:
             self._away = False
 
     async def _look_once(self, seen: "Seen") -> None:
-        # A file says by its times that something was written; a server has to be asked.
+        # A file's timestamps show a write; a database server has to be queried.
         before, seen.stamp = seen.stamp, self._stamp()
         here = frozenset(name for name, room in self.rooms.items() if room.here)
         moved = seen.stamp != before or seen.stamp is None or here != seen.here
         for room in list(self.rooms.values()):
-            # Asked in any case: a run ends after its last write, and nothing else tells of it.
+            # Checked in any case: a run ends after its last write, and nothing else reports its end.
             if room.log.readers and not room.here and (await self._runs(room) or moved):
                 room.changed.set()
         if moved:
@@ -215,7 +217,7 @@ class Hub:
                 seen.next_list = began + 10 * (time.monotonic() - began) + _LIST_SECONDS
 
     async def _runs(self, room: Room) -> bool:
-        """Whether another process has begun or ended to run the thread since somebody last looked."""
+        """Whether another process has started or stopped running the thread since the last check."""
         running = await self.beside.do(self.storage.checkpointer.is_running, room.thread_id)
         before, room.elsewhere = room.elsewhere, running
         return bool(before != running)
@@ -231,7 +233,7 @@ class Hub:
         return found
 
     async def _list(self) -> None:
-        # One after the other: what was read first must not be sent last.
+        # One after the other: an older state must not be sent after a newer one.
         async with self._listing:
             if self.closing.is_set():
                 return
@@ -257,7 +259,7 @@ class Hub:
     # --- doing ---
 
     async def fork(self, thread_id: str, at: str | None) -> str:
-        """Copies the thread as it was at this checkpoint; the id of the copy."""
+        """Copies the thread as it was at this checkpoint; returns the id of the copy."""
         target = await self.beside.do(self._fork, thread_id, at)
         self._moved.set()
         return target
@@ -270,14 +272,14 @@ class Hub:
         return target
 
     async def delete(self, thread_id: str) -> None:
-        """Deletes the thread with all that is kept of it. Raises ThreadBusy while it runs."""
+        """Deletes the thread with all its data. Raises ThreadBusy while it runs."""
         with self.asked(thread_id) as room:
             await room.delete()
             self._drop(room)
         await self._list()
 
     async def end(self) -> bool:
-        """Pauses what runs and ends the terminals; whether everything has come to rest in time."""
+        """Pauses all runs and ends the terminals; returns whether everything came to rest in time."""
         self.closing.set()
         for room in self.rooms.values():
             room.close()

@@ -1,7 +1,7 @@
-"""What the readers of a thread are told: one bounded log, and a cursor for each reader.
+"""The events for the readers of a thread: one bounded log, and a cursor for each reader.
 
-There is no queue for each reader, so that one who never reads costs nothing: it finds, when it reads again,
-that its place has gone, and is told everything anew.
+A reader has no queue of its own, so one that never reads costs nothing: when it reads again, its position is
+no longer in the log, and it gets the whole state again.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ MOST_BYTES = 4_000_000
 
 @dataclass(frozen=True)
 class Entry:
-    """seq: its number, from 1. data: what is sent, as JSON text."""
+    """seq: its number, from 1. data: the payload, as JSON text."""
 
     seq: int
     kind: str
@@ -24,7 +24,7 @@ class Entry:
 
 
 class Log:
-    """Entries in order; the oldest go when there are too many. All of it in one event loop."""
+    """Entries in order; drops the oldest when there are too many. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._entries: deque[Entry] = deque()
@@ -34,7 +34,7 @@ class Log:
         self.readers = 0
 
     async def add(self, kind: str, data: str) -> None:
-        """Adds an entry, and wakes whoever waits for it."""
+        """Adds an entry, and wakes the readers that wait for it."""
         self.last += 1
         self._entries.append(Entry(self.last, kind, data))
         self._bytes += len(data)
@@ -45,21 +45,21 @@ class Log:
                 waiting.set_result(None)
 
     def clear(self) -> None:
-        """Drops all entries; the next one has the next number."""
+        """Drops all entries; numbering continues."""
         self._entries.clear()
         self._bytes = 0
 
     def after(self, seq: int) -> Iterator[Entry] | None:
-        """The entries after this number; None when some of them have gone."""
+        """Returns the entries after this number; None if some of them were dropped."""
         if seq > self.last or (seq < self.last and (not self._entries or self._entries[0].seq > seq + 1)):
             return None
         first = max(0, len(self._entries) - (self.last - seq))
         return iter([self._entries[at] for at in range(first, len(self._entries))])
 
     async def wait(self, seq: int, seconds: float) -> bool:
-        """Waits for an entry after this number; False when there is none in so many seconds."""
-        # No asyncio.Condition: one whose wait is cancelled while it wakes up is left with a lock that nobody
-        # holds, and whoever adds an entry then waits for ever.
+        """Waits for an entry after this number; returns False if none comes within so many seconds."""
+        # Not an asyncio.Condition: if its wait is cancelled while it wakes up, its lock is left in a state in
+        # which the next `add` waits for ever.
         woken = asyncio.get_running_loop().create_future()
         self._waiting.add(woken)
         try:
@@ -71,18 +71,18 @@ class Log:
 
 
 def event(kind: str, data: str, seq: int | None = None) -> bytes:
-    """One event of a stream as it is sent. data: one line, as JSON is."""
+    """Returns one encoded event of a stream. data: one line, as JSON is."""
     number = "" if seq is None else f"id: {seq}\n"
     return f"{number}event: {kind}\ndata: {data}\n\n".encode()
 
 
 Fragments = Mapping[str, str]
-"""The parts of a page by their names, in order."""
+"""The parts of a page by name, in order."""
 
 
 @dataclass(frozen=True)
 class PartsChange:
-    """How the parts of a page have changed. order: all names, where that has changed; None where not."""
+    """How the parts of a page have changed. order: all names if their order has changed, else None."""
 
     put: Fragments
     order: list[str] | None
@@ -95,6 +95,6 @@ class PartsChange:
 
 
 def changes(before: Fragments, after: Fragments) -> PartsChange:
-    """What has to be sent to somebody who has `before`."""
+    """Returns what to send to a reader that has `before`."""
     put = {name: markup for name, markup in after.items() if before.get(name) != markup}
     return PartsChange(put, list(after) if list(before) != list(after) else None)

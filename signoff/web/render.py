@@ -1,4 +1,4 @@
-"""The parts of the application's page, drawn on the server by templates that escape all they print."""
+"""Renders the parts of the application's page on the server, with templates that escape everything."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,8 +36,7 @@ _MOST_PIECES = 150
 
 @dataclass(frozen=True)
 class Stand:
-    """What only this server knows of a thread. here: it runs the thread now. problem: why a run could not go
-    on."""
+    """What only this server knows about a thread. here: it runs the thread now. problem: why a run failed."""
 
     here: bool = False
     problem: str = ""
@@ -45,7 +44,7 @@ class Stand:
 
 @dataclass(frozen=True)
 class AskedCall:
-    """A call to decide on. text: its arguments, to be edited."""
+    """A call to decide on. text: its arguments, for editing."""
 
     call: PendingCall
     text: str
@@ -54,7 +53,7 @@ class AskedCall:
 
 @cache
 def templates() -> Environment:
-    """The templates of the application."""
+    """Returns the templates of the application."""
     made = environment((_TEMPLATES, FOLDER / "templates", FOLDER))
     made.globals.update(stands=stands)
     made.filters["thread_address"] = thread_address
@@ -66,13 +65,13 @@ def _macro(name: str, *values: Any) -> str:
 
 
 class RenderedThread:
-    """The parts of one thread. A piece that is as it was is not drawn again."""
+    """The parts of one thread. An unchanged piece is not rendered again."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, tuple[Piece | Gap, str]] = {}
 
     def parts(self, run: Run, stand: Stand) -> dict[str, str]:
-        """All parts by name: those of the timeline, which begin with `p-`, in order, and the others."""
+        """Returns all parts by name: the timeline's, which begin with `p-`, in order, and the others."""
         shown = run if run.running or not stand.here else replace(run, running=True)
         before, self._pieces = self._pieces, {}
         for name, piece, at in _named_pieces(shown):
@@ -84,7 +83,7 @@ class RenderedThread:
 
 
 def _named_pieces(run: Run) -> Iterator[tuple[str, Piece | Gap, str]]:
-    """The pieces with their names, and for a turn the checkpoint to fork at."""
+    """Yields the pieces with their names, and for a turn the checkpoint to fork at."""
     if run.status.condition is Condition.UNKNOWN:
         return
     every = [(task, piece) for task, piece in pieces(run) if not isinstance(piece, Pause | Unfinished)]
@@ -98,7 +97,7 @@ def _named_pieces(run: Run) -> Iterator[tuple[str, Piece | Gap, str]]:
             way = run.way(piece.turn)
             yield f"p-{piece.anchor}", piece, way[-1].checkpoint_id if way else ""
         else:
-            # The ways to go on are buttons here, and no commands.
+            # Here the ways to continue are buttons, not commands.
             kept = replace(piece, command=None) if isinstance(piece, End) else piece
             yield f"p-{type(piece).__name__.lower()}-{task}", kept, ""
 
@@ -106,13 +105,13 @@ def _named_pieces(run: Run) -> Iterator[tuple[str, Piece | Gap, str]]:
 def _others(run: Run, stand: Stand) -> dict[str, str]:
     waiting = None if run.running else run.status.waiting
     if isinstance(waiting, Action) and waiting.tool == SHELL and not waiting.unknown:
-        # The server runs it itself as soon as somebody says "go on".
+        # The server runs it itself as soon as a person continues.
         waiting = None
     found = list(moves(run.status, running=run.running, here=stand.here))
     new = run.status.condition is Condition.UNKNOWN
     return {
         "head": _macro("head", run, stand, new),
-        # A card for each, where delegates wait beside each other: they are answered in any order.
+        # One card each if several delegates wait: they can be answered in any order.
         "ask": "".join(map(_ask, (waiting, *run.status.waits[1:]))) if waiting else "",
         "moves": _macro("bar", found, run, stand, new),
         "hint": hint(waiting),
@@ -129,7 +128,7 @@ def _ask(waiting: Waiting) -> str:
     ]
     drawn = Pause(waiting, _calls_with_arguments(waiting), 0, ())
     offered = [(choice, as_typed(choice.answer)) for choice in choices(waiting, None)]
-    # Whole, whatever its size: nobody is to approve what is not shown.
+    # In full, whatever its size: nobody should approve what is not shown.
     return _macro("ask", waiting, draw(drawn, None), calls, offered)
 
 
@@ -141,20 +140,20 @@ def _calls_with_arguments(waiting: Waiting) -> Any:
 
 
 def thread_list(rows: Sequence[Row], here: frozenset[str]) -> str:
-    """The list of threads. here: those that this server runs."""
+    """Renders the list of threads. here: those that this server runs."""
     return _macro("thread_list", rows, here)
 
 
 def damaged(error: SignoffError) -> Mapping[str, str]:
-    """The parts of a thread that cannot be read."""
+    """Returns the parts of a thread that cannot be read."""
     return {"problem": _macro("problem", str(error)), "hint": hint(None), "ask": "", "moves": ""}
 
 
 def thread_address(thread_id: str) -> str:
-    """The address of a thread on this server."""
+    """Returns the address of a thread on this server."""
     return f"/?thread={quote(thread_id, safe='', errors='replace')}"
 
 
 def shell(nonce: str, *, password: bool, proxy: bool) -> str:
-    """The page itself, the same for everybody: what it shows comes by its stream."""
+    """Renders the page itself, the same for everyone: its contents come by its stream."""
     return templates().get_template("shell.html").render(nonce=nonce, password=password, proxy=proxy)

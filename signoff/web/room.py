@@ -58,7 +58,7 @@ Goes = Callable[[Work], Decision]
 
 @dataclass
 class LiveReply:
-    """What happens now and is not saved yet, bounded; any thread may add to it."""
+    """What is happening now and not saved yet, bounded; any thread may add to it."""
 
     text: str = ""
     calls: dict[str, str] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class LiveReply:
                     self.state, self.note = str(news.state), ""
                     self.line = f"turn {max(news.turn, 1)} of {news.turns} · {news.tokens:,} tokens"
                 case Retrying():
-                    self.note = cut(one_line(f"{news.why}: tries again in {news.seconds:.0f} s"), _MOST_LINE)
+                    self.note = cut(one_line(f"{news.why}: retrying in {news.seconds:.0f} s"), _MOST_LINE)
                 case Stopping():
                     self.note = "Stops after this step."
                 case Loading(stage=stage, done=done, total=total):
@@ -115,10 +115,10 @@ class LiveReply:
 
 
 class Room:
-    """A thread that somebody looks at, or that runs here. All of it in the event loop, but what says other.
+    """A thread that is open in a page or runs here. Runs in the event loop, except where noted.
 
     given: the options of the server; a new thread may have its own. terminals: those of the server. moved:
-    called when it begins or ends to run here.
+    called when a run here begins or ends.
     """
 
     def __init__(
@@ -135,11 +135,10 @@ class Room:
         self.storage, self.thread_id, self.given, self.models = storage, thread_id, given, models
         self.log, self.live, self.drawn = Log(), LiveReply(), RenderedThread()
         self.events = Log()
-        """What happens in a run, event by event, for who speaks a protocol; at its end `rests` with its
-        number."""
+        """The events of a run, for clients of a protocol; the last is `rests`, with the run's number."""
         self.runs = 0
         self.error: BaseException | None = None
-        """Why the last run here came to nothing."""
+        """Why the last run here failed."""
         self.parts: dict[str, str] = {}
         self.here = False
         self.problem = ""
@@ -149,13 +148,13 @@ class Room:
         self.changed = asyncio.Event()
         self.closed = False
         self.elsewhere = False
-        """Whether another process ran it when somebody last looked."""
+        """Whether another process ran it at the last check."""
         self.requests = 0
-        """Requests that are being carried out."""
+        """How many requests are being carried out."""
         self._slots, self._terminals, self._moved = slots, terminals, moved
         self._opening = threading.Lock()
         self._exists = False
-        """Whether there is such a thread, as far as it is known here."""
+        """Whether the thread exists, as far as is known here."""
         self.beside = beside
         self._loop = asyncio.get_running_loop()
         self._beginning, self._coming, self._reading = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
@@ -165,16 +164,16 @@ class Room:
         self._told = 0
         self._flushing = self._typing = self._sure = self._awaited = False
         self.unknown = ""
-        """The pause of an action of which the last run here has learned that it may have been done."""
+        """The interrupt of an action that, as the last run here learned, may already have been done."""
         self._written = "", ""
-        """The id and the words of the task that began here last: they may not be saved yet."""
+        """The id and the text of the task that began here last: they may not be saved yet."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._keeping: asyncio.Task[None] | None = None
 
-    # --- what is read ---
+    # --- reading ---
 
     async def fresh(self) -> None:
-        """Reads the thread for a reader who comes, unless others look: what they see is kept up to date."""
+        """Reads the thread for a new reader, unless there are others, for whom it is kept up to date."""
         async with self._coming:
             if not self._is_fresh:
                 self.changed.clear()
@@ -182,28 +181,28 @@ class Room:
                 self._is_fresh = True
 
     def leave(self) -> None:
-        """A reader has gone; after the last nobody keeps what is shown up to date."""
+        """Removes a reader; after the last one, the parts are no longer kept up to date."""
         self.log.readers -= 1
         self.used = time.monotonic()
         if not self.log.readers:
             self._is_fresh, self._whole = False, None
             self.changed.set()
-            # Whoever comes later is told everything.
+            # Later readers get the whole state.
             self.log.clear()
 
     @property
     def idle(self) -> bool:
-        """Whether nobody looks, asks for something, or runs it."""
+        """Whether it has no reader, no request and no run."""
         return not (self.here or self.log.readers or self.events.readers or self.requests)
 
     @property
     def keeps(self) -> bool:
-        """Whether there is anything in it that another room would not have."""
+        """Whether it holds anything that a new room would not have."""
         return self._exists or bool(self.problem) or self.terminal is not None
 
     async def refresh(self) -> None:
-        """Reads the thread again and tells the readers what has changed."""
-        # One after the other: what was read first must not be shown last.
+        """Reads the thread again and sends the readers the changes."""
+        # One after the other: an older state must not be shown after a newer one.
         async with self._reading:
             parts = await self.beside.do(self._read)
             change = changes(self.parts, parts)
@@ -225,8 +224,11 @@ class Room:
         return self.drawn.parts(run, Stand(self.here, self.problem))
 
     def is_unknown(self, status: ThreadStatus, action: Action) -> bool:
-        """Whether the action may have been done: a run here has learned so, or a server that runs a command
-        at once when it is handed out has ended before its result was saved."""
+        """Whether the action may already have been done.
+
+        Either a run here learned so, or a server that runs each command as soon as it is handed out ended
+        before it saved the result.
+        """
         if action.interrupt_id == self.unknown:
             return True
         return action.tool == SHELL and was_handed_out(self.storage.store, status, action)
@@ -235,11 +237,11 @@ class Room:
         try:
             return self.new_work().settings()
         except SignoffError:
-            # It is told when somebody wants to begin.
+            # Reported when someone wants to begin.
             return None
 
     def keep_fresh(self) -> None:
-        """Reads again whenever something has changed, as long as somebody looks."""
+        """Reads again whenever something has changed, as long as there is a reader."""
         if self._keeping is None or self._keeping.done():
             self._keeping = self._loop.create_task(self._keep_fresh())
 
@@ -255,11 +257,11 @@ class Room:
                 return
             began = time.monotonic()
             await self.refresh()
-            # A long thread takes longer to be read.
+            # A long thread takes longer to read.
             await asyncio.sleep(max(_SHORTEST_SECONDS, 3 * (time.monotonic() - began)))
 
     def whole(self, listed: str) -> bytes:
-        """All that a reader who comes now has to be told, made once for all who come at the same time.
+        """Returns the whole state for a new reader, made once for all readers that come at the same time.
 
         listed: the list of threads.
         """
@@ -282,14 +284,14 @@ class Room:
         rows, cols = self.terminal.size
         return {"data": self.terminal.recent_output, "rows": rows, "cols": cols, "used": self.terminal.used}
 
-    # --- what is done ---
+    # --- commands ---
 
     async def write(self, text: str, message_id: str, own: Mapping[str, Any] | None = None) -> None:
-        """Begins a task. message_id: of the message with these words; one that the thread has already is not
-        carried out again, whichever server has begun it.
+        """Begins a task. message_id: of the message; a message that the thread already has does not begin a
+        task again, whichever server began the first.
 
-        Raises ThreadError while it runs, or waits for something: the words were not meant for that. Raises it
-        for another message of this id.
+        Raises ThreadError while the thread runs or waits for something: the message was not meant as an
+        answer. Also raises it for a different message with this id.
         """
         try:
             async with self._beginning:
@@ -300,20 +302,20 @@ class Room:
             await self._has_message(message_id, text)
 
     async def _has_message(self, message_id: str, text: str) -> bool:
-        """Whether the thread has this message. Raises ThreadError where it has another one of this id."""
+        """Whether the thread has this message. Raises ThreadError if it has a different one with this id."""
         found: Any = text
         if self._written != (message_id, text):
             status = await self.beside.do(lambda: look(reading_graph(self.storage), self.thread_id))
             messages = status.values.get("messages", ())
             found = next((message.content for message in messages if message.id == message_id), None)
         if found not in (None, text):
-            raise ThreadError("The thread has another message of this id. Nothing was changed.")
+            raise ThreadError("The thread has a different message with this ID. Nothing was changed.")
         return found is not None
 
     async def _settle(self, own: Mapping[str, Any]) -> None:
-        """Takes the settings of a thread that has not begun. Raises SetupError for what does not fit."""
+        """Sets the settings of a thread that has not begun. Raises SetupError if they are not valid."""
         if await self.beside.do(recall, self.storage.store, self.thread_id) is not None:
-            raise ThreadError("The thread has begun already; its settings stay as they are.")
+            raise ThreadError("The thread has already begun; its settings cannot be changed.")
         before, self.given = self.given, Given(**{**self.given.model_dump(), **own})
         try:
             workspace = (await self.beside.do(self.new_work().settings)).workspace
@@ -324,28 +326,28 @@ class Room:
             await self.beside.do(self.opened_terminal, workspace)
 
     async def answer(self, interrupt_id: str, shown: str, texts: list[str], by: str) -> None:
-        """Answers what was shown. texts: the answer, or one for each call that waits.
+        """Answers what was shown. texts: the answer, or one for each waiting call.
 
-        Raises TooLate when somebody else has answered, ThreadError for an answer that does not fit.
+        Raises TooLate if someone else has answered, ThreadError for an answer that is not valid.
         """
 
         await self._in_time(_go(give_answer(interrupt_id, shown, texts, by)))
 
     async def run(self, command: ThreadCommand) -> None:
-        """Begins a run with any command. Raises what it is refused for; ThreadBusy while the thread runs."""
+        """Begins a run with any command. Raises the reason for a refusal; ThreadBusy while it runs."""
         await self._begin(_go(command))
 
     async def again(self, interrupt_id: str) -> None:
-        """Runs an action whose outcome is not known once more."""
+        """Runs an action with an unknown outcome once more."""
         run = await self.beside.do(read_run, self.storage, self.thread_id)
         waiting = still_waiting(run.status, interrupt_id)
         if not isinstance(waiting, Action) or not await self.beside.do(self.is_unknown, run.status, waiting):
-            raise ThreadError("Only an action of which nobody knows whether it was done can be run again.")
+            raise ThreadError("Only an action with an unknown outcome can be run again.")
         await self._in_time(lambda work: work.again(waiting))
 
     async def _in_time(self, goes: Goes) -> None:
-        # What waits is saved, and shown, a moment before the run that has asked for it is at rest. An answer
-        # to it is not too late.
+        # A wait is saved and shown a moment before its run comes to rest. An answer in between is not too
+        # late.
         end = time.monotonic() + _REST_SECONDS
         while self.here and time.monotonic() < end:
             await asyncio.sleep(_FLUSH_SECONDS)
@@ -355,7 +357,7 @@ class Room:
             raise make_too_late_error() from error
 
     async def move(self, name: str, turns: int) -> None:
-        """Pauses, stops, goes on, extends or retries. Raises ThreadError where that does not fit."""
+        """Pauses, stops, continues, extends or retries. Raises ThreadError if that is not possible now."""
         if name in ("pause", "stop") and self.here:
             assert self._work is not None, "it runs here"
             self._work.ask(name)
@@ -371,13 +373,13 @@ class Room:
                 "retry": Retry(),
             }
             if name not in commands:
-                raise ThreadError(f"{name!r} is nothing that a thread can do.")
+                raise ThreadError(f"{name!r} is not a valid command.")
             command = go_on() if name == "go_on" else commands[name]
             await self._begin(_go(command))
 
     def _request_pause(self) -> None:
-        """Asks the process that runs the thread. Raises ThreadError where there is no such thread: the
-        request would stay for ever."""
+        """Asks the process that runs the thread. Raises ThreadError if there is no such thread: the request
+        would stay for ever."""
         if not self.storage.checkpointer.is_running(self.thread_id):
             status = look(reading_graph(self.storage), self.thread_id)
             if status.condition is Condition.UNKNOWN:
@@ -385,9 +387,9 @@ class Room:
         request_pause(self.storage.store, self.thread_id)
 
     async def _begin(self, goes: Goes, own: Mapping[str, Any] | None = None) -> None:
-        """Begins a run in a thread of its own. Returns when it has begun; raises what it was refused for.
+        """Begins a run in its own thread. Returns when it has begun; raises the reason for a refusal.
 
-        own: the settings that a new thread is to have; of two that come at once, those of the first count.
+        own: the settings of a new thread; of two concurrent requests, those of the first count.
         """
         async with self._beginning:
             await self._begin_held(goes, own)
@@ -395,7 +397,7 @@ class Room:
     async def _begin_held(
         self, goes: Goes, own: Mapping[str, Any] | None, written: tuple[str, str] = ("", "")
     ) -> None:
-        """As `_begin`, for whoever holds `_beginning`. written: the id and the words of the task."""
+        """Like `_begin`, for a caller that holds `_beginning`. written: the id and the text of the task."""
         if self.here:
             raise busy(self.thread_id)
         if self.gone:
@@ -404,19 +406,19 @@ class Room:
             await self._settle(own)
         if not self._slots.acquire(blocking=False):
             raise ThreadError("Too many threads run on this server; pause one, and try again.")
-        # Made before anybody can ask it to pause.
+        # Made before anyone can ask it to pause.
         self._work = work = self.new_work()
         self._written = written
         self.here, self.problem, self.error, self._sure = True, "", None, False
         self.runs += 1
         begun: asyncio.Future[None] = self._loop.create_future()
-        # Also when whoever began it has gone by then.
+        # Also if the client that began it has disconnected by then.
         begun.add_done_callback(_retrieve_error)
         self._begun = begun
         runner = threading.Thread(target=self._run, args=(goes, work), name="signoff-run", daemon=True)
         runner.start()
         self.changed.set()
-        # The model may take minutes to be made ready; a refusal is then shown to everybody.
+        # Loading the model may take minutes; a refusal is then shown to every reader.
         self._awaited = True
         try:
             with suppress(TimeoutError):
@@ -425,13 +427,13 @@ class Room:
             self._awaited = False
 
     async def delete(self) -> None:
-        """Deletes the thread with all that is kept of it; nothing can begin in this room afterwards. Raises
-        ThreadBusy while it runs."""
+        """Deletes the thread with all its data; nothing can begin in this room afterwards. Raises ThreadBusy
+        while it runs."""
         async with self._beginning:
             if self.here:
                 raise busy(self.thread_id)
             if self.thread_id not in await self.beside.do(self.storage.threads):
-                raise ThreadError("There is no such thread; it may have been deleted already.")
+                raise ThreadError("There is no such thread; it may already have been deleted.")
             await self.beside.do(self.storage.checkpointer.delete_thread, self.thread_id)
             self.gone = True
         await self.log.add("gone", "{}")
@@ -441,11 +443,11 @@ class Room:
         return Work(self.storage, self.thread_id, self.given, self.models, self._tell, self._run_command)
 
     def _run(self, goes: Goes, work: Work) -> None:
-        """The whole run, in its own thread."""
+        """Executes the whole run, in its own thread."""
         error: BaseException | None = None
         try:
             decision = goes(work)
-            # The thread itself does not say so: whether it was handed out before, its driver is told.
+            # The saved thread does not say so: only its driver learns that an action was handed out before.
             self.unknown = decision.interrupt_id if isinstance(decision, Action) and decision.unknown else ""
         except BaseException as found:  # noqa: BLE001  it is told to whoever began the run
             error = found
@@ -461,7 +463,7 @@ class Room:
         self._do(self.events.add("rests", str(self.runs)))
         self.live.clear()
         if error is not None:
-            # It may have come to nothing before anything was saved.
+            # It may have failed before anything was saved.
             self._written = "", ""
             message = str(error) if isinstance(error, SignoffError) else f"{type(error).__name__}: {error}"
             if self._begun.done() or not self._awaited:
@@ -473,7 +475,7 @@ class Room:
         self._flush_soon()
         self.changed.set()
 
-    # --- what comes from the run, in its thread ---
+    # --- callbacks of the run, in its thread ---
 
     def _tell(self, news: News) -> None:
         self.live.see(news)
@@ -482,7 +484,7 @@ class Room:
             kind = "loading" if isinstance(news, Loading) else news.type
             self._loop.call_soon_threadsafe(self._happened, kind, json.dumps(told))
         if not self._sure and not isinstance(news, Loading | Ready):
-            # From here on it holds the thread, and what was asked for fits.
+            # From here on it holds the thread, and the request was accepted.
             self._sure = True
             self._loop.call_soon_threadsafe(self._has_begun)
         if not self._flushing and not self._loop.is_closed():
@@ -493,7 +495,7 @@ class Room:
         return self.opened_terminal(settings.workspace).run(command, timeout)
 
     def opened_terminal(self, workspace: str) -> SharedTerminal:
-        """The terminal, in this folder: one in another folder ends. From any thread; blocks while it ends."""
+        """Returns a terminal in this folder; one in another folder ends. For any thread; blocks meanwhile."""
         with self._opening:
             before = self.terminal
             if before is not None and before.workspace == workspace:
@@ -539,7 +541,7 @@ class Room:
             self._do(self._type())
 
     async def _type(self) -> None:
-        """Sends the terminal's output, bounded in each moment, until there is no more."""
+        """Sends the terminal's output, at a bounded rate, until there is no more."""
         assert self.terminal is not None
         try:
             await asyncio.sleep(_FLUSH_SECONDS)
@@ -551,7 +553,7 @@ class Room:
             self._typing = False
 
     async def sized(self) -> None:
-        """Tells the readers how large the terminal is."""
+        """Sends the readers the size of the terminal."""
         assert self.terminal is not None
         rows, cols = self.terminal.size
         await self.log.add("size", json.dumps({"rows": rows, "cols": cols}))
@@ -562,7 +564,7 @@ class Room:
         task.add_done_callback(self._tasks.discard)
 
     def close(self) -> None:
-        """Asks the run to pause, and ends the terminal."""
+        """Asks the run to pause and ends the terminal."""
         self.closed = True
         if self.here and self._work:
             self._work.ask("pause")

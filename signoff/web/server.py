@@ -1,4 +1,4 @@
-"""Runs the server: its database, its hub and its end."""
+"""Runs the server: its database, its hub and its shutdown."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ _BACKLOG = 256
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket of this address. Raises SetupError when it cannot be had."""
+    """Returns a socket bound to this address. Raises SetupError if that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -44,7 +44,7 @@ def serve(
     gate: Gate,
     say: Callable[[str], None],
 ) -> None:
-    """Serves until SIGINT or SIGTERM; then what runs is paused, and is to go on later."""
+    """Serves until SIGINT or SIGTERM, then pauses all runs, which can continue later."""
     check_opening(gate.host, gate.password, gate.proxy_header, gate.public)
     with database.open() as storage:
         hub: list[Hub] = []
@@ -69,7 +69,7 @@ def serve(
             http=Connection,
             ws="none",
             access_log=False,
-            # What strangers send is no news.
+            # Malformed requests from strangers are not worth a log entry.
             log_level="error",
             server_header=False,
             proxy_headers=False,
@@ -82,12 +82,12 @@ def serve(
         if hub:
             hub[0].models.close()
         if rested == [False]:
-            # A model call cannot be broken off from here, and all that is finished is saved.
+            # A model call cannot be cancelled from here, and everything finished is saved.
             os._exit(0)
 
 
 class WebServer(uvicorn.Server):
-    """Tells the streams at once that the server ends; it would wait for them."""
+    """Ends the streams at once; otherwise the server would wait for them."""
 
     def __init__(self, config: uvicorn.Config, hub: list[Hub]) -> None:
         super().__init__(config)
@@ -95,7 +95,7 @@ class WebServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Uvicorn would send itself the signal again at the end, before models and terminals have ended."""
+        """Does not raise the signals again, as Uvicorn would before models and terminals have ended."""
         numbers = (signal.SIGINT, signal.SIGTERM)
         before = {number: signal.signal(number, self.handle_exit) for number in numbers}
         try:
@@ -111,7 +111,7 @@ class WebServer(uvicorn.Server):
 
 
 def address(gate: Gate, thread_id: str | None) -> str:
-    """The address to open. What lets in stands in the fragment, which no browser sends to any server."""
+    """Returns the address to open. The token is in the fragment, which a browser never sends to a server."""
     from urllib.parse import quote
 
     words = []

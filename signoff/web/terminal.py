@@ -1,4 +1,4 @@
-"""The terminal of a thread, shared by the model and everybody who looks: one shell, one stream of output."""
+"""The terminal of a thread, shared by the model and all open pages: one shell, one stream of output."""
 
 import base64
 import os
@@ -21,16 +21,16 @@ _ROWS, _COLS = 12, 90
 _KEPT = 120_000
 _AT_ONCE = 64_000
 _PROMPT_SECONDS = 1.0
-_RESTS = "The shell has ended, since nobody used it for a while; the next line begins a new one."
+_RESTS = "The shell was closed because nobody used it for a while; the next line starts a new one."
 
-_MOVED = "The shell has ended, since the thread works in {} now; the next line begins one there."
+_MOVED = "The shell was closed because the thread now works in {}; the next line starts one there."
 
 
 class SharedTerminal:
-    """A shell in `workspace` that begins when it is first used.
+    """A shell in `workspace` that starts on first use.
 
-    arrived: called, in any thread, when there is output and there was none before. watched: whether a page
-    shows it. terminals: those of the server, which bound it.
+    arrived: called, in any thread, when output arrives after there was none. watched: whether a page shows
+    it. terminals: those of the server, which limit their number.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class SharedTerminal:
         self._watched, self._terminals = watched, terminals
         self.size = (_ROWS, _COLS)
         self.running: str | None = None
-        """The model's command that runs now."""
+        """The model's running command."""
         self._arrived = arrived
         self._guard = Guard()
         self._shell = PaneShell(self._started, self._remark, self._guard)
@@ -53,13 +53,13 @@ class SharedTerminal:
         self._backlog = Backlog()
         self._kept: deque[bytes] = deque()
         self.typed = 0
-        """Bytes that were ever shown in it."""
+        """How many bytes were ever shown in it."""
         self._size = 0
 
     def run(self, command: str, timeout: float) -> ShellResult:
         """Shows and runs a command of the model; returns when it has ended. Blocks.
 
-        Raises ToolException when it cannot be run, and SetupError where there can be no shell.
+        Raises ToolException if it cannot run, and SetupError if no shell is possible.
         """
         if not self._turn.acquire(timeout=min(timeout, threading.TIMEOUT_MAX)):
             raise ToolException("The terminal is still running another command; try again when it has ended.")
@@ -79,13 +79,13 @@ class SharedTerminal:
             self._turn.release()
 
     def open(self) -> None:
-        """Starts the shell, unless there is one. Raises ToolException when the server has too many. Blocks
-        while another one is ended for it."""
+        """Starts the shell, unless there is one. Raises ToolException if the server has too many. Blocks
+        while another one ends to make room."""
         self._terminals.admit(self)
         self._shell.open()
 
     def follow(self, before: "SharedTerminal") -> None:
-        """Takes the place of one in another folder, which has ended, and says so."""
+        """Replaces a terminal in another folder, which has ended, and says so."""
         self.size = before.size
         self._remark(_MOVED.format(self.workspace))
 
@@ -93,7 +93,7 @@ class SharedTerminal:
         return self.running is not None or self._watched()
 
     def rest(self) -> bool:
-        """Ends the shell, unless something runs in it, and says so; whether there is none now."""
+        """Ends the shell, unless something runs in it, and says so; returns whether there is none now."""
         rests = self._shell.rest()
         if rests:
             self._prompted.clear()
@@ -101,14 +101,14 @@ class SharedTerminal:
         return rests
 
     def write(self, data: bytes) -> None:
-        """Types `data`, soon."""
+        """Types `data` without waiting for it."""
         if data == b"\x03":
-            # It must not wait behind what no program reads.
+            # It must not wait behind input that no program reads.
             self._shell.forget()
         self._shell.write(data)
 
     def interrupt(self) -> None:
-        """Presses ^C, whatever the running program made of that key."""
+        """Presses ^C, even where the running program gave that key another meaning."""
         self._shell.interrupt()
 
     def resize(self, rows: int, cols: int) -> None:
@@ -116,12 +116,12 @@ class SharedTerminal:
         self._shell.resize(rows, cols)
 
     def close(self) -> None:
-        """Ends the shell and everything it started. May be repeated."""
+        """Ends the shell and everything it started. May be called again."""
         self._shell.close()
         self._terminals.leave(self)
 
     def take(self) -> str:
-        """What has come since, as it is sent; empty when there is nothing. Kept for those who come later."""
+        """Returns the output since the last call, encoded; empty if none. Keeps it for later readers."""
         parts, size = list[bytes](), 0
         while size < _AT_ONCE and (item := self._backlog.take()) is not None:
             data = _notice(item)
@@ -134,7 +134,7 @@ class SharedTerminal:
 
     @property
     def recent_output(self) -> str:
-        """What was shown last, for somebody who comes now."""
+        """Returns the recent output, for a new reader."""
         return base64.b64encode(b"".join(self._kept)).decode()
 
     @property
@@ -175,7 +175,7 @@ class SharedTerminal:
 
 
 def _notice(item: bytes | Words) -> bytes:
-    """Words of our own stand on a line of their own, over the prompt that stands there."""
+    """Returns the application's own text on a line of its own, in place of the prompt."""
     if isinstance(item, bytes):
         return item
     lines = item.words.replace("\n", "\r\n")

@@ -1,4 +1,4 @@
-"""How many shells a server keeps: a bound, and an end for those that nobody uses or watches."""
+"""Limits the number of shells of a server, and ends those that nobody uses or watches."""
 
 import threading
 import time
@@ -8,23 +8,23 @@ from typing import Protocol
 from langchain_core.tools import ToolException
 
 MOST_TERMINALS = 64
-"""Shells of one server at once: each is a process of some megabytes, and so is what guards its end."""
+"""Most shells of one server: each is a process of some megabytes, and so is the process that guards it."""
 IDLE_SECONDS = 600.0
 _AGAIN_SECONDS = 30.0
 
 
 class Resting(Protocol):
-    """A terminal whose shell may be ended; whoever uses it next gets a new one."""
+    """A terminal whose shell may be ended; the next use starts a new one."""
 
     def is_watched(self) -> bool:
         """Whether a page shows it, or the thread runs."""
 
     def rest(self) -> bool:
-        """Ends the shell, unless something runs in it; whether there is none now."""
+        """Ends the shell, unless something runs in it; returns whether there is none now."""
 
 
 class Terminals:
-    """The terminals that have a shell, and when each was used last. Any thread may ask."""
+    """The terminals that have a shell, and when each was last used. Safe to call from any thread."""
 
     def __init__(
         self,
@@ -34,17 +34,17 @@ class Terminals:
     ) -> None:
         self._most, self._idle_seconds, self._clock = most, idle_seconds, clock
         self._used: dict[Resting, float] = {}
-        """Least recently used first."""
+        """The least recently used first."""
         self._changing = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._used)
 
     def admit(self, terminal: Resting) -> None:
-        """Lets it have a shell, and notes that it is used. Beyond the bound, the shell that was used least
-        recently ends if nobody watches it and nothing runs in it.
+        """Allows it a shell, and notes its use. Above the limit, the least recently used shell ends if nobody
+        watches it and nothing runs in it.
 
-        Raises ToolException when there is none such.
+        Raises ToolException if there is no such shell.
         """
         with self._changing:
             if terminal not in self._used and len(self._used) >= self._most and not self._made_room():
@@ -55,13 +55,13 @@ class Terminals:
             self._note(terminal)
 
     def touch(self, terminal: Resting) -> None:
-        """Notes that it is used, if it has a shell."""
+        """Notes its use, if it has a shell."""
         with self._changing:
             if terminal in self._used:
                 self._note(terminal)
 
     def leave(self, terminal: Resting) -> None:
-        """It has no shell any more."""
+        """Notes that it no longer has a shell."""
         with self._changing:
             self._used.pop(terminal, None)
 
@@ -76,7 +76,7 @@ class Terminals:
                 elif terminal.rest():
                     del self._used[terminal]
                 else:
-                    # Something runs in it: it need not be asked at each moment.
+                    # Something runs in it: there is no need to try again at once.
                     self._used[terminal] = self._clock() - self._idle_seconds + _AGAIN_SECONDS
 
     def _made_room(self) -> bool:

@@ -1,4 +1,4 @@
-"""A thread as the AG-UI protocol tells it: its messages, what happens in them, and what it waits for."""
+"""A thread in terms of the AG-UI protocol: its messages, their events, and the open interrupts."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from signoff.session.events import (
 )
 
 _NOTES = ("asked", "by", "expired", "granted", "not_run", "person", "seconds", "unknown", "waited")
-"""Of a result, beside what the protocol has a place for."""
+"""The notes on a tool result for which the protocol has no field."""
 
 _LAST_SECOND = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
@@ -36,43 +36,43 @@ Event = core.BaseEvent
 
 
 class Transcript:
-    """The messages of a thread as the protocol has them, and the events that tell of what is new in them."""
+    """The messages of a thread as the protocol defines them, and the events that report changes to them."""
 
     def __init__(self) -> None:
         self.messages: dict[str, dict[str, Any]] = {}
         self._made: dict[str, Called] = {}
-        """The calls of the replies, as the model made them."""
+        """The calls of the replies, as the model made them, by id."""
         self._open = ""
-        """The message that comes in."""
+        """The id of the message that is arriving."""
         self._step = ""
         self._pieces = True
-        """Whether pieces of a reply are told: not of one whose beginning was missed."""
+        """Whether chunks of a reply are sent: not if its beginning was missed."""
 
     def make_snapshot(self) -> Event:
         return core.MessagesSnapshotEvent.model_validate({"messages": [*self.messages.values()]})
 
     def add_user(self, message_id: str, text: str) -> bool:
-        """Adds what a user wrote; False when it is there."""
+        """Adds a user message; returns False if it already exists."""
         if message_id in self.messages:
             return False
         self.messages[message_id] = {"id": message_id, "role": "user", "content": text}
         return True
 
     def join(self) -> None:
-        """Goes on in the middle of a run."""
+        """Joins in the middle of a run."""
         self._pieces = False
 
     def close(self) -> Iterator[Event]:
-        """Ends what is open."""
+        """Returns the events that close the open message and step."""
         yield from self._end_text()
         if self._step:
             yield core.StepFinishedEvent(step_name=self._step)
             self._step = ""
 
     def tell(self, event: SessionEvent) -> Iterator[Event]:
-        """What an event means; of one that was told already nothing."""
+        """Returns the protocol's events for an event; none if it was already reported."""
         if event.path:
-            # A delegate's: its own messages are not of this conversation.
+            # A delegate's event: its messages do not belong to this conversation.
             if not isinstance(event, Token):
                 yield _make_custom(event)
             return
@@ -113,7 +113,7 @@ class Transcript:
                 yield from self._result(event, name, args, event.words or "yes", event.ok)
 
     def _dropped(self) -> Iterator[Event]:
-        """What had come in of a reply does not count."""
+        """Discards a partial reply."""
         dropped = self._open
         yield from self._end_text()
         del self.messages[dropped]
@@ -122,7 +122,7 @@ class Transcript:
     def find_call(
         self, of: Answered | Confirmed | Question | Confirmation, name: str, args: Mapping[str, Any]
     ) -> tuple[str, Mapping[str, Any]]:
-        """The call that this is about, as the model made it; else what is known of it."""
+        """Returns the call in question as the model made it, else the given name and arguments."""
         found = self._made.get(_make_call_id(of.reply_id, of.call_id))
         return (found.name, found.args) if found else (name, args)
 
@@ -149,7 +149,7 @@ class Transcript:
         yield from self._end_text()
         known = self.messages.get(event.message_id)
         if opened and opened != event.message_id:
-            # It was told under another id than it has.
+            # It was reported under another id.
             del self.messages[opened]
             known = None
         if known is None and (event.text or opened):
@@ -175,7 +175,7 @@ class Transcript:
         yield core.StateDeltaEvent.model_validate({"delta": patch})
 
     def add_call(self, reply_id: str, call_id: str, name: str, args: Mapping[str, Any]) -> Iterator[Event]:
-        """A call of a tool, unless it is known; with its new arguments if a person has changed them."""
+        """Returns the events of a tool call, unless it is known, with a person's changes to its arguments."""
         own, arguments = (
             _make_call_id(reply_id, call_id),
             json.dumps(dict(args), ensure_ascii=False, default=str),
@@ -196,7 +196,7 @@ class Transcript:
             yield self.make_snapshot()
 
     def add_pending(self, waiting: Waiting) -> Iterator[Event]:
-        """The calls that wait, as the conversation has them."""
+        """Returns the events of the waiting calls, as the conversation has them."""
         for call in waiting.calls if isinstance(waiting, Approval) else ():
             yield from self.add_call(waiting.reply_id, call.call_id, call.name, call.args)
         if isinstance(waiting, Question) and waiting.call_id:
@@ -267,7 +267,7 @@ def _tell_text(message_id: str, text: str, role: Literal["user", "assistant"]) -
 
 
 def _make_call_id(reply_id: str, own: str) -> str:
-    """The id of a call in the conversation: a model may repeat its own in another reply."""
+    """Returns the id of a call in the conversation: a model may reuse an id in another reply."""
     return f"{reply_id}/{own}" if reply_id else own
 
 
@@ -276,7 +276,7 @@ def _make_custom(event: SessionEvent) -> Event:
 
 
 def list_interrupts(waiting: Waiting) -> list[core.Interrupt]:
-    """What the thread waits for; of an approval one for each call. Their ids name exactly what is shown."""
+    """Returns the open interrupts, for an approval one per call. Their ids identify exactly what is shown."""
     document = waiting.document()
     if not isinstance(waiting, Approval):
         told = waiting.text if isinstance(waiting, Question) else getattr(waiting, "summary", "")
@@ -285,7 +285,7 @@ def list_interrupts(waiting: Waiting) -> list[core.Interrupt]:
             core.Interrupt(
                 id=make_interrupt_id(waiting),
                 reason=waiting.pause,
-                message=told or f"The result of {getattr(waiting, 'tool', 'this')} is wanted.",
+                message=told or f"Return the result of {getattr(waiting, 'tool', 'this')}.",
                 tool_call_id=_make_call_id(waiting.reply_id, waiting.call_id) if waiting.call_id else None,
                 response_schema=_make_schema(waiting),
                 expires_at=None if deadline is None else _make_date(deadline),
@@ -296,7 +296,7 @@ def list_interrupts(waiting: Waiting) -> list[core.Interrupt]:
         core.Interrupt(
             id=make_interrupt_id(waiting, at),
             reason=waiting.pause,
-            message=call.note or f"May {call.name} run?",
+            message=call.note or f"Allow {call.name} to run?",
             tool_call_id=_make_call_id(waiting.reply_id, call.call_id) if call.call_id else None,
             response_schema=_make_decision_schema(call.name, call.allowed, call.args_schema),
             metadata={
@@ -315,7 +315,7 @@ def list_interrupts(waiting: Waiting) -> list[core.Interrupt]:
 
 
 def _make_date(seconds: float) -> str:
-    """As ISO 8601 has it. A model, or a tool, may wait for longer than there are years in it."""
+    """Returns the time in ISO 8601. A deadline may be later than the last year that it can express."""
     return datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC).isoformat()
 
 

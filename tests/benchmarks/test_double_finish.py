@@ -42,7 +42,7 @@ def found() -> dict[str, Any]:
 def test_the_tables_stand_side_by_side() -> None:
     shown = bench("--no-model", "--pause", "0.001")
     assert "with the inner guard" in shown
-    assert "never: sent to the end" in shown
+    assert "never: all chunks sent" in shown
 
 
 @pytest.mark.long

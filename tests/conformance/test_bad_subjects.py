@@ -151,10 +151,14 @@ def test_what_does_not_serve_is_told_in_a_sentence(way: str, told: str) -> None:
     ("command", "url", "told"),
     [
         (["/nowhere"], "", "It cannot be started: [Errno 2] No such file or directory: '/nowhere'."),
-        ([], "localhost:80", "'localhost:80' is no address of a subject: http://HOST:PORT is one."),
-        ([], "http://a:b", "'http://a:b' is no address of a subject: http://HOST:PORT is one."),
-        ([], "http://a:99999", "'http://a:99999' is no address of a subject: http://HOST:PORT is one."),
-        ([], "https://a.example", "'https://a.example' is no address of a subject: http://HOST:PORT is one."),
+        ([], "localhost:80", "'localhost:80' is not the address of a subject; use http://HOST:PORT."),
+        ([], "http://a:b", "'http://a:b' is not the address of a subject; use http://HOST:PORT."),
+        ([], "http://a:99999", "'http://a:99999' is not the address of a subject; use http://HOST:PORT."),
+        (
+            [],
+            "https://a.example",
+            "'https://a.example' is not the address of a subject; use http://HOST:PORT.",
+        ),
         (bad("speaks another protocol"), "", "It speaks protocol 2; this suite speaks 1."),
     ],
 )
@@ -162,7 +166,7 @@ def test_what_does_not_run_is_absent_with_the_reason(
     tmp_path: Path, command: Sequence[str], url: str, told: str
 ) -> None:
     part = Part(Subject("bad", "Bad", "given", given=command, url=url), CASES)
-    assert work(part, tmp_path) == f"it does not serve: {told}"
+    assert work(part, tmp_path) == f"it did not start: {told}"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -286,7 +290,7 @@ def test_a_suite_that_is_told_to_end_ends_its_subject_and_begins_nothing_more(
         suite.terminate()
         _, told = suite.communicate(timeout=30)
     assert suite.returncode == 130
-    kept = "; what was run so far is kept, and `run` goes on from it" if words.startswith("run") else ""
+    kept = "; finished runs are kept, and `run` continues from them" if words.startswith("run") else ""
     assert f"loopcheck: stopped{kept}\n" in told
     assert [file.name for file in tmp_path.glob("own.*")] == ["own.cases.jsonl"] * words.startswith("run")
 
@@ -320,7 +324,7 @@ def test_two_suites_do_not_write_the_same_files(tmp_path: Path) -> None:
         suite.terminate()
         suite.communicate(timeout=30)
     assert second.returncode == 2
-    assert f"Another run writes to {tmp_path}; wait for it, or give another --folder." in told
+    assert f"Another run writes to {tmp_path}; wait for it to end, or pass another --folder." in told
 
 
 def test_what_does_not_end_when_it_is_asked_to_is_killed() -> None:

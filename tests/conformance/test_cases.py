@@ -133,7 +133,11 @@ BAD: list[tuple[str, Change, str]] = [
         lambda c: (c["steps"][0].update(times=2), c["must"][1].update(before_step=2)),
         "a step before step 2 has `times`",
     ),
-    ("bad pattern", lambda c: _pattern(c["must"][0], "("), "must[0].pattern: it is no regular expression"),
+    (
+        "bad pattern",
+        lambda c: _pattern(c["must"][0], "("),
+        "must[0].pattern: it is not a valid regular expression",
+    ),
     (
         "inner why",
         lambda c: c["must"].append({"check": "any", "why": "x", "of": [c["must"][0]]}),
@@ -143,14 +147,14 @@ BAD: list[tuple[str, Change, str]] = [
     (
         "unknown part",
         lambda c: c["then"].update(parts=[{"say": "x"}]),
-        "then.parts[0]: a part of a reply has",
+        "then.parts[0]: a part of a reply needs",
     ),
-    ("no parts", lambda c: c.update(then={}), "then: a reply has `parts`, or an `error`"),
+    ("no parts", lambda c: c.update(then={}), "then: a reply needs `parts` or an `error`"),
     ("unknown theme", lambda c: c.update(theme="Fun"), "theme: there is no theme"),
-    ("other name", lambda c: c.update(name="other"), "name: it differs from the name of the file"),
+    ("other name", lambda c: c.update(name="other"), "name: it differs from the file name"),
     ("no link", lambda c: c.update(link="see the forum"), "link: a link to a public thread"),
-    ("text for number", lambda c: c.update(version="1"), "version: a number is wanted"),
-    ("list for text", lambda c: c.update(right=[]), "right: a text is wanted"),
+    ("text for number", lambda c: c.update(version="1"), "version: a number is required"),
+    ("list for text", lambda c: c.update(right=[]), "right: a text is required"),
     ("empty promise", lambda c: c.update(promise=" "), "promise: it is empty"),
 ]
 

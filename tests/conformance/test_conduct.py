@@ -55,7 +55,7 @@ def test_a_sample_is_part_of_all_that_a_seed_plays() -> None:
     ("subject", "what", "why"),
     [
         (Subject("nobody", "Nobody", packages=["nobody==1"]), CASES, "not installed"),
-        (SMALL, "gone", "gone is not installed here (No module named 'gone'): see `loopcheck install`"),
+        (SMALL, "gone", "gone is not installed (No module named 'gone'); run `loopcheck install`"),
     ],
 )
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_a_part_that_was_broken_off_is_gone_on_with(done: Path, capfd: pytest.Ca
     assert work(TINY, done.parent) == ""
     assert done.read_text() == whole
     told = capfd.readouterr().err.splitlines()
-    kept = "kept from before; --anew plays them again"
+    kept = "kept from an earlier run; --anew runs them again"
     assert told == [f"{TINY.name}: 1 {kept}", *(f"{TINY.name}: {task.name} ok" for task in TASKS[1:])]
     assert work(TINY, done.parent) == ""
     assert capfd.readouterr().err == f"{TINY.name}: {len(TASKS)} {kept}\n"

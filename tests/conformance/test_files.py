@@ -28,7 +28,7 @@ SUITE = Path(__file__).parents[2] / "conformance"
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("show gone.json", "gone.json holds no results; name a file saved by `loopcheck run --json`."),
+        ("show gone.json", "gone.json contains no results; name a file saved by `loopcheck run --json`."),
         ("show empty.json", "holds no results"),
         ("show list.json", "holds no results"),
         ("show other.json", "holds no results"),
@@ -37,28 +37,31 @@ SUITE = Path(__file__).parents[2] / "conformance"
         ("show faults.json", "holds no results"),
         (
             "show good.json good.json",
-            "cannot stand in one table with what is before it: both hold a subject 'one'.",
+            "cannot be combined with the files before it: both contain a subject 'one'.",
         ),
-        ("show cases.json --svg cases.svg", "No task was run here, so there is nothing to draw."),
+        ("show cases.json --svg cases.svg", "These results have no task runs, so there is nothing to draw."),
         ("show good.json --svg gone/table.svg", "Nothing can be written to "),
         ("run --json gone/results.json", "Nothing can be written to "),
         ("run --json .", "Nothing can be written to "),
-        ("run --command x --folder good.json/x", "Nothing can be kept in "),
+        ("run --command x --folder good.json/x", "Cannot keep results in "),
         ("run --command x --url http://localhost:8700", "not allowed with argument --command"),
         ("run --command x --only signoff", "not allowed with argument"),
         ("run --command '", "argument --command: No closing quotation: '"),
         ("run --command= --what cases", "argument --command: it is empty"),
-        ("run --url localhost:8700", "'localhost:8700' is no address of a subject: http://HOST:PORT is one."),
-        ("run --command x --name a/b", "letters, digits, - and _ make a name, not 'a/b'"),
+        (
+            "run --url localhost:8700",
+            "'localhost:8700' is not the address of a subject; use http://HOST:PORT.",
+        ),
+        ("run --command x --name a/b", "a name consists of letters, digits, - and _, unlike 'a/b'"),
         (
             "real --model m --base-url here --command x",
-            "'here' is no address such as http://localhost:8000/v1",
+            "'here' is not an address such as http://localhost:8000/v1",
         ),
-        ("run --only nobody", "There is no subject 'nobody'; there are: signoff, "),
+        ("run --only nobody", "There is no subject 'nobody'; the subjects are: signoff, "),
         ("run --what luck", "argument --what: invalid choice: 'luck'"),
         ("run --jobs 0", "argument --jobs: a number above 0"),
         ("show older.json", "These are results of the suite's version 0.9, and this is"),
-        ("explain nothing", "There is no case 'nothing'; there are: "),
+        ("explain nothing", "There is no case 'nothing'; the cases are: "),
         ("install --only nobody", "There is no subject 'nobody'"),
         ("", "the following arguments are required: COMMAND"),
     ],
@@ -122,7 +125,7 @@ def test_a_subject_that_does_not_serve_is_told(tmp_path: Path, words: str) -> No
     own = ["--command", shlex.join([sys.executable, "-c", "exit('no sense')"]), "--name", "own"]
     more = ["--folder", str(tmp_path)] if words.startswith("run") else []
     done = run_python("-m", "loopcheck", *words.split(), *own, *more, cwd=SUITE)
-    why = "own: it does not serve: It ended with status 1 before it served. It printed last: no sense"
+    why = "own: it did not start: It ended with status 1 before it served. It printed last: no sense"
     assert (done.returncode, why in done.stdout) == (1, True)
 
 

@@ -213,14 +213,14 @@ def test_results_of_others_stand_beside_these() -> None:
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        (ONE, "both hold a subject 'one'"),
-        (replace(CASES_ONLY, suite="0.9"), f"of the suite's versions {VERSION} and 0.9"),
+        (ONE, "both contain a subject 'one'"),
+        (replace(CASES_ONLY, suite="0.9"), f"they come from versions {VERSION} and 0.9"),
         (
             replace(CASES_ONLY, columns=[Column("two", "Two", {}, {"promise": ("ok", ".", 2)})]),
-            "of two versions of the case 'promise'",
+            "different versions of the case 'promise'",
         ),
-        (replace(ONE, seeds=[2], columns=[Column("two", "Two", runs=[RIGHT])]), "they are of other seeds"),
-        (replace(ONE, full=True, columns=[Column("two", "Two", runs=[RIGHT])]), "they are of other seeds"),
+        (replace(ONE, seeds=[2], columns=[Column("two", "Two", runs=[RIGHT])]), "they have different seeds"),
+        (replace(ONE, full=True, columns=[Column("two", "Two", runs=[RIGHT])]), "they have different seeds"),
     ],
 )
 def test_results_that_are_not_to_be_compared_stand_in_no_table(other: Results, why: str) -> None:

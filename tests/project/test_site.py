@@ -109,7 +109,7 @@ def cell(page: str, words: str, row: str, column: str) -> str:
 OVERHEAD = "docs/benchmarks/overhead.md"
 QUOTED = {
     "CPU a turn, 200 turns": (OVERHEAD, "with every step saved in SQLite", "200"),
-    "KB on disk a turn, 1,000 turns": (OVERHEAD, "KB on disk a turn.", "1,000"),
+    "KB on disk a turn, 1,000 turns": (OVERHEAD, "KB on disk per turn.", "1,000"),
     "CPU a turn, a real client": (OVERHEAD, "## With a real client", "300 chunks"),
 }
 

@@ -71,7 +71,7 @@ def test_a_whole_task(chromium: str, bench: WebBench, view: str, tmp_path: Path)
     try:
         with browser(**given, address=chromium) as seen:
             seen.page.goto(served.address)
-            seen.shows("Say below what is to be done.")
+            seen.shows("Describe the task below.")
             assert seen.page.url == f"{served.origin}/?thread=web"
             fits(seen, given["width"])
             seen.send("Change the port")
@@ -120,7 +120,7 @@ def test_two_pages_see_the_same_and_the_second_answer_is_too_late(chromium: str,
         bob = Seen(ada.page.context.new_page())
         for seen in (ada, bob):
             seen.page.goto(served.address)
-            seen.shows("Say below")
+            seen.shows("Describe the task below")
         ada.send("Change the port")
         for seen in (ada, bob):
             seen.asks("Which port?")
@@ -141,7 +141,7 @@ def test_a_server_that_is_killed_in_the_middle_goes_on_after_its_restart(
     served = serving(bench, SLOW, 0.4)
     with browser(address=chromium) as seen:
         seen.page.goto(served.address)
-        seen.shows("Say below")
+        seen.shows("Describe the task below")
         seen.send("Write")
         seen.page.locator("#turn-1-2").wait_for()
         served.end(signal.SIGKILL)
@@ -163,7 +163,7 @@ def test_closing_every_browser_ends_nothing(chromium: str, bench: WebBench) -> N
     try:
         with browser(address=chromium) as seen:
             seen.page.goto(served.address)
-            seen.shows("Say below")
+            seen.shows("Describe the task below")
             seen.send("Write")
             seen.page.locator("#turn-1-1").wait_for()
         with browser(address=chromium) as seen:
@@ -177,7 +177,7 @@ def test_closing_every_browser_ends_nothing(chromium: str, bench: WebBench) -> N
 def test_the_keyboard_does_all(chromium: str, served: Served) -> None:
     with browser(address=chromium) as seen:
         seen.page.goto(served.address)
-        seen.shows("Say below")
+        seen.shows("Describe the task below")
         seen.page.keyboard.press("Tab")
         assert seen.page.evaluate("document.activeElement.textContent") == "To the prompt"
         seen.page.keyboard.press("Enter")
@@ -213,7 +213,7 @@ def test_a_decision_stands_for_the_words_that_are_sent(chromium: str, bench: Web
     try:
         with browser(address=chromium) as seen:
             seen.page.goto(served.address)
-            seen.shows("Say below")
+            seen.shows("Describe the task below")
             seen.send("Both")
             seen.stands("Waiting for approval")
             all_at_once = seen.page.locator("[data-send]")
@@ -248,7 +248,7 @@ def test_words_go_to_what_they_were_meant_for(chromium: str, bench: WebBench) ->
             bob = Seen(ada.page.context.new_page())
             for seen in (ada, bob):
                 seen.page.goto(served.address)
-                seen.shows("Say below")
+                seen.shows("Describe the task below")
             ada.send("Ask")
             for seen in (ada, bob):
                 seen.asks("First?")
@@ -267,7 +267,7 @@ def test_words_go_to_what_they_were_meant_for(chromium: str, bench: WebBench) ->
 def test_an_address_that_is_none_is_told(chromium: str, served: Served) -> None:
     with browser(address=chromium) as seen:
         seen.page.goto(served.address)
-        seen.shows("Say below")
+        seen.shows("Describe the task below")
         seen.page.goto(f"{served.origin}/?thread={'x' * 501}")
         seen.shows("has at most 500 characters")
         assert seen.page.locator("#link").inner_text() == "not connected"
@@ -283,7 +283,7 @@ def test_a_tab_that_nobody_sees_has_its_state_in_its_title(chromium: str, served
         bob.page.add_init_script(hidden)
         for seen in (ada, bob):
             seen.page.goto(served.address)
-            seen.shows("Say below")
+            seen.shows("Describe the task below")
         bob.page.evaluate(change, True)
         ada.send("Change the port")
         ada.asks("Which port?")
@@ -307,7 +307,7 @@ def test_no_other_server_of_this_machine_gets_the_token_or_in(chromium: str, ser
     </script>"""
     with browser(address=chromium) as seen, listening(tries) as other:
         seen.page.goto(served.address)
-        seen.shows("Say below")
+        seen.shows("Describe the task below")
         with seen.page.context.expect_page() as opened:
             seen.page.evaluate("window.open('/', '_blank', 'noopener')")
         opened.value.get_by_text("Open the address that signoff serve printed").wait_for()
@@ -318,7 +318,7 @@ def test_no_other_server_of_this_machine_gets_the_token_or_in(chromium: str, ser
         assert not [request for request in other.requests if served.token in request.partition("\n")[2]]
         seen.page.goto(f"{served.origin}/?thread=web")
         # The tab goes on with the token that it kept.
-        seen.shows("Say below")
+        seen.shows("Describe the task below")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -328,7 +328,7 @@ def test_nothing_outlives_the_server(chromium: str, bench: WebBench, number: sig
     served = serving(bench, '[call("run_shell", command="sleep 600", timeout=900)]')
     with browser(address=chromium) as seen:
         seen.page.goto(served.address)
-        seen.shows("Say below")
+        seen.shows("Describe the task below")
         seen.send("Go")
         seen.stands("Waiting for approval")
         seen.press("Approve")

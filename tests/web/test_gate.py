@@ -121,14 +121,14 @@ async def test_a_body_that_does_not_fit_is_refused_with_a_sentence(name: str) ->
 
 
 OPENINGS: dict[str, tuple[tuple[str, str | None, str | None, str | None], str]] = {
-    "everybody": (("0.0.0.0", None, None, None), "lets other machines in"),
-    "a name": (("example.org", None, None, None), "lets other machines in"),
+    "everybody": (("0.0.0.0", None, None, None), "opens the server to other machines"),
+    "a name": (("example.org", None, None, None), "opens the server to other machines"),
     "a short password": (("0.0.0.0", "short", None, None), "at least 12"),
     "a short password here": (("127.0.0.1", "short", None, None), "at least 12"),
     "both ways": (("0.0.0.0", "a long password", "X-User", None), "use one"),
-    "no header": (("0.0.0.0", None, "X User:", None), "no name of a header"),
-    "no address": (("0.0.0.0", "a long password", None, "example.org"), "no address"),
-    "an address with a path": (("0.0.0.0", "a long password", None, "https://a.org/b"), "no address"),
+    "no header": (("0.0.0.0", None, "X User:", None), "is not a header name"),
+    "no address": (("0.0.0.0", "a long password", None, "example.org"), "is not an address"),
+    "an address with a path": (("0.0.0.0", "a long password", None, "https://a.org/b"), "is not an address"),
 }
 
 
@@ -171,7 +171,7 @@ async def test_a_password_gives_the_token_and_guessing_is_slowed_down(
         with pytest.raises(NotLetIn) as refused:
             await gate.enter("x", f"10.0.{number // 100}.{number % 100}")
         told.add(str(refused.value))
-    assert told == {"The password is wrong.", "Too many wrong passwords; wait a minute."}
+    assert told == {"The password is wrong.", "Too many wrong passwords; try again in a minute."}
     with pytest.raises(NotLetIn, match="no password"):
         await Gate("127.0.0.1", 8000).enter("x")
 

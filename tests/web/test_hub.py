@@ -382,7 +382,7 @@ async def test_settings_are_given_to_a_thread_that_has_not_begun(bench: WebBench
         await opened.rests()
         assert opened.outcome()["reason"] == "turns"
         status, told = await opened.post("write", text="More", settings={"turns": 9})
-        assert (status, "has begun already" in told["problem"]) == (422, True)
+        assert (status, "has already begun" in told["problem"]) == (422, True)
 
 
 async def test_a_model_that_cannot_be_had_is_told_and_loses_nothing(bench: WebBench) -> None:

@@ -61,7 +61,7 @@ def test_every_action_by_keyboard_alone(chromium: str, bench: WebBench, served: 
     with browser(address=chromium) as seen:
         keys = seen.page.keyboard
         seen.page.goto(served.address)
-        seen.shows("Say below")
+        seen.shows("Describe the task below")
         press(seen, "#new")
         seen.page.wait_for_url(lambda url: not url.endswith("=web"))
         seen.page.locator("#prompt:focus").wait_for()
@@ -118,7 +118,7 @@ def test_pause_and_stop_by_keyboard_and_settings_that_are_typed(chromium: str, b
     try:
         with browser(address=chromium) as seen:
             seen.page.goto(served.address)
-            seen.shows("Say below")
+            seen.shows("Describe the task below")
             for name, value in (("workspace", str(other)), ("tools", "files"), ("turns", "30")):
                 reach(seen, f"#own-{name}")
                 seen.page.keyboard.type(value)
@@ -142,7 +142,7 @@ def test_pause_and_stop_by_keyboard_and_settings_that_are_typed(chromium: str, b
 def test_settings_that_do_not_fit_are_told_and_may_be_typed_again(chromium: str, served: Served) -> None:
     with browser(address=chromium) as seen:
         seen.page.goto(served.address)
-        seen.shows("Say below")
+        seen.shows("Describe the task below")
         seen.page.locator("#own-tools").fill("hammer")
         seen.send("Set the port")
         seen.page.locator("#told", has_text="hammer").wait_for()
@@ -157,7 +157,7 @@ def test_another_try_after_an_error(chromium: str, bench: WebBench) -> None:
     try:
         with browser(address=chromium) as seen:
             seen.page.goto(served.address)
-            seen.shows("Say below")
+            seen.shows("Describe the task below")
             seen.send("Go")
             press(seen, '[data-move="retry"]', "Shift+Tab")
             tried_twice = "call_llm → finish → compress → decide → call_llm → finish"

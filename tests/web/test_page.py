@@ -52,7 +52,7 @@ def opened(
     try:
         with browser(address=chromium, **view) as seen:
             seen.page.goto(served.address)
-            seen.shows("Say below")
+            seen.shows("Describe the task below")
             yield seen
     finally:
         served.end()
@@ -97,7 +97,7 @@ def test_the_focus_on_an_answer_goes_to_no_other_question(chromium: str, bench: 
         bob = Seen(ada.page.context.new_page())
         token = ada.page.evaluate("sessionStorage.getItem('token')")
         bob.page.goto(f"{ada.page.url.partition('/?')[0]}/#token={token}&thread=web")
-        bob.shows("Say below")
+        bob.shows("Describe the task below")
         ada.send("Go")
         for seen in (ada, bob):
             seen.asks("echo one")
@@ -229,6 +229,6 @@ def test_on_a_phone_the_way_out_of_the_terminal_is_told(chromium: str, bench: We
         seen.press("Terminal")
         field = seen.page.locator("#terminal textarea")
         field.wait_for(state="attached")
-        assert seen.page.locator("#terminal-help").inner_text() == "Ctrl and ] leave it."
+        assert seen.page.locator("#terminal-help").inner_text() == "Ctrl+] leaves the terminal."
         assert field.get_attribute("aria-describedby") == "terminal-help"
         assert seen.serious() == []

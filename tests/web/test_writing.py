@@ -77,7 +77,7 @@ async def test_the_same_id_with_other_words_is_refused(bench: WebBench) -> None:
         assert await opened.post("write", text="Go", request="r1") == (200, {})
         for _ in range(2):
             status, told = await opened.post("write", text="Go on", request="r1")
-            assert (status, "another message of this id" in told["problem"]) == (422, True)
+            assert (status, "a different message with this ID" in told["problem"]) == (422, True)
             await opened.rests()
         reply = next(message.id for message in opened.messages() if message.type == "ai")
         assert (await opened.post("write", text="Go on", request=reply))[0] == 422
@@ -98,9 +98,9 @@ async def test_turns_are_a_number_or_refused_in_a_sentence(bench: WebBench, type
     async with bench.served(DONE, turns=7) as opened:
         if typed is not None:
             status, told = await opened.post("write", text="Go", settings={"turns": typed})
-            assert (status, "is no number of turns; type a whole one" in told["problem"]) == (422, True)
+            assert (status, "is not a valid number of turns; type" in told["problem"]) == (422, True)
             status, told = await opened.post("move", move="extend", turns=typed)
-            assert (status, "is no number of turns; type a whole one" in told["problem"]) == (422, True)
+            assert (status, "is not a valid number of turns; type" in told["problem"]) == (422, True)
         assert await opened.post("write", text="Go", settings={"turns": "12"}) == (200, {})
         await opened.rests()
         assert opened.hub.room("t1").given.turns == 12
@@ -128,7 +128,7 @@ async def test_commands_run_in_the_folder_of_the_thread_also_when_a_terminal_was
         await opened.rests()
         assert (other / "where.txt").read_text() == f"{other}\n"
         assert not (bench.workspace / "where.txt").exists()
-        await reader.types("The shell has ended, since the thread works in ")
+        await reader.types("The shell was closed because the thread now works in ")
         await shown_in_the_terminal(opened, str(other))
         now = opened.hub.room("t1").terminal
         assert now is not None

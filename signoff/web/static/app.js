@@ -1,6 +1,6 @@
-// The page of the application. The server draws every part and decides what an answer means; this puts the
-// parts in their places, and sends what a person does. Text of models and people is never read as markup here:
-// the parts are escaped where they are drawn, and what comes live is set as text.
+// The page of the application. The server renders every part and decides what an answer means; this script puts
+// the parts in their places and sends what a person does. Text by models and people is never parsed as markup
+// here: the server escapes the parts, and live text is set as text.
 
 const $ = (id) => document.getElementById(id);
 const HIDDEN_SECONDS = 5;
@@ -16,7 +16,7 @@ let pending = null;
 let written = null;
 const shown = new Map();
 
-// --- asking the server ---
+// --- requests ---
 
 const headers = () => (token ? { Authorization: `Bearer ${token}` } : {});
 
@@ -26,7 +26,7 @@ async function send(what, body = {}) {
     headers: { ...headers(), "Content-Type": "application/json" },
     body: JSON.stringify(what === "enter" ? body : { thread, ...body }),
   });
-  const found = await answer.json().catch(() => ({ problem: `The server answered ${answer.status}.` }));
+  const found = await answer.json().catch(() => ({ problem: `The server returned status ${answer.status}.` }));
   if (!answer.ok) throw Object.assign(new Error(found.problem), { status: answer.status });
   return found;
 }
@@ -43,7 +43,7 @@ async function attempt(work, then) {
   }
 }
 
-// --- telling the person ---
+// --- messages ---
 
 let telling = 0;
 function tell(words) {
@@ -75,8 +75,8 @@ function link(words, off) {
 
 // --- the parts ---
 
-// The end stays in sight, until the person scrolls away from it. What moves because something has grown or
-// shrunk was moved by nobody.
+// The view follows the end until the person scrolls away. A shift because an element has grown or shrunk is not
+// scrolling.
 let follows = true;
 let seen = {};
 function scrolled() {
@@ -97,27 +97,27 @@ new ResizeObserver(toEnd).observe($("scroll"));
 
 const focusable = "a[href], button, input, textarea, summary, [tabindex]";
 
-// What an element does, and for which call of which question: another one in its place has another name.
+// Identifies an element by what it does, and for which call of which interrupt: a replacement has another name.
 function nameOf(one) {
   if (one.id) return one.id;
   const data = JSON.stringify(one.dataset);
   return data === "{}" ? "" : [one.closest(".ask")?.dataset.interrupt, one.closest(".decide")?.dataset.call, data].join(" ");
 }
 
-// What has the focus keeps it: by its name where it has one, since a list may come in another order. A button
-// never gives it to another button, which Enter would press.
+// The focused element keeps the focus: by its name if it has one, since a list may change its order. Focus never
+// moves from one button to another, which Enter would press.
 function refocus(place, had, at) {
   const every = [...place.querySelectorAll(focusable)];
   const same = nameOf(had) ? every.find((one) => nameOf(one) === nameOf(had)) : every[at];
   if (same && (nameOf(had) || !same.matches("button"))) same.focus({ preventScroll: true });
   else if (had.matches("input, textarea")) {
-    // What is typed on must not land in the prompt, as an answer to something else.
+    // Further typing must not land in the prompt, as an answer to something else.
     $("main").focus({ preventScroll: true });
-    if (had.value) tell("What you were typing on has changed meanwhile; nothing of it was sent.");
+    if (had.value) tell("The form that you were filling in has changed; nothing was sent.");
   } else toPrompt();
 }
 
-// Where words stand, Enter would send them.
+// A prompt with text in it is not focused: Enter would send it.
 function toPrompt() {
   $($("prompt").value.trim() ? "main" : "prompt").focus({ preventScroll: true });
 }
@@ -171,7 +171,7 @@ function parts(found) {
   hints();
 }
 
-// A box that goes on below its edge shows that it does.
+// A box with more content below its edge shows it.
 function hints() {
   for (const one of document.querySelectorAll("#needs, .asked")) {
     one.classList.toggle("more", one.scrollHeight - one.scrollTop - one.clientHeight > 4);
@@ -199,7 +199,7 @@ function live(found) {
   $("live-note").textContent = found.note;
   $("live-calls").replaceChildren(...found.calls.map((call) => {
     const one = document.createElement("li");
-    one.textContent = `runs ${call}`;
+    one.textContent = `running ${call}`;
     return one;
   }));
   light(found.state);
@@ -262,12 +262,12 @@ async function follow() {
   }
   if (stream !== own) return;
   link("not connected; trying again", true);
-  // Not all at the same moment, when a server comes back to many pages.
+  // With jitter, so that many pages do not reconnect at the same moment.
   setTimeout(() => { if (stream === own) follow(); }, wait * (0.5 + Math.random()));
   wait = Math.min(2 * wait, MOST_WAIT);
 }
 
-// There is nothing to follow, and trying again would change nothing.
+// There is nothing to follow, and a retry would not help.
 function refused(why) {
   stop();
   link("not connected", true);
@@ -293,7 +293,7 @@ function happened(text) {
   else if (fields.event === "gone") { tell("This thread was deleted."); begin(); }
 }
 
-// --- going from thread to thread ---
+// --- switching threads ---
 
 function open(name, { replace = false } = {}) {
   thread = name;
@@ -347,12 +347,12 @@ async function openTerminal() {
   if (opening) return;
   opening = true;
   try {
-    // A browser may keep in mind that a file could not be loaded: another try asks under another address.
+    // A browser may remember that a file failed to load: a retry uses another address.
     const { Shared } = await import(`/static/terminal.js${failures ? `?try=${failures}` : ""}`);
     if (terminal || $("terminal-box").hidden) return;
     const mine = thread;
     terminal = new Shared($("terminal"), (body) => send("terminal", { thread: mine, ...body }), () => $("prompt").focus(), tell);
-    // What was shown before comes with everything else.
+    // The earlier output comes with the whole state.
     follow();
   } catch {
     failures += 1;
@@ -361,7 +361,7 @@ async function openTerminal() {
   } finally { opening = false; }
 }
 
-// --- what a person does ---
+// --- actions ---
 
 async function answer(ask, texts) {
   if (pending) return;
@@ -374,7 +374,7 @@ async function answer(ask, texts) {
   return done;
 }
 
-// What may be pressed: all decisions at once when each is made, and no approval beside an open edit.
+// Enables buttons: all decisions are sent together once each is made, and an open edit rules out an approval.
 function allow(ask) {
   ask.querySelectorAll("button").forEach((one) => { one.disabled = false; });
   const calls = [...ask.querySelectorAll(".decide")];
@@ -420,7 +420,7 @@ function opens(button) {
   allow(call.closest(".ask"));
 }
 
-// Words whose answer was lost are sent again under the same id, so that they begin one task.
+// A message whose response was lost is sent again with the same id, so that it begins only one task.
 async function write(text) {
   const settings = {};
   for (const one of document.querySelectorAll("[data-own]")) {
@@ -430,19 +430,19 @@ async function write(text) {
   return attempt(() => send("write", { text, request: written.request, settings }), () => { written = null; });
 }
 
-// crypto.randomUUID is there only for addresses that a browser trusts.
+// crypto.randomUUID exists only in secure contexts.
 const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((one) => one.toString(16).padStart(2, "0")).join("");
 
-// What the words in the prompt were meant for: what waited when they were begun.
+// The interrupt that the text in the prompt is meant for: the one that was open when typing began.
 let meant = null;
 const asked = () => document.querySelector('[data-part="ask"] .ask');
 const waits = () => asked()?.dataset.interrupt ?? "";
 $("prompt").addEventListener("input", () => {
-  // Words that were taken out and are typed anew are meant anew.
+  // After the prompt was emptied, new text is meant for what waits then.
   if (!$("prompt").value.trim()) meant = written = null;
   else if (meant === null) meant = waits();
 });
-// A decision that was made stands for the words that were there.
+// A decision holds only for the text that it was made with.
 document.addEventListener("input", (event) => {
   const call = event.target.closest(".decide");
   if (call?.dataset.text) { undecide(call); allow(call.closest(".ask")); }
@@ -455,8 +455,8 @@ async function prompted() {
   const ask = asked();
   if (meant !== null && meant !== waits()) {
     meant = waits();
-    tell(ask ? "Something waits for an answer since you began to type. Look at it; Enter then sends this as the answer."
-      : "What you were answering no longer waits. Enter now sends this as a task.");
+    tell(ask ? "The thread has asked for an answer since you began to type. Read it; Enter then sends your text as the answer."
+      : "The thread no longer waits for what you were answering. Enter now sends your text as a task.");
     return;
   }
   sending = true;
@@ -466,7 +466,7 @@ async function prompted() {
 }
 
 document.addEventListener("click", (event) => {
-  // What somebody has opened or closed stays so when its part is drawn again.
+  // What a person has opened or closed stays so when its part is rendered again.
   const summary = event.target.closest("summary");
   if (summary) summary.parentElement.dataset.chosen = "yes";
   const button = event.target.closest("button");
@@ -490,7 +490,7 @@ document.addEventListener("click", (event) => {
 });
 
 function sure() {
-  $("sure-words").textContent = `Delete ${thread} with all that is kept of it? Your files stay as they are.`;
+  $("sure-words").textContent = `Delete ${thread} and all its data? Your files are not changed.`;
   $("sure").showModal();
 }
 $("sure-no").addEventListener("click", () => $("sure").close());
@@ -518,8 +518,8 @@ addEventListener("popstate", () => {
   const name = new URLSearchParams(location.search).get("thread");
   if (name && name !== thread) open(name, { replace: true });
 });
-// A browser opens only a few connections to a server: a tab that nobody sees gives its own back.
-// It looks from time to time, so that its title says when something waits.
+// A browser opens only a few connections to a server, so a hidden tab closes its own. It reconnects from time to
+// time, so that its title shows when the thread waits.
 let hiding = 0;
 let hidden = false;
 function peek() {
@@ -534,7 +534,7 @@ document.addEventListener("visibilitychange", () => {
 });
 setInterval(ago, 15000);
 
-// --- the beginning ---
+// --- startup ---
 
 function keep(found) {
   token = found;

@@ -1,7 +1,7 @@
-// The terminal of a thread: xterm.js (MIT, see xterm-LICENSE.txt) on the output that the server sends to all.
+// The terminal of a thread: xterm.js (MIT, see xterm-LICENSE.txt) on the output that the server sends to all pages.
 
-// xterm makes style elements and style attributes, which the policy of the page forbids. The elements get the
-// page's nonce, and an attribute is set as properties.
+// xterm makes style elements and style attributes, which the page's policy forbids. So the elements get the page's
+// nonce, and attributes are set as properties.
 const nonce = document.querySelector('meta[name="style-nonce"]').content;
 const make = document.createElement.bind(document);
 document.createElement = (name, options) => {
@@ -20,7 +20,7 @@ styled.rel = "stylesheet";
 styled.href = "/static/xterm.css";
 document.head.append(styled);
 
-// Under the address of the same try as this file.
+// With the same `try` in the address as this file.
 const { Terminal } = await import(`/static/xterm.mjs${new URL(import.meta.url).search}`);
 
 const bytes = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
@@ -39,10 +39,10 @@ export class Shared {
       minimumContrastRatio: 4.5,
       fontFamily: 'ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace',
       theme: { background: "#0c1017", foreground: "#e8edf5" },
-      // Addresses that a program prints are text.
+      // Links that a program prints are plain text.
       linkHandler: { activate() {}, allowNonHttpProtocols: false },
     });
-    // Several pages show one terminal: none of them may answer a program's questions about it.
+    // Several pages show one terminal: none of them may answer a program's queries about it.
     const quiet = () => true;
     for (const id of [{ final: "c" }, { prefix: ">", final: "c" }, { prefix: "=", final: "c" }, { final: "n" }, { prefix: "?", final: "n" }, { intermediates: "$", final: "p" }, { prefix: "?", intermediates: "$", final: "p" }, { final: "t" }]) {
       this.screen.parser.registerCsiHandler(id, quiet);
@@ -77,7 +77,7 @@ export class Shared {
 
   end() { this.screen.dispose(); this.place.replaceChildren(); }
 
-  // Whoever goes into it gives it the size of their window.
+  // The terminal takes the size of the window in which it gets the focus.
   fit() {
     const row = this.place.querySelector(".xterm-screen");
     if (!row) return;
@@ -87,7 +87,7 @@ export class Shared {
     this.type("");
   }
 
-  // One request after the other, so that keys arrive in their order.
+  // One request after the other, so that keys arrive in order.
   async type(data) {
     this.typed += data;
     if (this.busy) return;
