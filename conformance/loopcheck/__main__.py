@@ -390,7 +390,8 @@ def _read(file: Path) -> Results:
         return Results.read(file)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         why = f" ({line(error, 100)})" if type(error) is ValueError else ""
-        raise _Wrong(f"{file} contains no results{why}; name a file saved by `loopcheck run --json`.") from error
+        told = f"{file} contains no results{why}; name a file saved by `loopcheck run --json`."
+        raise _Wrong(told) from error
 
 
 def _list(_: argparse.Namespace) -> int:
