@@ -153,7 +153,7 @@ def hint(waiting: Waiting | None) -> str:
         return "yes, or what is wrong"
     if isinstance(waiting, Action):
         return "its result"
-    return "approve, or reject: why" if waiting else "what is to be done; Enter sends it"
+    return "approve, or reject: why" if waiting else "describe the task; Enter sends it"
 
 
 @dataclass(frozen=True)

@@ -277,7 +277,7 @@ async def test_search_goes_backwards_through_what_was_said(bench: UiBench) -> No
         await opened.send("no such words")
         assert "Not found." in opened.noted()
         await opened.pilot.press("escape")
-        assert opened.desk.prompt.placeholder == "what is to be done; Enter sends it"
+        assert opened.desk.prompt.placeholder == "describe the task; Enter sends it"
 
 
 @pytest.mark.thorough
