@@ -1,9 +1,8 @@
-"""OpenTelemetry spans of a run, after its conventions for generative AI (extra `signoff[otel]`).
+"""OpenTelemetry spans of a run, following the conventions for generative AI (extra `signoff[otel]`).
 
 `Tracing` is a callback: `Session(graph, "t", config={"callbacks": [Tracing(storage=storage)]})`. A run is a
-span `invoke_agent` with a `chat` span for each model call and an `execute_tool` span for each call of a tool;
-what was decided and what was waited for are events on it, the outcome its attributes. Only this module
-imports OpenTelemetry.
+span `invoke_agent` with a `chat` span for each model call and an `execute_tool` span for each tool call. Its
+events are decisions and waits; its attributes are the outcome. Only this module imports OpenTelemetry.
 """
 
 import atexit
@@ -50,11 +49,11 @@ _LAST_SECONDS = 1.0
 
 
 def has_provider() -> bool:
-    """Whether spans go somewhere: by the program's own provider, else by OTLP, in the background, to where
-    `OTEL_EXPORTER_OTLP_ENDPOINT` and the other variables of OpenTelemetry say.
+    """Whether spans are exported: by the program's own provider, else by OTLP in the background, to the
+    address in `OTEL_EXPORTER_OTLP_ENDPOINT` and the other OpenTelemetry variables.
 
-    A server that is down, or does not answer, holds the end of the process up for a second, and what was left
-    for it is lost; it is told by logging, where the program has set that up.
+    If the server is down or does not respond, the end of the process is delayed by a second and the remaining
+    spans are lost; this is logged if the program has configured logging.
     """
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return True
@@ -72,16 +71,16 @@ def has_provider() -> bool:
     )
     provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
-    # Python writes warnings that nobody takes to stderr.
+    # Without a handler, Python writes warnings to stderr.
     logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
     _flush_at_exit(provider.force_flush, exporter.shutdown)
     return True
 
 
 def _flush_at_exit(flush: Callable[[], object], close: Callable[[], object]) -> None:
-    """Has what is left exported when the process ends, for a second at most.
+    """Exports the remaining spans when the process ends, for at most a second.
 
-    The thread for it begins now: none can any more while Python ends.
+    Its thread starts now, because no thread can start while Python shuts down.
     """
     ends, flushed = threading.Event(), threading.Event()
 
@@ -103,7 +102,7 @@ def _flush_at_exit(flush: Callable[[], object], close: Callable[[], object]) -> 
 
 @dataclass
 class _Run:
-    """A run of LangChain's that has begun: its span, where it has one."""
+    """A LangChain run that has begun, with its span if it has one."""
 
     name: str
     parent: UUID | None
@@ -116,15 +115,15 @@ class _Run:
 
 
 class Tracing(BaseCallbackHandler):
-    """Makes spans of what happens in a run; one instance serves any number of runs.
+    """Creates the spans of a run; one instance serves any number of runs.
 
-    storage: that of the graph: there the trace of a thread is kept, so that all its runs, in whatever
-    process, are one trace. Without it each run is a trace of its own, or belongs to the span that is current.
-    provider: OpenTelemetry's own of the program by default. content: also what was said, asked and given.
-    states: a span for each state of the machine.
+    storage: the graph's storage, which keeps the trace of a thread, so that all its runs, in any process,
+    form one trace. Without it, each run is its own trace, or belongs to the current span. provider: by
+    default the program's OpenTelemetry provider. content: also record messages, arguments and results.
+    states: create a span for each state of the machine.
 
-    What fails here or in an exporter never ends a run. An exporter does not slow it where the provider hands
-    spans over in the background, as its `BatchSpanProcessor` does.
+    An error here or in an exporter never ends a run. An exporter does not slow the run if the provider
+    exports in the background, as `BatchSpanProcessor` does.
     """
 
     run_inline = True
@@ -154,14 +153,14 @@ class Tracing(BaseCallbackHandler):
         metadata: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """A graph, a state or anything else has begun."""
+        """Handles the start of a graph, a state or any other run."""
         known, name = metadata or {}, str(kwargs.get("name") or "")
         thread_id = known.get("thread_id")
         run = _Run(name, parent_run_id, time.time_ns(), None if thread_id is None else str(thread_id))
         self._add(run_id, run)
         if name not in _STATES or known.get("langgraph_node") != name or parent_run_id is None:
             return
-        # Only by its states a graph shows that it is a machine.
+        # Only its states show that a graph is a machine.
         run.state = name
         graph = self._runs.get(parent_run_id)
         if graph is not None and graph.span is None:
@@ -170,7 +169,7 @@ class Tracing(BaseCallbackHandler):
             run.span = self._child(run, f"state {name}", {"signoff.state": name})
 
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """It has ended: what a state decided or concluded is told by its graph's span."""
+        """Handles the end of a run: its graph's span records the decisions and conclusions of a state."""
         run = self._runs.get(run_id)
         told = outputs if isinstance(outputs, Mapping) else {}
         if run is not None and run.state:
@@ -187,7 +186,7 @@ class Tracing(BaseCallbackHandler):
         self._end(run_id)
 
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """It was interrupted, to wait for somebody, or it failed."""
+        """Handles an interrupt, which waits for a person, or an error."""
         run = self._runs.get(run_id)
         if run is not None and run.state and isinstance(error, GraphInterrupt):
             self._wait(run, error)
@@ -204,7 +203,7 @@ class Tracing(BaseCallbackHandler):
         metadata: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """The model is called."""
+        """Handles the start of a model call."""
         given, known = kwargs.get("invocation_params") or {}, metadata or {}
         model = str(given.get("model") or given.get("model_name") or known.get("ls_model_name") or "")
         attributes: dict[str, Any] = {"gen_ai.operation.name": "chat"}
@@ -220,7 +219,7 @@ class Tracing(BaseCallbackHandler):
         run.span = self._child(run, run.name, attributes, SpanKind.CLIENT)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """The model has answered."""
+        """Handles the model's reply."""
         span = self._span(run_id)
         message = getattr(response.generations[0][0], "message", None) if response.generations else None
         if span is not None and message is not None:
@@ -230,7 +229,7 @@ class Tracing(BaseCallbackHandler):
         self._end(run_id)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """The model has failed. A reply that is ended once it is decided is no failure."""
+        """Handles a model error. Ending a reply early once it is decided is not an error."""
         self._end(run_id, None if isinstance(error, GeneratorExit) else error)
 
     def on_tool_start(
@@ -242,7 +241,7 @@ class Tracing(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **kwargs: Any,
     ) -> None:
-        """A tool is called."""
+        """Handles the start of a tool call."""
         name = str(kwargs.get("name") or (serialized or {}).get("name") or "")
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "execute_tool",
@@ -258,7 +257,7 @@ class Tracing(BaseCallbackHandler):
         run.span = self._child(run, run.name, attributes)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """The tool has ended."""
+        """Handles the end of a tool call."""
         span = self._span(run_id)
         if span is not None and self._content:
             given = output.content if isinstance(output, ToolMessage) else output
@@ -269,7 +268,7 @@ class Tracing(BaseCallbackHandler):
         self._end(run_id)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """The tool has failed, or waits for somebody."""
+        """Handles a tool error, or an interrupt that waits for a person."""
         self._end(run_id, None if isinstance(error, GraphBubbleUp) else error)
 
     def _add(self, run_id: UUID, run: _Run) -> None:
@@ -282,7 +281,7 @@ class Tracing(BaseCallbackHandler):
         return None if run is None else run.span
 
     def _around(self, run: _Run, *, agent: bool = False) -> Span | None:
-        """The span that the run is in; of an agent, if asked for."""
+        """Returns the span around the run; the agent's, if requested."""
         above = None if run.parent is None else self._runs.get(run.parent)
         while above is not None and (above.span is None or (agent and not above.is_agent)):
             above = None if above.parent is None else self._runs.get(above.parent)
@@ -299,7 +298,7 @@ class Tracing(BaseCallbackHandler):
         return self._tracer.start_span(name, where, kind, attributes, start_time=run.begun)
 
     def _begin_agent(self, run: _Run) -> None:
-        """The span of a machine: within what called it, else within the trace of its thread."""
+        """Starts the span of a machine: within its caller's span, else within the trace of its thread."""
         attributes: dict[str, Any] = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": run.name}
         if run.thread_id is not None:
             attributes["gen_ai.conversation.id"] = run.thread_id
@@ -317,7 +316,7 @@ class Tracing(BaseCallbackHandler):
             self._keep(run.thread_id, run.span)
 
     def _stored_trace(self, thread_id: str | None) -> dict[str, str] | None:
-        """The trace that the thread's first run was in; empty where that cannot be read now."""
+        """Returns the trace of the thread's first run; empty if it cannot be read now."""
         if self._store is None or thread_id is None:
             return None
         try:
@@ -349,7 +348,7 @@ class Tracing(BaseCallbackHandler):
             agent.add_event("signoff.wait", told)
 
     def _end(self, run_id: UUID, error: BaseException | None = None) -> None:
-        """Ends the run's span, and those in it that nobody has ended: of a stream that was closed."""
+        """Ends the run's span and the open spans within it, which a closed stream leaves behind."""
         run = self._runs.pop(run_id, None)
         if run is None:
             return
@@ -393,7 +392,7 @@ def _replied(span: Span, message: BaseMessage) -> None:
 
 
 def _message(message: BaseMessage) -> dict[str, Any]:
-    """A message as the conventions write it: a role and parts."""
+    """Returns a message in the form of the conventions: a role and parts."""
     roles = {"human": "user", "ai": "assistant"}
     parts: list[dict[str, Any]] = [{"type": "text", "content": message.text}] if message.text else []
     parts += [

@@ -1,1 +1,1 @@
-"""`signoff acp`: threads in an editor, by the Agent Client Protocol."""
+"""`signoff acp`: threads in an editor, through the Agent Client Protocol."""

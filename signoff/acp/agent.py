@@ -63,15 +63,15 @@ _COMMAND = re.compile(r"/(?P<name>extend|retry|stop|continue)(?:\s+(?P<turns>\d{
 _COMMANDS = (
     AvailableCommand(
         name="extend",
-        description="Go on after a limit, with more turns",
+        description="Continue after a limit, with more turns",
         input=AvailableCommandInput(UnstructuredCommandInput(hint=f"turns (default: {MORE_TURNS})")),
     ),
     AvailableCommand(name="retry", description="Try again after an error"),
-    AvailableCommand(name="continue", description="Go on with what was stopped"),
+    AvailableCommand(name="continue", description="Continue a stopped task"),
     AvailableCommand(name="stop", description="End the open task as cancelled"),
 )
-_NOT_DELIVERED = "Your message was not delivered: it was written before you saw this."
-_ELSEWHERE = "Another process runs it. When that has ended, load the session again to see how it stands."
+_NOT_DELIVERED = "Your message was not delivered, because you wrote it before you saw this."
+_ELSEWHERE = "Another process runs it. When it has ended, load the session again to see its status."
 _NEXT = "Your next message is the answer."
 
 _NOTHING = ("", "")
@@ -80,7 +80,7 @@ _MOST_TRIES = 3
 
 @dataclass
 class OpenSession:
-    """A session that the client has opened. shown: what it was shown last that waits, by its two ids."""
+    """A session that the client has opened. shown: the two ids of the last wait that it was shown."""
 
     driver: Driver
     updates: Updates
@@ -90,14 +90,14 @@ class OpenSession:
 
 
 class SignoffAgent:
-    """What a client asks of an agent. own: a graph of the user's own in place of the settings' one."""
+    """Handles a client's requests. own: the user's own graph instead of the one from the settings."""
 
     def __init__(self, database: Database, storage: OpenStorage, given: Given, own: Graph | None) -> None:
         self._database, self._storage, self._given, self._own = database, storage, given, own
         self.models = Models()
         self.sessions: dict[str, OpenSession] = {}
         self.drivers: list[Driver] = []
-        """Those of all sessions, also of closed ones, whose run may still come to rest."""
+        """The drivers of all sessions, including closed ones, whose run may still be ending."""
         self._client: Any = None
         self._can = ClientCapabilities()
         self._version: int | None = None
@@ -107,7 +107,7 @@ class SignoffAgent:
         self._client = client
         self._terminals = EditorTerminals(client)
 
-    # --- what the client asks for ---
+    # --- requests of the client ---
 
     async def initialize(
         self, protocol_version: int, client_capabilities: ClientCapabilities | None = None, **_: Any
@@ -171,14 +171,16 @@ class SignoffAgent:
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> acp.schema.ListSessionsResponse:
         if cursor is not None and not re.fullmatch(r"\d{1,9}", cursor):
-            raise acp.RequestError(INVALID, "The cursor is not one that this list gave.")
+            raise acp.RequestError(INVALID, "The cursor is not from this list.")
         return await asyncio.to_thread(self._list_page, cwd, int(cursor or 0))
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> acp.PromptResponse:
         opened = self._session(session_id)
         text = read_prompt(prompt)
         if opened.busy or opened.driver.running:
-            raise acp.RequestError(FAILED, "The session still works on the prompt before; cancel that first.")
+            raise acp.RequestError(
+                FAILED, "The session still works on the previous prompt; cancel that first."
+            )
         opened.busy = True
         opened.cancelled.clear()
         try:
@@ -196,7 +198,7 @@ class SignoffAgent:
             opened.driver.pause()
 
     def close(self) -> None:
-        """Ends what was started for the client."""
+        """Ends everything that was started for the client."""
         self._terminals.close()
         for driver in self.drivers:
             driver.close()
@@ -204,7 +206,7 @@ class SignoffAgent:
     # --- sessions ---
 
     def _check_client(self, cwd: str) -> Given:
-        """The options of a session in this folder. Raises what the client is told of wrong ones."""
+        """Returns the options of a session in this folder. Raises RequestError if they are not valid."""
         if self._version is None:
             raise acp.RequestError(FAILED, "Send initialize first.")
         if self._version < acp.PROTOCOL_VERSION:
@@ -214,7 +216,7 @@ class SignoffAgent:
                 f"version {self._version}; update the client.",
             )
         if not Path(cwd).is_absolute():
-            raise acp.RequestError(INVALID, f"cwd is {quote_id(cwd)}; send the whole path of a folder.")
+            raise acp.RequestError(INVALID, f"cwd is {quote_id(cwd)}; send the absolute path of a folder.")
         folder = {} if self._given.workspace else {"workspace": Path(cwd)}
         return self._given.model_copy(update=folder)
 
@@ -235,10 +237,10 @@ class SignoffAgent:
         self.drivers = [*kept, driver]
         self.sessions[thread_id] = OpenSession(driver, Updates(workspace or str(given.workspace)))
         if servers and self._own is not None:
-            told = "The MCP servers of the editor are not used: the agent has tools of its own."
+            told = "The editor's MCP servers are not used: the agent has its own tools."
             self._schedule(self._say(self.sessions[thread_id], told))
         commands = made.update_available_commands(_COMMANDS)
-        # After the answer, before which the client does not know the session.
+        # After the response: before it, the client does not know the session.
         self._schedule(self._send(thread_id, commands))
 
     def _is_open(self, driver: Driver) -> bool:
@@ -252,7 +254,7 @@ class SignoffAgent:
     async def _open_saved(
         self, cwd: str, session_id: str, servers: Sequence[Any] | None
     ) -> tuple[bool, ThreadStatus]:
-        """Opens a session of a saved thread. Returns whether another process runs it, and how it is saved."""
+        """Opens a session of a saved thread; returns whether another process runs it, and its status."""
         given = self._check_client(cwd)
         opened = self.sessions.get(session_id)
         if any(other.thread_id == session_id and other.running for other in self.drivers) or (
@@ -267,7 +269,7 @@ class SignoffAgent:
             raise acp.RequestError(INVALID, str(error)) from error
         if status.condition is Condition.UNKNOWN and opened is None:
             raise acp.RequestError(
-                INVALID, f"There is no session {quote_id(session_id)}; session/list has all."
+                INVALID, f"There is no session {quote_id(session_id)}; session/list shows all of them."
             )
         await self._open(session_id, given, servers)
         return elsewhere, status
@@ -276,7 +278,7 @@ class SignoffAgent:
         if session_id not in self.sessions:
             raise acp.RequestError(
                 INVALID,
-                f"The session {quote_id(session_id)} is not open here; load it by session/load first.",
+                f"The session {quote_id(session_id)} is not open here; load it with session/load first.",
             )
         return self.sessions[session_id]
 
@@ -316,9 +318,9 @@ class SignoffAgent:
             if isinstance(decision, Finished | Failed):
                 return await self._report_end(opened, decision)
             if isinstance(decision, Paused):
-                await self._say(opened, "Paused; everything is saved. An empty message goes on.")
+                await self._say(opened, "Paused; everything is saved. An empty message continues.")
                 raise Gone
-            assert isinstance(decision, Waiting), "a run that is driven to its end stops at nothing else"
+            assert isinstance(decision, Waiting), "a run that is driven to its end stops nowhere else"
             answers, typed = True, None
             command = await self._ask_for_answer(opened, decision)
         return acp.PromptResponse(stop_reason="end_turn")
@@ -326,8 +328,8 @@ class SignoffAgent:
     async def _run(
         self, opened: OpenSession, command: ThreadCommand, answers: bool, typed: Waiting | None
     ) -> Decision:
-        """Runs until a person is needed. typed: what the words of the prompt answer; it still waits where
-        they mean nothing, which they are told."""
+        """Runs until a person is needed. typed: the wait that the prompt answers; if the prompt is not a
+        valid answer, the person is told so and the thread still waits."""
         try:
             decision = await opened.driver.run(
                 command, self._make_listener(opened), answers=answers, at_once=opened.updates.keep_before
@@ -341,7 +343,7 @@ class SignoffAgent:
         return decision
 
     def _choose_command(self, opened: OpenSession, text: str, status: ThreadStatus) -> ThreadCommand:
-        """What the prompt does; None when it is to be shown first what the thread waits for."""
+        """Returns the prompt's command; None if the client must first be shown what the thread waits for."""
         if asked := _COMMAND.fullmatch(text):
             turns = int(asked["turns"] or MORE_TURNS)
             known: Mapping[str, ThreadCommand] = {
@@ -355,7 +357,7 @@ class SignoffAgent:
             text = ""
         if text and opened.shown != _NOTHING:
             was, opened.shown = opened.shown, _NOTHING
-            # It was written as an answer: it is no task, and answers nothing else.
+            # It was written as an answer: it is not a task, and not the answer to anything else.
             opened.shown = _waiting_ids(still_waiting(status, was[0]))
         if status.waiting is None:
             if not text and status.condition is Condition.UNKNOWN:
@@ -390,14 +392,14 @@ class SignoffAgent:
         await self._say(opened, in_text(card))
         if outcome["status"] != "limit":
             return acp.PromptResponse(stop_reason="end_turn")
-        await self._say(opened, f"/extend {MORE_TURNS} goes on with more turns.")
+        await self._say(opened, f"/extend {MORE_TURNS} continues with more turns.")
         by_tokens = outcome["reason"] == "tokens"
         return acp.PromptResponse(stop_reason="max_tokens" if by_tokens else "max_turn_requests")
 
-    # --- what a person decides ---
+    # --- a person's decisions ---
 
     async def _ask_for_answer(self, opened: OpenSession, waiting: Waiting) -> Choose | None:
-        """The command with the person's answer; None when the next prompt is to be it."""
+        """Returns the command with the person's answer; None if the next prompt will be the answer."""
         seen = opened.shown = _waiting_ids(waiting)
         dialogs = Dialogs(
             self._client, opened.driver.thread_id, opened.updates, opened.cancelled, self._has_forms
@@ -408,7 +410,7 @@ class SignoffAgent:
                 if not texts:
                     break
                 command = give_answer(*seen, texts)
-                # Read here as the thread will read it, so that it is asked again for what does not fit.
+                # Validated here as the thread will do it, so that an invalid answer is asked for again.
                 command.command(await opened.driver.status())
                 return command
             except TooLate:
@@ -416,7 +418,7 @@ class SignoffAgent:
             except ThreadError as error:
                 await self._say(opened, str(error))
             except (acp.RequestError, ValidationError):
-                # The client cannot show it after all, or its answer is none.
+                # The client cannot show it after all, or its answer is not valid.
                 break
         await self._say(opened, f"{in_text(asking(waiting))}\n\n{_NEXT}")
         return None
@@ -425,7 +427,7 @@ class SignoffAgent:
     def _has_forms(self) -> bool:
         return bool(self._can.elicitation and self._can.elicitation.form is not None)
 
-    # --- what is told ---
+    # --- notifications ---
 
     async def _say_how_it_stands(self, opened: OpenSession, status: ThreadStatus, elsewhere: bool) -> None:
         if elsewhere:
@@ -434,7 +436,7 @@ class SignoffAgent:
             opened.shown = _waiting_ids(status.waiting)
             await self._say(opened, f"{in_text(asking(status.waiting))}\n\n{_NEXT}")
         elif status.condition is Condition.STOPPED:
-            await self._say(opened, "The task was stopped in the middle. An empty message goes on.")
+            await self._say(opened, "The task was stopped in the middle. An empty message continues it.")
 
     async def _say(self, opened: OpenSession, text: str) -> None:
         await self._send(opened.driver.thread_id, made.update_agent_message_text(f"\n\n{text}"))
@@ -450,7 +452,7 @@ class SignoffAgent:
     def _forget_task(self, task: "asyncio.Task[None]") -> None:
         self._later.discard(task)
         if not task.cancelled():
-            # A client that has gone is told nothing.
+            # The client may have disconnected.
             task.exception()
 
 
@@ -462,5 +464,5 @@ def _is_same_folder(one: str, other: str) -> bool:
     try:
         return Path(one).resolve() == Path(other).resolve()
     except (OSError, RuntimeError, ValueError):
-        # A loop of links, or no path at all.
+        # A loop of links, or not a valid path.
         return one == other

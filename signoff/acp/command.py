@@ -19,10 +19,10 @@ def acp(given: Given, file: Database, graph: OwnGraph = None) -> None:
     session that is loaded goes on.
     """
     if importlib.util.find_spec("acp") is None:
-        raise SetupError(f"Editors need a package: {install_hint('acp')}")
+        raise SetupError(f"Editors need an extra package: {install_hint('acp')}")
     check_own_graph(graph, given)
     reading, writing = claim_stdio()
-    # Its package is an extra, and slow to import.
+    # The package is an extra, and slow to import.
     from signoff.acp.serving import serve
 
     serve(file, given, graph, reading, writing)

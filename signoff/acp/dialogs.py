@@ -1,4 +1,4 @@
-"""What a person decides in the dialogs of a client: permissions, and forms where it has them."""
+"""A person's decisions in a client's dialogs: permissions, and forms if the client has them."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
@@ -23,16 +23,16 @@ T = TypeVar("T")
 
 
 class Gone(Exception):
-    """The person has cancelled the prompt."""
+    """The person cancelled the prompt."""
 
 
 @dataclass(frozen=True)
 class Dialogs:
-    """The dialogs of one session of a client. cancelled: that of its prompt. has_forms: the client can show
-    a form.
+    """The dialogs of one session of a client. cancelled: set when its prompt is cancelled. has_forms: the
+    client can show forms.
 
-    What they ask raises Gone when the prompt is cancelled, acp.RequestError where the client cannot show it,
-    and pydantic.ValidationError where what it answers is no answer.
+    They raise Gone if the prompt is cancelled, acp.RequestError if the client cannot show the dialog, and
+    pydantic.ValidationError if its response is not valid.
     """
 
     client: Any
@@ -42,7 +42,7 @@ class Dialogs:
     has_forms: bool
 
     async def ask(self, waiting: Waiting) -> list[str]:
-        """What a person says in the client's own dialogs; empty where it has none for this."""
+        """Returns a person's answer from the client's own dialogs; empty if it has none for this."""
         if isinstance(waiting, Approval):
             found = []
             for call in waiting.calls:
@@ -57,7 +57,7 @@ class Dialogs:
         return []
 
     async def _ask_permission(self, approval: Approval, call: PendingCall) -> str:
-        """A person's decision on one call; empty where the client cannot ask for it."""
+        """Returns a person's decision on one call; empty if the client cannot ask for it."""
         options = [option for kind, option in _make_options(self.has_forms).items() if kind in call.allowed]
         if not options:
             return ""
@@ -79,7 +79,7 @@ class Dialogs:
             raise Gone
         chosen = response.outcome.option_id
         if chosen not in {option.option_id for option in options}:
-            raise ThreadError(f"{quote_id(chosen)} is none of the options; nothing was decided.")
+            raise ThreadError(f"{quote_id(chosen)} is not one of the options; nothing was decided.")
         if chosen != "edit":
             return str(chosen)
         filled = await self._ask_in_form(f"The arguments of {one_line(call.name)}", make_arguments_form(call))
@@ -88,7 +88,7 @@ class Dialogs:
         return f"edit: {filled.get('arguments', '')}"
 
     async def _ask_in_form(self, message: str, schema: Schema) -> Mapping[str, Any] | None:
-        """What was filled in; None when nothing was."""
+        """Returns the filled-in form; None if nothing was filled in."""
         mode = ElicitationFormSessionMode(
             session_id=self.session_id, requested_schema=ElicitationSchema.model_validate(schema)
         )
@@ -96,7 +96,7 @@ class Dialogs:
         return response.content if response.action == "accept" else None
 
     async def _unless_cancelled(self, asked: Awaitable[T]) -> T:
-        """What the client answers. Raises Gone when the prompt is cancelled meanwhile."""
+        """Returns the client's response. Raises Gone if the prompt is cancelled meanwhile."""
         asking_client = asyncio.ensure_future(asked)
         cancelled = asyncio.ensure_future(self.cancelled.wait())
         try:
@@ -110,7 +110,7 @@ class Dialogs:
 
 
 def _make_options(has_forms: bool) -> Mapping[str, PermissionOption]:
-    """The options of a permission. An editor has none for other arguments, but a form may."""
+    """Returns the options of a permission. A permission cannot carry edited arguments, but a form can."""
     edit = {"edit": PermissionOption(option_id="edit", name="Edit the arguments", kind="allow_once")}
     return {
         "approve": PermissionOption(option_id="approve", name="Approve", kind="allow_once"),

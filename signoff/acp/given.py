@@ -1,4 +1,4 @@
-"""What a client gives to a session: the parts of a prompt, and servers of MCP."""
+"""A client's input to a session: the parts of a prompt, and MCP servers."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ from signoff.graph.errors import SetupError, quote_id
 from signoff.tools.processes.held import OpenResources
 
 MOST_CHARACTERS = 1_000_000
-"""Of one prompt."""
+"""Most characters of one prompt."""
 INVALID = -32602
 OWN_TOOLS = frozenset(
     {
@@ -28,13 +28,13 @@ OWN_TOOLS = frozenset(
         *("finish_task", "ask_user", "think", "request_more_turns"),
     }
 )
-"""The names of all tools that a session may have without the client's servers."""
+"""The names of all tools that a session can have without the client's servers."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _MOST_NAME, _MOST_SERVER = 64, 30
 
 
 def read_prompt(prompt: Sequence[Any]) -> str:
-    """The text of a prompt, with the files that were put into it. Raises RequestError for other parts."""
+    """Returns the text of a prompt, with its embedded files. Raises RequestError for other parts."""
     parts = []
     for block in prompt:
         match block:
@@ -45,7 +45,9 @@ def read_prompt(prompt: Sequence[Any]) -> str:
             case EmbeddedResourceContentBlock(resource=TextResourceContents(uri=uri, text=text)):
                 parts.append(f"{uri}:\n{text}")
             case _:
-                raise RequestError(INVALID, "The prompt has an image or a sound; send text and files.")
+                raise RequestError(
+                    INVALID, "The prompt contains an image or audio; send only text and files."
+                )
     found = "\n\n".join(parts).strip()
     if len(found) > MOST_CHARACTERS:
         raise RequestError(
@@ -57,10 +59,10 @@ def read_prompt(prompt: Sequence[Any]) -> str:
 
 
 async def start_servers(servers: Sequence[Any]) -> list[BaseTool]:
-    """The tools of the client's MCP servers. A tool whose name is one of ours, or that of another server's
-    tool, has the name of its server before it.
+    """Returns the tools of the client's MCP servers. If a tool has the name of one of ours, or of another
+    server's tool, its server's name is put before it.
 
-    Raises SetupError for a server that cannot be used, and for two of one name.
+    Raises SetupError for a server that cannot be used, and for two servers with the same name.
     """
     if not servers:
         return []
@@ -69,11 +71,9 @@ async def start_servers(servers: Sequence[Any]) -> list[BaseTool]:
     wanted: dict[str, dict[str, Any]] = {}
     for server in servers:
         if not isinstance(server, McpServerStdio):
-            raise SetupError(f"The MCP server {quote_id(server.name)} is not one over stdio; leave it out.")
+            raise SetupError(f"The MCP server {quote_id(server.name)} does not use stdio; leave it out.")
         if server.name in wanted:
-            raise SetupError(
-                f"Two MCP servers are named {quote_id(server.name)}; give each a name of its own."
-            )
+            raise SetupError(f"Two MCP servers are named {quote_id(server.name)}; give each its own name.")
         wanted[server.name] = {
             "transport": "stdio",
             "command": server.command,
@@ -95,7 +95,7 @@ async def start_servers(servers: Sequence[Any]) -> list[BaseTool]:
 
 
 def _name_apart(offered: Mapping[str, Sequence[BaseTool]]) -> list[BaseTool]:
-    """The tools by the names of their servers, with a name of its own for each."""
+    """Returns the tools by the names of their servers, each with a unique name."""
     found = [(server, tool) for server, tools in offered.items() for tool in tools]
     times = Counter(tool.name for _, tool in found)
     taken = {*OWN_TOOLS, *times}
@@ -107,7 +107,7 @@ def _name_apart(offered: Mapping[str, Sequence[BaseTool]]) -> list[BaseTool]:
 
 
 def _make_free_name(wanted: str, taken: Collection[str]) -> str:
-    """A name that every provider takes, as much like this as can be."""
+    """Returns a name that every provider accepts, as similar to this one as possible."""
     name = _NOT_IN_NAMES.sub("_", wanted)[:_MOST_NAME]
     found, number = name, 1
     while found in taken:

@@ -1,4 +1,4 @@
-"""Serves one client over stdin and stdout, until it goes away or the process is asked to end."""
+"""Serves one client over stdin and stdout, until it disconnects or the process is asked to end."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ _CLOSING_SECONDS = 2.0
 
 
 def serve(database: Database, given: Given, named: str | None, reading: BinaryIO, writing: BinaryIO) -> None:
-    """Serves; then what runs is paused, and is to go on later. named: a graph of the user's own."""
+    """Serves, then pauses all runs, which can continue later. named: the user's own graph."""
     with database.open() as storage:
         saved = {"checkpointer": storage.checkpointer, "store": storage.store}
         own = None if named is None else load_graph(named).copy(saved)
@@ -27,7 +27,7 @@ def serve(database: Database, given: Given, named: str | None, reading: BinaryIO
         rested = asyncio.run(_serve(agent, reading, writing))
         agent.models.close()
     if not rested:
-        # A model call cannot be broken off from here, and all that is finished is saved.
+        # A model call cannot be cancelled from here, and everything finished is saved.
         os._exit(0)
 
 
@@ -40,7 +40,7 @@ async def _serve(agent: SignoffAgent, reading: BinaryIO, writing: BinaryIO) -> b
     listening = asyncio.ensure_future(run_agent(theirs, AcpWire(lines), use_unstable_protocol=True))
     ending = asyncio.ensure_future(ends.wait())
     await asyncio.wait({listening, ending}, return_when=asyncio.FIRST_COMPLETED)
-    # First of all: whoever waits for the client, or to be read by it, is told that it has gone.
+    # First, so that everything that waits to read from or write to the client learns that it has gone.
     lines.close()
     for opened in agent.sessions.values():
         opened.cancelled.set()

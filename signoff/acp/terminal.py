@@ -1,7 +1,7 @@
-"""The terminal of a command in the editor: it shows, live, what the thread's own shell prints.
+"""The terminal of a command in the editor: it shows the live output of the thread's own shell.
 
-The command itself runs where it always does: in the shell that keeps its folder, variables and jobs. What the
-client starts is a viewer, which reads a socket that only this user can open.
+The command itself runs, as always, in the shell that keeps its folder, variables and jobs. The client starts
+only a viewer, which reads a socket that only this user can open.
 """
 
 import asyncio
@@ -36,12 +36,12 @@ while data := s.recv(65536):
     os.write(1, data[:-4])
 os._exit(int(end or b"0"))
 """
-"""Prints what comes; the last four characters are the exit code."""
+"""Prints the output; the last four characters are the exit code."""
 
 
 @dataclass
 class _View:
-    """One viewer. waiting: what it has not read yet, bounded."""
+    """One viewer. waiting: the output that it has not read yet, bounded."""
 
     terminal_id: str
     writer: "asyncio.Future[asyncio.StreamWriter]"
@@ -50,7 +50,7 @@ class _View:
 
 
 class EditorTerminals:
-    """The viewers of one client. A client that starts none is not asked again."""
+    """The viewers of one client. If it fails to start one, it is not asked again."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -59,7 +59,7 @@ class EditorTerminals:
         self._fails = False
 
     async def feed(self, session_id: str, news: News, updates: Updates) -> None:
-        """Feeds a viewer, or ends it, before the client is told of the event."""
+        """Feeds a viewer, or ends it, before the client is notified of the event."""
         if isinstance(news, CallProgress):
             view = self._views.get(make_call_id(news.reply_id, news.call_id))
             data = news.data.get("data") if isinstance(news.data, Mapping) else None
@@ -71,7 +71,7 @@ class EditorTerminals:
             await self._end_viewer(session_id, view, news)
 
     async def open(self, session_id: str, news: News, updates: Updates) -> None:
-        """Starts a viewer for a command that begins to run."""
+        """Starts a viewer for a command that is about to run."""
         if self._fails or not isinstance(news, CallStarted) or news.name != SHELL or news.path:
             return
         found = make_call_id(news.reply_id, news.call_id)
@@ -131,7 +131,7 @@ class EditorTerminals:
 
 
 async def _feed(view: _View, data: bytes) -> None:
-    """Sends what was printed; keeps a part of it as long as the viewer has not come."""
+    """Sends the output; keeps a part of it until the viewer has connected."""
     if not view.writer.done():
         if sum(map(len, view.waiting)) < _MOST_WAITING:
             view.waiting.append(data)

@@ -1,4 +1,4 @@
-"""What happens in a thread, as the updates of an ACP session: while it runs, and when it is told again."""
+"""The events of a thread as updates of an ACP session, during a run and when a saved thread is loaded."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -47,9 +47,10 @@ _MOST_RESULT = 100_000
 
 
 class Updates:
-    """The updates of one session, event by event. workspace: the folder that paths are relative to.
+    """Creates the updates of one session, event by event. workspace: the base of relative paths.
 
-    again: a saved thread is told, where each event is whole, and the user's words are not known yet.
+    again: a saved thread is loaded, so each event is complete, and the client does not know the user's
+    messages yet.
     """
 
     def __init__(self, workspace: str | None, *, again: bool = False) -> None:
@@ -59,15 +60,15 @@ class Updates:
         self._before: dict[str, str | None] = {}
         self._plan: list[PlanEntry] = []
         self.terminals: set[str] = set()
-        """The calls that a terminal of the client shows."""
+        """The calls that a terminal in the client shows."""
 
     def keep_before(self, news: News) -> None:
-        """Keeps what a call is about to replace. Called before the tool runs."""
+        """Keeps the contents that a call is about to replace. Called before the tool runs."""
         if isinstance(news, CallStarted) and news.name == "write_file":
             self._keep_content(make_call_id(news.reply_id, news.call_id), news.args)
 
     def convert(self, news: News) -> Iterator[Update]:
-        """The updates for an event of the thread's own machine; those of delegates have none."""
+        """Yields the updates for an event of the thread's own machine; events of delegates have none."""
         if getattr(news, "path", ()):
             return
         yield from self._convert_text(news)
@@ -77,7 +78,7 @@ class Updates:
         match news:
             case Said(text=text):
                 told, self._told = self._told, ""
-                # What came in pieces stands there already, unless a try between was dropped.
+                # The chunks were already shown, unless a try in between was dropped.
                 if left := text.removeprefix(told) if told else text:
                     yield made.update_agent_message_text(left if text.startswith(told) else f"\n\n{text}")
             case Token(text=text):
@@ -115,7 +116,7 @@ class Updates:
                 yield self._convert_finish(news)
 
     def announce(self, approval: Approval, call: PendingCall) -> Update:
-        """A call that waits for a decision."""
+        """Yields the update for a call that waits for a decision."""
         found = make_call_id(approval.reply_id, call.call_id)
         self._calls.add(found)
         if call.name == "write_file":
@@ -128,7 +129,7 @@ class Updates:
         found = make_call_id(news.reply_id, news.call_id)
         shown = self._describe_call(found, news.name, news.args)
         if found in self._calls:
-            # It waited before, maybe with other arguments.
+            # It waited before, perhaps with other arguments.
             return made.update_tool_call(found, status="in_progress", **shown)
         self._calls.add(found)
         return made.start_tool_call(found, status="in_progress", **shown)
@@ -145,7 +146,7 @@ class Updates:
         if found in self._calls:
             self._calls.discard(found)
             if found in self.terminals and news.ok:
-                # It stays as it is, and shows the same.
+                # Its status and content are unchanged.
                 del told["content"]
             return made.update_tool_call(found, **told)
         return made.start_tool_call(found, **shown, **told)
@@ -189,10 +190,10 @@ class Updates:
 
 
 def _describe_event(news: News) -> str:
-    """What is told beside the conversation; empty for nothing."""
+    """Returns a note beside the conversation; empty for none."""
     match news:
         case Retrying(why=why, seconds=seconds):
-            return f"{one_line(why)}: tries again in {seconds:.0f} s. "
+            return f"{one_line(why)}: retrying in {seconds:.0f} s. "
         case Loading(stage=stage, done=0):
             return f"{one_line(stage)}. "
         case Stopping():
@@ -203,7 +204,7 @@ def _describe_event(news: News) -> str:
 
 
 def make_call_id(reply_id: str, own: str) -> str:
-    """The id of a call in the session: a model may repeat its own in another reply."""
+    """Returns the id of a call in the session: a model may reuse an id in another reply."""
     return f"{reply_id}/{own}"
 
 

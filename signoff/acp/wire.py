@@ -1,4 +1,4 @@
-"""JSON-RPC messages over lines, as the package's connection takes them; bad ones are answered here."""
+"""Line-based JSON-RPC messages for the package's connection; invalid ones are answered here."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ _MOST_CHARACTERS = 1_000
 
 
 class AcpWire:
-    """One line for each message."""
+    """One line per message."""
 
     def __init__(self, lines: StdioLines) -> None:
         self._lines = lines
@@ -23,12 +23,12 @@ class AcpWire:
         try:
             await self._lines.write(dump_message(message))
         except ConnectionError:
-            # What nobody waits for is told to nobody.
+            # Nobody waits for this response, so it is not reported.
             if "method" in message and "id" in message:
                 raise
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message; None when the client has gone."""
+        """Returns the next message; None if the client has disconnected."""
         while (line := await self._lines.read()) is not None:
             found = read_message(line)
             if isinstance(found, BadLine):
@@ -42,7 +42,7 @@ class AcpWire:
 
 
 def _shorten_error(error: Mapping[str, Any]) -> dict[str, Any]:
-    """An error of the package without what the client had sent, which may be all of 64 MB."""
+    """Returns an error of the package without the client's input, which may have up to 64 MB."""
     data = error.get("data")
     if not isinstance(data, Mapping):
         return dict(error)

@@ -1,4 +1,4 @@
-"""Another model from one of a thread's turns on, in a fork, on the recorded results of tools."""
+"""Runs a fork of a thread with another model from a given turn on, using the recorded tool results."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ _NOT_RECORDED = (
 
 @dataclass
 class Record:
-    """What tools gave and people answered from a turn on; each is given once."""
+    """The tool results and people's answers from a turn on; each is returned once."""
 
     results: list[CallFinished] = field(default_factory=list)
     answers: list[Answered] = field(default_factory=list)
@@ -47,14 +47,14 @@ class Record:
         return cls(ran, [one for one in events if isinstance(one, Answered) and not one.expired])
 
     def result(self, tool: str, args: dict[str, Any]) -> CallFinished | None:
-        """What the call gave, once; None where none like it was recorded."""
+        """Returns the recorded result of the call, once; None if no such call was recorded."""
         found = next((one for one in self.results if one.name == tool and _same(one.args, args)), None)
         if found is not None:
             self.results.remove(found)
         return found
 
     def answer(self, question: str) -> str | None:
-        """What was answered to this question, once."""
+        """Returns the recorded answer to this question, once."""
         found = next((one for one in self.answers if one.question == question), None)
         if found is None:
             return None
@@ -67,7 +67,7 @@ def _is_ours(event: CallFinished) -> bool:
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two calls have the same arguments; one that is None is one that was left out."""
+    """Whether two calls have the same arguments; None counts as omitted."""
     first, second = (
         {key: value for key, value in args.items() if value is not None} for args in (one, other)
     )
@@ -77,12 +77,12 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def go_on_with(
     storage: OpenStorage, thread_id: str, turn: int, given: Given, running: Running = "recorded"
 ) -> Comparison:
-    """Both ways beside each other: the thread's current task, and that of its fork from this turn on with the
-    model that was given.
+    """Compares the thread's current task with that of a fork that continues from this turn with the given
+    model.
 
-    A question that was asked in the same words is answered as it was; at any other wait the fork stops.
-    Raises ThreadError for a turn that there is not, SetupError for a thread of another program and for a
-    model that cannot be had, ThreadBusy while the thread runs.
+    A question with the same text gets its recorded answer; at any other wait the fork stops. Raises
+    ThreadError for a turn that does not exist, SetupError for a thread of another program or an unavailable
+    model, and ThreadBusy while the thread runs.
     """
     if storage.checkpointer.is_running(thread_id):
         raise busy(thread_id)
@@ -99,7 +99,7 @@ def go_on_with(
     with working_tools(settings, lambda _: None) as own:
         runs = [tool for tool in own if _may_run(tool, running)]
         tools = [_recorded(tool, record, tool in runs) for tool in own]
-        # Nobody is asked about a call that does not run.
+        # A call that does not run needs no approval.
         names = {tool.name: tool for tool in runs}
         policy = {name: True for name in names if _is_asked(names[name], settings)}
         chosen = choose_model(settings.model, settings.base_url, os.environ)
@@ -112,7 +112,7 @@ def go_on_with(
 
 
 def _turns(storage: OpenStorage, thread_id: str, turn: int) -> Sequence[Turn]:
-    """The turns of the current task from this one on."""
+    """Returns the turns of the current task from this one on."""
     graph = reading_graph(storage)
     history = chapters(look(graph, thread_id).values, deps_of(graph).toolbox)
     turns = history[-1].turns if history else ()
@@ -133,7 +133,7 @@ def _is_asked(tool: BaseTool, settings: Settings) -> bool:
 
 
 def _recorded(tool: BaseTool, record: Record, runs: bool) -> BaseTool:
-    """The tool, which gives what was recorded of the same call."""
+    """Returns the tool with recorded results: it returns what the same call returned before."""
 
     def run(**arguments: Any) -> Any:
         found = record.result(tool.name, arguments)

@@ -1,6 +1,6 @@
-"""What a person's words do to a thread, and whether they came too late: one reading for every front end.
+"""What a person's input does to a thread, and whether it came too late: the same for every front end.
 
-Each command here looks at the thread when it is held, so that of two who answer at once only one is heard.
+Each command here checks the thread while holding it, so that of two simultaneous answers only one counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,19 +18,19 @@ _GIVEN_UP = "The person did not want to decide."
 
 
 class Known(ThreadError):
-    """A message that the thread has already. Nothing was changed."""
+    """The thread already has this message. Nothing was changed."""
 
 
 def begin_task(text: str, message_id: str = "") -> Choose:
-    """The command that begins a task. message_id: of the message, where its sender has given it one.
+    """Returns the command that begins a task. message_id: of the message, if its sender gave it one.
 
-    It raises ThreadError where the thread waits for something: the words were not meant for that. It raises
-    Known where the thread has a message of this id: what is sent again is not done again.
+    The command raises ThreadError if the thread waits for something: the message was not meant as an answer.
+    It raises Known if the thread has a message with this id: a repeated message has no effect.
     """
 
     def task(status: ThreadStatus) -> ThreadCommand:
         if message_id and any(message.id == message_id for message in status.values.get("messages", ())):
-            raise Known("The thread has this message already. Nothing was changed.")
+            raise Known("The thread already has this message. Nothing was changed.")
         if status.waiting is not None:
             raise ThreadError("The thread waits for something by now; look at that first.")
         return [HumanMessage(text, id=message_id)] if message_id else text
@@ -39,10 +39,10 @@ def begin_task(text: str, message_id: str = "") -> Choose:
 
 
 def give_answer(interrupt_id: str, shown: str, texts: Sequence[str], by: str = "") -> Choose:
-    """The command that answers what a person was shown. shown: the short id of an approval. texts: what they
-    said, or what they said of each call. by: who they are.
+    """Returns the command that answers what a person was shown. shown: the short id of an approval. texts:
+    the answer, or one per call. by: who answered.
 
-    It raises TooLate when somebody else has answered, ThreadError for an answer that does not fit.
+    The command raises TooLate if someone else has answered, and ThreadError for an invalid answer.
     """
 
     def read(status: ThreadStatus) -> ThreadCommand:
@@ -53,11 +53,11 @@ def give_answer(interrupt_id: str, shown: str, texts: Sequence[str], by: str = "
 
 
 def give_values(interrupt_id: str, shown: str, values: Mapping[int, Any], by: str = "") -> Choose:
-    """The command that answers with values, as a protocol carries them: any JSON, or what would be typed.
+    """Returns the command that answers with values from a protocol: any JSON, or text as it would be typed.
 
-    values: the answer under 0; of an approval one for each call, by its place. None answers nothing: a
-    question is told so, a call is rejected, a result is not confirmed, an action's outcome is not known. It
-    raises what `give_answer` raises.
+    values: the answer under 0; for an approval one per call, by position. None declines: a question gets that
+    as its answer, a call is rejected, a result is not confirmed, an action's outcome is unknown. The command
+    raises the errors of `give_answer`.
     """
 
     def read(status: ThreadStatus) -> ThreadCommand:
@@ -72,45 +72,45 @@ def give_values(interrupt_id: str, shown: str, values: Mapping[int, Any], by: st
 
 
 def go_on() -> Choose:
-    """The command that goes on with what was stopped. It raises TooLate when the task has ended."""
+    """Returns the command that continues a stopped task. It raises TooLate if the task has ended."""
 
     def on(status: ThreadStatus) -> ThreadCommand:
         if status.condition not in (Condition.STOPPED, Condition.WAITING):
-            raise TooLate("The thread has ended; there is nothing to go on with.")
+            raise TooLate("The thread has ended; there is nothing to continue.")
         return None
 
     return Choose(on)
 
 
 def make_too_late_error() -> TooLate:
-    """The error for an answer to a thread that runs already."""
+    """Returns the error for an answer to a thread that already runs."""
     return TooLate(
-        "This came too late: the thread goes on already, by somebody else's answer. Nothing was changed."
+        "This came too late: someone else has answered, and the thread continues. Nothing was changed."
     )
 
 
 def get_asked(status: ThreadStatus) -> Waiting | None:
-    """What a person is asked. A command that a front end runs itself, as soon as the thread goes on, is no
-    question to anybody."""
+    """Returns what a person is asked. A command that a front end runs itself when the thread continues is not
+    a question."""
     waiting = status.waiting
     runs_here = isinstance(waiting, Action) and waiting.tool == SHELL and not waiting.unknown
     return None if runs_here else waiting
 
 
 def get_short_id(waiting: Waiting) -> str:
-    """The short id of what waits, where a decision is bound to it; empty where none is."""
+    """Returns the short id that a decision on this wait is bound to; empty if decisions are not bound."""
     return waiting.shown if isinstance(waiting, Approval | Confirmation) else ""
 
 
 def _read_values(waiting: Waiting, shown: str, values: Mapping[int, Any]) -> Any:
-    """What these values mean for what waits."""
+    """Returns what these values mean as an answer."""
     if isinstance(waiting, Approval):
         if sorted(values) != [*range(len(waiting.calls))]:
-            raise ThreadError(f"There are {len(waiting.calls)} calls to decide on; decide on each of them.")
+            raise ThreadError(f"{len(waiting.calls)} calls need a decision; decide on each of them.")
         found = [_read_decision(values[at], call) for at, call in enumerate(waiting.calls)]
         return {"shown": shown, "decisions": found}
     if sorted(values) != [0]:
-        raise ThreadError("One answer is wanted here.")
+        raise ThreadError("Give exactly one answer here.")
     value = values[0]
     if value is None and isinstance(waiting, Confirmation):
         return _GIVEN_UP

@@ -42,7 +42,7 @@ def in_short(call: CallFinished) -> list[Text]:
 
 
 def in_full(name: str, args: Mapping[str, Any]) -> Text:
-    """Returns a call with all that it would do: nobody is to approve what is not shown."""
+    """Returns a call with everything that it would do: nobody should approve what is not shown."""
     return Text("\n").join(_full_lines(name, args))
 
 

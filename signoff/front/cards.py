@@ -173,7 +173,7 @@ def asking(waiting: Waiting, commands: Sequence[tuple[str, str]] = ()) -> Card:
 
 
 def approving(call: PendingCall) -> Text:
-    """Returns one of the waiting calls, with all that it would do."""
+    """Returns one of the waiting calls, with everything that it would do."""
     parts = [in_full(call.name, call.args)]
     if call.note and not call.note.endswith("waits for approval."):
         parts += [Text(f"  {line}", style="dim") for line in plain(call.note).splitlines()]

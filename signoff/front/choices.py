@@ -1,6 +1,6 @@
-"""The ways to answer what a thread waits for, as buttons and as words; every front end offers these.
+"""The ways to answer what a thread waits for, as buttons and as text, for every front end.
 
-What an answer means, and whether it fits, `signoff.session.decisions` says.
+`signoff.session.decisions` defines what an answer means, and whether it is valid.
 """
 
 import json
@@ -27,13 +27,13 @@ _OPTION = 40
 _MOST_DIGITS = 4
 _UNKNOWN = "It is not known whether this was done. Check before you do it again."
 MOST_OPTIONS = 9
-"""Options of a question that get a button of their own."""
+"""The most options of a question that get their own button."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A button. key: the letter that presses it. answer: what it answers; None when more is to be typed, or
-    when it runs an action again."""
+    """A button. key: its shortcut. answer: the answer it gives; None if the person has to type more, or if it
+    runs an action again."""
 
     key: str
     label: str
@@ -42,7 +42,7 @@ class Choice:
 
 
 def choices(waiting: Waiting, call: PendingCall | None) -> Iterator[Choice]:
-    """The buttons for what waits; of an approval, for one of its calls."""
+    """Returns the buttons for a wait; for an approval, those for one of its calls."""
     if isinstance(waiting, Question):
         for number, option in enumerate(waiting.options[:MOST_OPTIONS], start=1):
             yield Choice(str(number), cut(one_line(option), _OPTION), "primary", option)
@@ -63,7 +63,7 @@ def choices(waiting: Waiting, call: PendingCall | None) -> Iterator[Choice]:
 
 
 def decision_of(text: str, call: PendingCall) -> Mapping[str, Any]:
-    """What was typed on a call: a decision's word, `reject: why`, or `edit: {…}`."""
+    """Reads a typed decision on a call: a word, `reject: why`, or `edit: {…}`."""
     word, _, rest = text.partition(":")
     kind = word.strip().lower()
     if kind == "edit":
@@ -76,43 +76,43 @@ def decision_of(text: str, call: PendingCall) -> Mapping[str, Any]:
     if kind == "approve":
         return approve(rest)
     ways = ", ".join(call.allowed)
-    raise ThreadError(f"This decides nothing; say one of: {ways}. `reject: why` gives a reason.")
+    raise ThreadError(f"This is not a decision; use one of: {ways}. `reject: why` gives a reason.")
 
 
 def approve(words: str) -> Mapping[str, Any]:
-    """The decision to run a call as it stands. words: what was typed after it; raises ThreadError for any,
-    since nobody would read them."""
+    """Returns the decision to run a call unchanged. words: any text after it; raises ThreadError if there is
+    some, since nobody would read it."""
     if words.strip():
         raise ThreadError(
-            "Nothing was approved: no words can follow `approve`. Use `reject: why` to say what is wrong."
+            "Nothing was approved: `approve` takes no further text. Use `reject: why` to say what is wrong."
         )
     return {"type": "approve"}
 
 
 def option_of(text: str, options: Sequence[str]) -> str:
-    """What was typed on a question: an option, the option of a number, or the text itself."""
+    """Reads a typed answer to a question: an option, the number of an option, or free text."""
     is_number = text not in options and text.isdecimal() and len(text) <= _MOST_DIGITS
     return options[int(text) - 1] if is_number and 0 < int(text) <= len(options) else text
 
 
 def still_waiting(status: ThreadStatus, interrupt_id: str) -> Waiting:
-    """What was shown, if the thread waits for it still. Raises TooLate when it does not."""
+    """Returns what was shown if the thread still waits for it. Raises TooLate if not."""
     waiting = status.wait(interrupt_id)
     if waiting is None:
-        raise TooLate("This came too late: somebody else has answered already. Nothing was changed.")
+        raise TooLate("This came too late: someone else has already answered. Nothing was changed.")
     return waiting
 
 
 def answer_of(texts: Sequence[str], waiting: Waiting, shown: str = "") -> Any:
-    """What was typed or pressed, as an answer to what waits. shown: the id of what the person has seen.
+    """Returns typed text or a pressed button as an answer. shown: the id of what the person saw.
 
-    Of an approval: what was typed on each of its calls, or one approval or rejection for all. Raises
-    ThreadError for words that mean nothing.
+    For an approval: the text for each call, or one approval or rejection for all. Raises ThreadError for text
+    that is not a valid answer.
     """
     if isinstance(waiting, Approval):
         return decisions_of(texts, waiting, shown)
     if len(texts) != 1:
-        raise ThreadError(f"One answer is wanted, not {len(texts)}.")
+        raise ThreadError(f"Give one answer, not {len(texts)}.")
     if isinstance(waiting, Question):
         return option_of(texts[0], waiting.options)
     pressed = (choice.answer for choice in choices(waiting, None))
@@ -120,18 +120,17 @@ def answer_of(texts: Sequence[str], waiting: Waiting, shown: str = "") -> Any:
 
 
 def as_typed(answer: Any) -> str | None:
-    """The answer of a choice as words, which `answer_of` reads again."""
+    """Returns the answer of a choice as text that `answer_of` can read."""
     return answer if answer is None or isinstance(answer, str) else json.dumps(answer)
 
 
 def decisions_of(texts: Sequence[str], waiting: Approval, shown: str) -> Mapping[str, Any]:
-    """What was typed on each of the calls that were shown under this id, or on all of them, as one
-    answer."""
+    """Returns one answer from the text for each of the calls shown under this id, or for all of them."""
     if len(texts) == 1 < len(waiting.calls):
         found = decision_of(texts[0], waiting.calls[0])
         if found["type"] not in ("approve", "reject"):
             raise ThreadError(
-                f"There are {len(waiting.calls)} calls; only an approval or a rejection is for all of them."
+                f"There are {len(waiting.calls)} calls; only an approval or a rejection can apply to all."
             )
         texts = [*texts] * len(waiting.calls)
     if len(texts) != len(waiting.calls):
@@ -141,31 +140,31 @@ def decisions_of(texts: Sequence[str], waiting: Approval, shown: str) -> Mapping
 
 
 def arguments_text(call: PendingCall) -> str:
-    """The arguments of a call, to be edited."""
+    """Returns the arguments of a call, for editing."""
     return escape_invisible(json.dumps(dict(call.args), indent=2, ensure_ascii=False, default=str))
 
 
 def hint(waiting: Waiting | None) -> str:
-    """What the prompt is for."""
+    """Returns the hint in the prompt."""
     if isinstance(waiting, Question):
-        return "your answer, or the number of one"
+        return "your answer, or the number of an option"
     if isinstance(waiting, Confirmation):
         return "yes, or what is wrong"
     if isinstance(waiting, Action):
         return "its result"
-    return "approve, or reject: why" if waiting else "describe the task; Enter sends it"
+    return "approve, or reject: why" if waiting else "describe a task; Enter sends it"
 
 
 @dataclass(frozen=True)
 class ThreadMove:
-    """Something that a person can do with a thread as it stands, beside writing and answering."""
+    """A command for a thread in its current status, besides writing and answering."""
 
     name: Literal["pause", "stop", "go_on", "extend", "retry"]
     label: str
 
 
 def moves(status: ThreadStatus, *, running: bool, here: bool) -> Iterator[ThreadMove]:
-    """The moves that fit. running: in some process now. here: in this one."""
+    """Returns the possible moves. running: in any process now. here: in this one."""
     ended = str((status.outcome or {}).get("status", ""))
     if here or running:
         yield ThreadMove("pause", "Pause")

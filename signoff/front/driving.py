@@ -20,7 +20,7 @@ from signoff.session.status import ThreadStatus, look, reading_graph
 from signoff.tools.processes.held import OpenResources
 
 MOST_WAITING = 10_000
-"""Events that wait for a client that does not read; then the run pauses."""
+"""How many events may wait for a client that does not read; then the run pauses."""
 _END_SECONDS = 4.0
 _LOOK_SECONDS = 0.02
 
@@ -28,9 +28,9 @@ Hear = Callable[[News], Awaitable[None]]
 
 
 class Driver:
-    """Drives one thread, a run at a time, each in a thread of this process: the loop is never held up.
+    """Drives one thread, one run at a time, each in a thread of this process: the loop is never blocked.
 
-    own: a graph of the user's own, in place of the one that the settings make. tools: beside its own ones.
+    own: the user's own graph instead of the one from the settings. tools: additional tools.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Driver:
     ) -> None:
         self.storage, self.thread_id, self.given = storage, thread_id, given
         self._models, self._own, self._tools = models, own, tools
-        # What they hold open serves all runs: each has a graph of its own, with which it would end.
+        # Their open resources serve all runs: each run has its own graph, and would close them at its end.
         self._resources = OpenResources(tools)
         self._work: Work | None = None
         self._ended: asyncio.Future[Decision] | None = None
@@ -54,12 +54,12 @@ class Driver:
         return self._ended is not None and not self._ended.done()
 
     async def status(self) -> ThreadStatus:
-        """The thread as it is saved."""
+        """Returns the saved thread."""
         return await asyncio.to_thread(lambda: look(reading_graph(self.storage), self.thread_id))
 
     async def stand(self) -> tuple[bool, ThreadStatus]:
-        """Whether another process runs the thread, and the thread as it is saved."""
-        # Asked first: otherwise a run that ends in between would look as if it had been stopped.
+        """Returns whether another process runs the thread, and the saved thread."""
+        # Checked first: otherwise a run that ends in between would look stopped.
         elsewhere = await asyncio.to_thread(self.storage.checkpointer.is_running, self.thread_id)
         status = await self.status()
         return elsewhere and not self.running, status
@@ -75,8 +75,8 @@ class Driver:
         """Runs until a person is needed or the task has ended; `hear` is awaited for each event, in order.
 
         at_once: called with each event in the thread of the run, which waits for it. answers: the command is
-        an answer, which came too late (TooLate) where the thread runs already. A caller that is cancelled,
-        and one that hears nothing any more, pauses the run. Raises what `Work.go` raises.
+        an answer, which is too late (TooLate) if the thread already runs. If the caller is cancelled or no
+        longer reads, the run pauses. Raises the errors of `Work.go`.
         """
         if self.running:
             raise make_too_late_error() if answers else busy(self.thread_id)
@@ -116,7 +116,7 @@ class Driver:
         return decision
 
     def close(self) -> None:
-        """Ends what the tools hold open, such as servers of MCP."""
+        """Closes what the tools hold open, such as MCP servers."""
         self._resources.end()
 
     def pause(self) -> None:
@@ -126,7 +126,7 @@ class Driver:
 
 
 async def pause_all(drivers: Sequence[Driver]) -> bool:
-    """Pauses what runs; whether all of it has come to rest in time."""
+    """Pauses the runs; returns whether all came to rest in time."""
     for driver in drivers:
         driver.pause()
     end = time.monotonic() + _END_SECONDS
@@ -145,7 +145,7 @@ def _settle(ended: "asyncio.Future[Decision]", found: Decision | BaseException) 
         return
     if isinstance(found, BaseException):
         ended.set_exception(found)
-        # Looked at here: whoever began the run may have gone.
+        # Retrieved here: the caller that began the run may be gone.
         ended.exception()
     else:
         ended.set_result(found)

@@ -1,7 +1,7 @@
-"""What a thread waits for as a form that a protocol's client shows, and what a filled-in form says.
+"""Presents what a thread waits for as a form for a protocol's client, and reads the filled-in form.
 
-The form is a flat JSON schema of texts, as the elicitation of MCP and ACP takes it. What it says is read like
-what is typed: `signoff.front.answering` knows what it means.
+The form is a flat JSON schema of strings, as elicitation in MCP and ACP requires. Its values are read like
+typed text, by `signoff.front.answering`.
 """
 
 from collections.abc import Mapping
@@ -23,35 +23,37 @@ _DECISIONS = {
 
 
 def make_form(waiting: Waiting, call: PendingCall | None = None) -> Schema:
-    """The fields to fill in; of an approval, for one of its calls."""
+    """Returns the fields of the form; for an approval, those for one of its calls."""
     if isinstance(waiting, Approval) and call is not None:
         return _make_decision_form(call)
     if isinstance(waiting, Confirmation):
         return _make_schema(
-            answer=_make_text_field("Confirm", "yes, when the task is done; else leave it out", enum=["yes"]),
-            words=_make_text_field("What is wrong", "It is sent back with these words."),
+            answer=_make_text_field(
+                "Confirm", "yes if the task is done; otherwise leave it empty", enum=["yes"]
+            ),
+            words=_make_text_field("What is wrong", "The finish is sent back to the model with this text."),
         )
     if isinstance(waiting, Question) and waiting.options:
         return _make_schema(
             answer=_make_text_field("Answer", enum=[escape_invisible(option) for option in waiting.options]),
-            words=_make_text_field("Another answer", "It counts instead."),
+            words=_make_text_field("Another answer", "It replaces the choice above."),
         )
     return {**_make_schema(words=_make_text_field("Answer")), "required": ["words"]}
 
 
 def make_arguments_form(call: PendingCall) -> Schema:
-    """The arguments of a call, to be edited."""
+    """Returns the field for a call's arguments, for editing."""
     return {**_make_schema(arguments=_make_arguments_field(call)), "required": ["arguments"]}
 
 
 def read_form(waiting: Waiting, content: Mapping[str, Any] | None, call: PendingCall | None = None) -> str:
-    """What a filled-in form says; empty when nothing was filled in. Raises ThreadError when its fields
-    contradict each other."""
+    """Returns the answer in a filled-in form; empty if nothing was filled in. Raises ThreadError if its
+    fields contradict each other."""
     found = {name: str(value).strip() for name, value in (content or {}).items() if value is not None}
     if not (isinstance(waiting, Approval) and call is not None):
         words = found.get("words") or found.get("answer", "")
         options = waiting.options if isinstance(waiting, Question) else ()
-        # The option itself, of which the form shows what can be seen.
+        # The exact option; the form shows only its printable form.
         return next((option for option in options if escape_invisible(option) == words), words)
     decision, message = found.get("decision", ""), found.get("message", "")
     arguments = found.get("arguments", "")

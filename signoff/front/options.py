@@ -105,7 +105,7 @@ def check_own_graph(named: str | None, given: Given) -> None:
     """Raises SetupError for options beside a graph of the user's own, which has them inside."""
     if named is not None and given.options:
         options = ", ".join(map(flag, given.options))
-        raise SetupError(f"The graph that --graph names has settings of its own; leave out {options}.")
+        raise SetupError(f"The graph that --graph names has its own settings; leave out {options}.")
 
 
 _SPAN = re.compile(r"(?P<count>\d{1,6})(?P<unit>min|[mhdw])")

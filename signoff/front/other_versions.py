@@ -1,4 +1,4 @@
-"""Another version of Signoff, in a folder of this machine, and what it says of a stored thread."""
+"""Another version of Signoff on this machine, and its replay of a stored thread."""
 
 import json
 import os
@@ -24,7 +24,7 @@ _PYTHONS = (Path("bin") / "python", Path("Scripts") / "python.exe")
 
 @dataclass(frozen=True)
 class OtherVersion:
-    """A Python that imports another Signoff: its command, and what its environment has beside this one's."""
+    """A Python that imports another Signoff: its command, and the additions to the environment."""
 
     place: Path
     python: str
@@ -32,15 +32,15 @@ class OtherVersion:
 
     @property
     def _environment(self) -> dict[str, str]:
-        # What leads this process to its own packages would lead that one there, too.
+        # Variables that point this process to its own packages would point that one there, too.
         kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
         return {**kept, **({"PYTHONPATH": str(self.checkout)} if self.checkout else {})}
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Runs its Python with these words. Raises SetupError when it cannot be run, or does not end."""
+        """Runs its Python with these arguments. Raises SetupError if it cannot run or does not end."""
         try:
             return subprocess.run(
-                # Without the current folder, which may hold a Signoff of its own.
+                # Without the current folder, which may contain a Signoff.
                 [self.python, "-P", *words],
                 env=self._environment,
                 capture_output=True,
@@ -53,9 +53,9 @@ class OtherVersion:
 
 
 def other_version(named: str) -> OtherVersion:
-    """The version at a path: a checkout, an environment in which it is installed, or a Python.
+    """Returns the version at a path: a checkout, an environment in which it is installed, or a Python.
 
-    Raises SetupError where no Signoff is.
+    Raises SetupError if there is no Signoff.
     """
     place = Path(named).expanduser().absolute()
     found: OtherVersion | None = None
@@ -90,9 +90,9 @@ def _python_in(environment: Path) -> str | None:
 def decided_by(
     other: OtherVersion, storage: OpenStorage, thread_id: str, options: Sequence[str]
 ) -> dict[str, Any]:
-    """The document of `signoff replay --json` as that version prints it, on a copy of the thread.
+    """Returns the document that `signoff replay --json` of that version prints for a copy of the thread.
 
-    Raises SetupError for a version that cannot decide a thread again.
+    Raises SetupError if that version cannot replay a thread.
     """
     with TemporaryDirectory(prefix="signoff-replay-") as folder:
         file = str(Path(folder) / "thread.sqlite")
@@ -109,14 +109,14 @@ def decided_by(
     if "No such command" in done.stderr:
         raise SetupError(
             f"The Signoff at {other.place} has no `signoff replay`: it is older than that command, and "
-            "cannot decide a stored thread again."
+            "cannot replay a stored thread."
         )
     said = document.get("error") if isinstance(document, dict) else None
     raise SetupError(
-        f"The Signoff at {other.place} could not decide the thread again: {said or _last_line(done.stderr)}"
+        f"The Signoff at {other.place} could not replay the thread: {said or _last_line(done.stderr)}"
     )
 
 
 def _last_line(text: str) -> str:
     lines = text.strip().splitlines()
-    return lines[-1][:_MOST_SHOWN] if lines else "it said nothing"
+    return lines[-1][:_MOST_SHOWN] if lines else "it printed nothing"

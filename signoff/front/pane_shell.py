@@ -118,7 +118,7 @@ def pasted(text: str, *, bracketed: bool) -> bytes:
 
 @dataclass(frozen=True)
 class Words:
-    """Text of the application itself, shown in the output on lines of its own."""
+    """Text of the application itself, shown in the output on its own lines."""
 
     words: str
     over_prompt: bool = False
@@ -321,8 +321,8 @@ class PaneShell:
                 self._shell.resize(rows, cols)
 
     def rest(self) -> bool:
-        """Ends the shell if nothing runs in it, and says whether there is none now. Whoever uses it next
-        gets a new one."""
+        """Ends the shell if nothing runs in it, and returns whether there is none now. The next use
+        starts a new one."""
         with self._opening:
             if self._shell is None:
                 return not self._runs

@@ -1,4 +1,4 @@
-"""The graph of a stored thread, made again so that the thread can be decided once more."""
+"""Rebuilds the graph of a stored thread for a replay."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -17,22 +17,22 @@ from signoff.models.scripted import ScriptedModel
 from signoff.session.status import look, reading_graph
 
 _UNASKED = "unasked"
-"""Stands for the key of a model that is never called."""
+"""A placeholder for the key of a model that is never called."""
 
 
 @contextmanager
 def graph_again(
     storage: OpenStorage, thread_id: str, given: Given, named: str | None = None
 ) -> Iterator[Graph]:
-    """The graph that the thread was run with: the one at `named` (`MODULE:GRAPH`), else the one that its
-    remembered settings make, with what was given in their place.
+    """Returns the graph that the thread ran with: the one at `named` (`MODULE:GRAPH`), else the one from its
+    saved settings, overridden by the given ones.
 
-    It is not to be run: its model may be none. Raises SetupError for a thread of another program without
-    `named`, and for what the graph cannot be made with.
+    Do not run it: its model may be a placeholder. Raises SetupError for a thread of another program without
+    `named`, and if the graph cannot be built.
     """
     if named is not None:
         check_own_graph(named, given)
-        # Most threads are those of the command line, which need none of it.
+        # Most threads belong to the command line, which needs none of it.
         from signoff.verify.worlds import load_graph
 
         yield load_graph(named).copy({"checkpointer": storage.checkpointer, "store": storage.store})
@@ -54,21 +54,21 @@ def graph_again(
 
 
 def load_function(named: str) -> Callable[[str], str]:
-    """The function at `package.module:name` or `path/to/file.py:name`.
+    """Returns the function at `package.module:name` or `path/to/file.py:name`.
 
-    Raises SetupError when there is none.
+    Raises SetupError if there is none.
     """
     from signoff.verify.worlds import load  # as above
 
     found: Callable[[str], str] = load(named)
     if not callable(found):
-        raise SetupError(f"{named} is of type {type(found).__name__}; name a function of a text.")
+        raise SetupError(f"{named} is of type {type(found).__name__}; name a function that takes a text.")
     return found
 
 
 def _unasked(name: str, base_url: str | None) -> Chosen:
-    """The model, of which only the profile and the prices are asked; one without either where it cannot be
-    had here any more."""
+    """Returns the model, of which only profile and prices are used; a placeholder without them if it is no
+    longer available."""
     try:
         return choose_model(name, base_url, {"OPENAI_API_KEY": _UNASKED, **os.environ})
     except SetupError:
@@ -76,4 +76,4 @@ def _unasked(name: str, base_url: str | None) -> Chosen:
 
 
 def _refuse_to_ask(messages: list[BaseMessage]) -> str:
-    raise SetupError("A thread that is decided again asks no model.")
+    raise SetupError("A replay calls no model.")

@@ -1,7 +1,7 @@
-"""The standard streams of a program that speaks a protocol over them: nothing else reads or writes there.
+"""The standard streams of a program that uses them for a protocol: nothing else reads or writes there.
 
-Threads of their own read and write, so that neither a client that never reads nor one that never writes holds
-up the event loop, or the end of the process.
+Separate threads read and write, so that a client that never reads, or never writes, blocks neither the event
+loop nor the end of the process.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 MOST_LINE = 64_000_000
-"""Bytes of a message; what is longer is skipped and refused."""
+"""Most bytes of a message; a longer one is skipped and refused."""
 _HEAD = 1_000
 _WAITING = 64
 _MOST_ID = 200
@@ -25,8 +25,8 @@ _ID = re.compile(rb'[{,]\s*"id"\s*:\s*(-?\d{1,18}|"[^"\\]{0,200}")')
 
 
 def claim_stdio() -> tuple[BinaryIO, BinaryIO]:
-    """Returns the program's input and output. Whatever else writes to stdout from now on, in Python or in a
-    library or a child process, writes to stderr; whatever else reads stdin finds its end."""
+    """Returns the program's input and output. From now on, all other code, including libraries and child
+    processes, writes to stderr instead of stdout, and finds stdin at its end."""
     sys.stdout.flush()
     reading, writing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -43,14 +43,14 @@ def claim_stdio() -> tuple[BinaryIO, BinaryIO]:
 
 @dataclass(frozen=True)
 class LongLine:
-    """A line that was skipped. head: how it began. size: its bytes."""
+    """A skipped line. head: its beginning. size: in bytes."""
 
     head: bytes
     size: int
 
 
 class StdioLines:
-    """The lines that come and go. All of it in one event loop."""
+    """Reads and writes lines. Belongs to one event loop."""
 
     def __init__(self, reading: BinaryIO, writing: BinaryIO, most: int = MOST_LINE) -> None:
         self._reading, self._writing, self._most = reading, writing, most
@@ -64,13 +64,13 @@ class StdioLines:
             threading.Thread(target=work, name="signoff-stdio", daemon=True).start()
 
     async def read(self) -> bytes | LongLine | None:
-        """The next line; None at the end, and when nobody reads what is written."""
+        """Returns the next line; None at the end, or if the client no longer reads."""
         line = await self._come.get()
         self._room.release()
         return line
 
     async def write(self, line: bytes) -> None:
-        """Returns when the line is written. Raises ConnectionError when nobody can read it any more."""
+        """Returns when the line is written. Raises ConnectionError if the client can no longer read it."""
         if self.closed:
             raise ConnectionError("The client has gone.")
         written: asyncio.Future[None] = self._loop.create_future()
@@ -80,14 +80,14 @@ class StdioLines:
         await written
 
     def close(self) -> None:
-        """Nothing is written any more; whoever waits for that is told."""
+        """Stops writing; pending writes raise an error."""
         if self.closed:
             return
         self.closed = True
         for written in list(self._open):
             if not written.done():
                 written.set_exception(ConnectionError("The client has gone."))
-                # Looked at here: nobody may wait for it any more.
+                # Retrieved here: its waiter may be gone.
                 written.exception()
         self._come.put_nowait(None)
 
@@ -127,7 +127,7 @@ class StdioLines:
                 return
 
     def _tell(self, callback: object, *args: object) -> bool:
-        """Whether there still is a loop that can be told."""
+        """Calls back into the event loop; returns whether it still exists."""
         try:
             self._loop.call_soon_threadsafe(callback, *args)  # type: ignore[arg-type]  # as it takes them
         except RuntimeError:
@@ -141,7 +141,7 @@ def _resolve(written: "asyncio.Future[None]") -> None:
 
 
 class BadLine:
-    """A line that is no message. request: the id of the request, where that can still be read."""
+    """A line that is not a message. request: the id of the request, if it could be read."""
 
     def __init__(self, code: int, why: str, request: Any = None) -> None:
         self.code, self.why, self.request = code, why, request
@@ -151,10 +151,10 @@ class BadLine:
 
 
 def read_message(line: bytes | LongLine) -> dict[str, Any] | BadLine | None:
-    """The message of a line; None for one that asks for nothing and answers nothing.
+    """Returns the message in a line; None if it is neither a request nor a response.
 
-    An answer has an object or null as its result, or an error with a number and a text: what is anything else
-    has become such an error, so that whoever waits for the answer is told.
+    A response has an object or null as its result, or an error with a number and a text; any other response
+    becomes such an error, so that its waiter learns of it.
     """
     if isinstance(line, LongLine):
         return _refuse_long(line)
@@ -165,20 +165,21 @@ def read_message(line: bytes | LongLine) -> dict[str, Any] | BadLine | None:
     except (ValueError, RecursionError):
         return BadLine(PARSE_ERROR, "This line is not JSON.")
     if not isinstance(found, Mapping) or not ("method" in found or "id" in found):
-        return BadLine(INVALID_REQUEST, "This is not a message of JSON-RPC; send one object a line.")
+        return BadLine(INVALID_REQUEST, "This is not a JSON-RPC message; send one object per line.")
     if not _is_id(found.get("id")):
         return BadLine(
-            INVALID_REQUEST, f"The id of a message is a number, or a text of at most {_MOST_ID} characters."
+            INVALID_REQUEST,
+            f"The id of a message must be a number, or a text of at most {_MOST_ID} characters.",
         )
     if "method" not in found:
         return _read_answer(found)
     if not isinstance(found["method"], str):
-        return BadLine(INVALID_REQUEST, "The method of a message is its name, as text.", found.get("id"))
+        return BadLine(INVALID_REQUEST, "The method of a message must be given as text.", found.get("id"))
     return dict(found)
 
 
 def dump_message(message: Mapping[str, Any]) -> bytes:
-    """The line of a message. What JSON has no number for (NaN, infinity) becomes a text."""
+    """Returns the line of a message. Numbers that JSON does not have (NaN, infinity) become text."""
     try:
         text = json.dumps(message, separators=(",", ":"), allow_nan=False)
     except ValueError:
@@ -188,14 +189,14 @@ def dump_message(message: Mapping[str, Any]) -> bytes:
 
 
 def _refuse_long(line: LongLine) -> BadLine:
-    # An answer has an id of ours, which is none of the client's.
+    # A response has one of our ids, not one of the client's.
     named = _ID.search(line.head) if b'"method"' in line.head else None
-    why = f"The message has {line.size:,} bytes, which is too long; send less at once."
+    why = f"The message has {line.size:,} bytes, which is too long; send a shorter one."
     return BadLine(INVALID_REQUEST, why, json.loads(named[1]) if named else None)
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no value of JSON")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _is_id(found: Any) -> bool:
@@ -207,7 +208,7 @@ def _is_id(found: Any) -> bool:
 def _read_answer(found: Mapping[str, Any]) -> dict[str, Any] | None:
     own, error, result = found["id"], found.get("error"), found.get("result")
     if own is None:
-        # Of what the client could not read; an answer to that would be answered in turn.
+        # It concerns a message that the client could not read; a response would lead to another one.
         return None
     if error is None and (result is None or isinstance(result, Mapping)):
         return dict(found) | {"result": result}

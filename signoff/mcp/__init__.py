@@ -1,1 +1,1 @@
-"""`signoff mcp`: threads as tools of other agents, by the Model Context Protocol."""
+"""`signoff mcp`: threads as tools for other agents, through the Model Context Protocol."""

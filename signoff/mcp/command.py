@@ -1,4 +1,4 @@
-"""`signoff mcp`: threads as tools of other agents."""
+"""`signoff mcp`: threads as tools for other agents."""
 
 import importlib.util
 import os
@@ -20,13 +20,13 @@ def mcp(given: Given, file: Database, graph: OwnGraph = None) -> None:
     what runs is paused.
     """
     if importlib.util.find_spec("mcp") is None:
-        raise SetupError(f"A server of MCP needs a package: {install_hint('mcp')}")
+        raise SetupError(f"An MCP server needs an extra package: {install_hint('mcp')}")
     check_own_graph(graph, given)
     if graph is None:
-        # What is wrong with the options is told here, and not with the first task.
+        # Reports wrong options here, not with the first task.
         settle(given, None, os.environ)
     reading, writing = claim_stdio()
-    # Its package is an extra, and slow to import.
+    # The package is an extra, and slow to import.
     from signoff.mcp.serving import serve
 
     serve(file, given, graph, reading, writing)

@@ -1,4 +1,4 @@
-"""The server's side of the Model Context Protocol: tools that run threads, resources that tell of them."""
+"""The server's side of the Model Context Protocol: tools that run threads, and resources about them."""
 
 import asyncio
 import importlib.metadata
@@ -53,7 +53,7 @@ from signoff.session.export import export
 from signoff.session.status import Condition, ThreadStatus
 
 MOST_CHARACTERS = 1_000_000
-"""Of a task or an answer."""
+"""Most characters of a task or an answer."""
 _LISTED = 50
 _MOST_TRIES = 3
 _MOST_MESSAGE = 200
@@ -115,7 +115,7 @@ _TOOLS: Mapping[str, type[_Arguments]] = {
 
 
 class TaskServer:
-    """What one client asks for. own: a graph of the user's own in place of the settings' one."""
+    """Handles one client's requests. own: the user's own graph instead of the one from the settings."""
 
     def __init__(self, database: Database, storage: OpenStorage, given: Given, own: Graph | None) -> None:
         self._database, self._storage, self._given, self._own = database, storage, given, own
@@ -127,7 +127,7 @@ class TaskServer:
         self._register(self._server)
 
     async def run(self, incoming: Any, outgoing: Any) -> None:
-        """Serves the client of these streams until it goes."""
+        """Serves the client of these streams until it disconnects."""
         options = self._server.create_initialization_options(NotificationOptions())
         await self._server.run(incoming, outgoing, options)
 
@@ -180,7 +180,7 @@ class TaskServer:
         return await self._run(await self._driver(asked.model_dump()["thread"], known=True), Retry())
 
     async def _driver(self, thread: str | None, *, known: bool = False) -> Driver:
-        """The driver of the thread, of a new one for None. known: there has to be one."""
+        """Returns the driver of the thread, of a new one for None. known: the thread must exist."""
         if thread is None:
             taken = await asyncio.to_thread(self._storage.threads)
             thread = new_thread_id({*taken, *self.drivers})
@@ -217,14 +217,14 @@ class TaskServer:
                     return self._report_end(driver, decision)
                 found = await self._ask_for_answer(driver, decision)
             except SignoffError as error:
-                # Of a new thread the client does not know the ID otherwise.
+                # The client has no other way to learn a new thread's ID.
                 return _refuse(error, driver.thread_id)
             if found is None:
                 return self._report_wait(driver, decision)
             command, answers = found, True
 
     def _make_listener(self, thread_id: str) -> Callable[[News], Awaitable[None]]:
-        """What tells the client how far the task is, if it has asked for that."""
+        """Returns the listener that reports progress to the client, if it asked for that."""
         context = self._server.request_context
         token = context.meta.progressToken if context.meta else None
         sent, turns = 0.0, 0.0
@@ -237,7 +237,7 @@ class TaskServer:
                 sent, turns = max(sent, float(news.turn)), float(news.turns)
                 text = f"thread {thread_id} · turn {max(news.turn, 1)} of {news.turns}"
             elif isinstance(news, CallStarted):
-                # Every message has to stand higher than the one before.
+                # The value must increase with every message.
                 sent += 0.001
                 text = f"thread {thread_id} · {one_line(news.name)}"
             else:
@@ -248,10 +248,10 @@ class TaskServer:
 
         return hear
 
-    # --- what a person, or the agent in front, decides ---
+    # --- decisions of a person or of the calling agent ---
 
     async def _ask_for_answer(self, driver: Driver, waiting: Waiting) -> Choose | None:
-        """The command with the answer that the client's person gives at once; None where they give none."""
+        """Returns the command with the answer that the client's user gives at once; None without one."""
         if not self._has_forms or not isinstance(waiting, Question | Approval | Confirmation):
             return None
         problem = ""
@@ -261,7 +261,7 @@ class TaskServer:
                 if not texts:
                     return None
                 command = give_answer(waiting.interrupt_id, get_short_id(waiting), texts)
-                # Read here as the thread will read it, so that it is asked again for what does not fit.
+                # Validated here as the thread will do it, so that an invalid answer is asked for again.
                 command.command(await driver.status())
                 return command
             except TooLate:
@@ -269,13 +269,13 @@ class TaskServer:
             except ThreadError as error:
                 problem = str(error)
             except (McpError, ValidationError):
-                # The client cannot show it after all, or its answer is none.
+                # The client cannot show it after all, or its answer is not valid.
                 break
         return None
 
     async def _ask_in_forms(self, waiting: Waiting, problem: str) -> list[str]:
-        """What is filled in, in a form for each call; nothing where one is put away. problem: why the answer
-        before did not fit, which stands above the first form."""
+        """Returns the filled-in forms, one per call; nothing if one is dismissed. problem: why the previous
+        answer was not valid, shown above the first form."""
         calls: Sequence[PendingCall | None] = waiting.calls if isinstance(waiting, Approval) else [None]
         texts: list[str] = []
         for call in calls:
@@ -296,7 +296,7 @@ class TaskServer:
     def _has_forms(self) -> bool:
         params = self._server.request_context.session.client_params
         can = params.capabilities.elicitation if params else None
-        # A client that names no mode has forms.
+        # A client that names no mode supports forms.
         return can is not None and (can.form is not None or can.url is None)
 
     # --- results ---
@@ -398,7 +398,7 @@ def _make_result(text: str, found: dict[str, Any], *, error: bool = False) -> Ca
 
 
 def _refuse(error: SignoffError, thread: str) -> CallToolResult:
-    """The result of a call that came to nothing. thread: the one that it is about; empty for none."""
+    """Returns the result of a failed call. thread: the thread concerned; empty for none."""
     named = {}
     if thread:
         with suppress(SetupError):

@@ -1,4 +1,4 @@
-"""Serves one client over stdin and stdout, until it goes away or the process is asked to end."""
+"""Serves one client over stdin and stdout, until it disconnects or the process is asked to end."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ _CLOSING_SECONDS = 2.0
 
 
 def serve(database: Database, given: Given, named: str | None, reading: BinaryIO, writing: BinaryIO) -> None:
-    """Serves; then what runs is paused, and is to go on later. named: a graph of the user's own."""
+    """Serves, then pauses all runs, which can continue later. named: the user's own graph."""
     with database.open() as storage:
         saved = {"checkpointer": storage.checkpointer, "store": storage.store}
         own = None if named is None else load_graph(named).copy(saved)
@@ -37,7 +37,7 @@ def serve(database: Database, given: Given, named: str | None, reading: BinaryIO
         rested = asyncio.run(_serve(server, reading, writing))
         server.models.close()
     if not rested:
-        # A model call cannot be broken off from here, and all that is finished is saved.
+        # A model call cannot be cancelled from here, and everything finished is saved.
         os._exit(0)
 
 
@@ -49,7 +49,7 @@ async def _serve(server: TaskServer, reading: BinaryIO, writing: BinaryIO) -> bo
     serving = asyncio.ensure_future(over_lines(server, lines))
     ending = asyncio.ensure_future(ends.wait())
     await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
-    # First of all: whoever waits for the client, or to be read by it, is told that it has gone.
+    # First, so that everything that waits to read from or write to the client learns that it has gone.
     lines.close()
     rested = await pause_all(list(server.drivers.values()))
     await asyncio.wait({serving}, timeout=_CLOSING_SECONDS)
@@ -59,7 +59,7 @@ async def _serve(server: TaskServer, reading: BinaryIO, writing: BinaryIO) -> bo
 
 
 async def over_lines(server: TaskServer, lines: StdioLines) -> None:
-    """Serves one client, line by line; returns when it has gone."""
+    """Serves one client, line by line; returns when it has disconnected."""
     into, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, out_of = anyio.create_memory_object_stream[SessionMessage](0)
 
@@ -92,7 +92,7 @@ async def over_lines(server: TaskServer, lines: StdioLines) -> None:
 
 
 def _convert_message(found: Mapping[str, Any]) -> JSONRPCMessage | BadLine:
-    """The message as the package has it. An answer that is none becomes an error for whoever waits for it."""
+    """Returns the message in the package's form. An invalid response becomes an error for its waiter."""
     try:
         return JSONRPCMessage.model_validate(found)
     except ValueError:

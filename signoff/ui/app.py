@@ -34,7 +34,7 @@ HELP = """\
   Enter        send what is in the prompt: a task, an answer, a decision
   Ctrl-J       begin a new line in it
   Escape       leave the prompt, so that single keys work; i: back to it
-  p   F5       pause at the next state, or go on
+  p   F5       pause at the next state, or continue
   s   F8       end the task now
   x   F4       ten more turns after a limit; try again after an error
 [bold]Deciding[/]
@@ -47,7 +47,7 @@ HELP = """\
   m   F7       show or hide the machine
   l   F10      light or dark
   F6           the terminal: type into it; Ctrl-] leaves it
-  c   F9       copy the command that goes on with this thread
+  c   F9       copy the command that continues this thread
   q   Ctrl-Q   leave; everything is saved"""
 _THREADS = 200
 # The sixteen colours that cards and lines are made of: black to white, then the bright ones. Each can be read

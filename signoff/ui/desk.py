@@ -201,7 +201,7 @@ class Desk(Board):
                 self.status.end("paused", "bold yellow")
                 self.remark("Paused; everything is saved. F5 continues.")
             case Message():
-                raise AssertionError("what is only said is no end of a run")
+                raise AssertionError("a message does not end a run")
             case waiting:
                 self.app.bell()
                 self.ask(waiting)

@@ -22,12 +22,12 @@ MEANT: dict[str, tuple[list[str], list[Mapping[str, Any]]]] = {
     "one edited": (['edit: {"command": "x"}', "approve"], [EDITED, APPROVED]),
 }
 REFUSED: dict[str, tuple[list[str], str]] = {
-    "words after an approval": (["approve: but only the first one, please"], "no words can follow"),
-    "words after one of them": (["approve: and then stop", "approve"], "no words can follow"),
-    "an edit for all": (['edit: {"command": "x"}'], "only an approval or a rejection is for all"),
-    "an answer for all": (["respond: it is done"], "only an approval or a rejection is for all"),
+    "words after an approval": (["approve: but only the first one, please"], "takes no further text"),
+    "words after one of them": (["approve: and then stop", "approve"], "takes no further text"),
+    "an edit for all": (['edit: {"command": "x"}'], "only an approval or a rejection can apply to all"),
+    "an answer for all": (["respond: it is done"], "only an approval or a rejection can apply to all"),
     "too many": (["approve"] * 3, "2 calls to decide on, not 3"),
-    "no decision": (["go"], "say one of: approve"),
+    "no decision": (["go"], "use one of: approve"),
     "no number": (['edit: {"n": NaN}', "approve"], "holds NaN"),
     "a number too large": (['edit: {"n": 1e999}', "approve"], "too large"),
     "no JSON": (["edit: no", "approve"], "not valid JSON"),

@@ -186,7 +186,7 @@ WAYS = {
     "answers no JSON": NO_JSON,
     "nests its answer": NO_JSON,
     "nests its answer a little": NO_JSON,
-    "is never ready": "it could not be set up: It answered a setup with {'status': 'not ready'}, not with",
+    "is never ready": "it could not be set up: It answered the setup with {'status': 'not ready'}, not with",
     "shouts": "",
     "speaks oddly": "",
     "answers with 500": 'POST /step answered 500: {"status": "success"}',

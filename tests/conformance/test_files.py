@@ -40,9 +40,9 @@ SUITE = Path(__file__).parents[2] / "conformance"
             "cannot be combined with the files before it: both contain a subject 'one'.",
         ),
         ("show cases.json --svg cases.svg", "These results have no task runs, so there is nothing to draw."),
-        ("show good.json --svg gone/table.svg", "Nothing can be written to "),
-        ("run --json gone/results.json", "Nothing can be written to "),
-        ("run --json .", "Nothing can be written to "),
+        ("show good.json --svg gone/table.svg", "Cannot write to "),
+        ("run --json gone/results.json", "Cannot write to "),
+        ("run --json .", "Cannot write to "),
         ("run --command x --folder good.json/x", "Cannot keep results in "),
         ("run --command x --url http://localhost:8700", "not allowed with argument --command"),
         ("run --command x --only signoff", "not allowed with argument"),
@@ -166,9 +166,7 @@ def alone(tmp_path: Path) -> Path:
 def test_the_package_alone_says_what_it_has(alone: Path, words: str) -> None:
     done = run_python("-m", "loopcheck", *words.split(), cwd=alone)
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        "The package alone has the unit cases, for a subject of your own: give it by --command" in done.stderr
-    )
+    assert "The package alone has only the unit cases, for your own subject: pass --command" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -162,7 +162,7 @@ async def test_cancelling_a_run_pauses_it_and_an_empty_prompt_goes_on(bench: Acp
         assert not (bench.workspace / "3.txt").exists()
         assert await opened.prompt(session, "") == "end_turn"
         assert (bench.workspace / "3.txt").exists()
-        with pytest.raises(RequestError, match="ended; there is nothing to go on with"):
+        with pytest.raises(RequestError, match="ended; there is nothing to continue"):
             await opened.prompt(session, "")
 
 
@@ -201,7 +201,7 @@ async def test_a_saved_session_is_told_again_and_words_count_only_for_what_was_s
         session = await opened.new()
         await opened.prompt(session, "Set it")
     async with bench.inside(ASKS) as opened:
-        with pytest.raises(RequestError, match="load it by session/load"):
+        with pytest.raises(RequestError, match="load it with session/load"):
             await opened.prompt(session, "9090")
         await opened.load(session)
         assert opened.editor.said("user_message_chunk") == "Set it"
@@ -260,9 +260,12 @@ async def test_phases_are_the_plan_of_a_graph_of_ones_own(bench: AcpBench) -> No
 @pytest.mark.parametrize(
     ("what", "told"),
     [
-        ({"cwd": "somewhere"}, "send the whole path"),
+        ({"cwd": "somewhere"}, "send the absolute path"),
         ({"cwd": "/there/is/none"}, "is not an existing folder"),
-        ({"mcp_servers": [{"type": "http", "name": "far", "url": "http://x", "headers": []}]}, "over stdio"),
+        (
+            {"mcp_servers": [{"type": "http", "name": "far", "url": "http://x", "headers": []}]},
+            "does not use stdio",
+        ),
     ],
 )
 async def test_a_session_that_cannot_begin_says_why(bench: AcpBench, what: Any, told: str) -> None:
@@ -326,5 +329,5 @@ async def test_an_option_that_was_not_offered_decides_nothing(bench: AcpBench) -
     async with bench.inside(WRITES, "allow_always", "approve", approve="terminal") as opened:
         session = await opened.new()
         assert await opened.prompt(session, "Run it") == "end_turn"
-        assert "none of the options" in opened.editor.said()
+        assert "not one of the options" in opened.editor.said()
         assert ran(bench) == "it ran\n"

@@ -65,7 +65,7 @@ async def test_the_list_comes_in_pages_of_fifty(bench: AcpBench) -> None:
         assert [len(page) for page in pages] == [50, 50, 3]
         assert [one for page in pages for one in page] == [f"t{number}" for number in reversed(range(103))]
         for cursor in ("x", "-1", "1" * 10):
-            with pytest.raises(RequestError, match="not one that this list gave"):
+            with pytest.raises(RequestError, match="not from this list"):
                 await opened.client.list_sessions(cursor=cursor)
 
 
@@ -169,7 +169,7 @@ async def test_a_tool_whose_name_is_taken_has_that_of_its_server_before_it(
 async def test_two_servers_of_one_name_are_refused(bench: AcpBench) -> None:
     given = [server(bench, "fs", "look"), server(bench, "fs", "find")]
     async with bench.inside(DONE) as opened:
-        with pytest.raises(RequestError, match=r"Two MCP servers are named 'fs'; give each a name"):
+        with pytest.raises(RequestError, match=r"Two MCP servers are named 'fs'; give each its own name"):
             await opened.client.new_session(cwd=str(bench.workspace), mcp_servers=given)
 
 

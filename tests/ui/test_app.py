@@ -152,7 +152,7 @@ async def test_what_does_not_fit_is_told_and_changes_nothing(bench: UiBench) -> 
         await opened.send("maybe")
         assert opened.desk.prompt.value == "maybe"
         assert opened.desk.asking.waiting is not None
-        assert "This decides nothing; say one of" in opened.noted()
+        assert "This is not a decision; use one of" in opened.noted()
 
 
 async def test_several_calls_are_decided_one_by_one(bench: UiBench) -> None:
@@ -277,7 +277,7 @@ async def test_search_goes_backwards_through_what_was_said(bench: UiBench) -> No
         await opened.send("no such words")
         assert "Not found." in opened.noted()
         await opened.pilot.press("escape")
-        assert opened.desk.prompt.placeholder == "describe the task; Enter sends it"
+        assert opened.desk.prompt.placeholder == "describe a task; Enter sends it"
 
 
 @pytest.mark.thorough

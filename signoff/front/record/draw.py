@@ -1,4 +1,4 @@
-"""Draws the parts of a record by its templates, which pages and the web application share."""
+"""Renders the parts of a record with templates that pages and the web application share."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -32,11 +32,11 @@ _ROOMS = (16_000, 3_000, 400, 60)
 
 
 def environment(folders: Sequence[Path]) -> Environment:
-    """Templates of these folders. All that they print is made visible and escaped; an unknown name is an
-    error."""
+    """Returns the templates of these folders. They escape everything and show invisible characters; an
+    unknown name is an error."""
 
     def source(name: str) -> str | None:
-        """A template without its line breaks and indents: on a page, white space between elements is seen."""
+        """Returns a template without its line breaks and indents, which would be visible on a page."""
         found = next((file for folder in folders if (file := folder / name).is_file()), None)
         if found is None:
             return None
@@ -65,13 +65,13 @@ def environment(folders: Sequence[Path]) -> Environment:
 
 @cache
 def templates() -> Environment:
-    """The templates of the parts of a record."""
+    """Returns the templates of the parts of a record."""
     return environment((FOLDER / "templates", FOLDER))
 
 
 def _visible(value: object) -> object:
-    """What is printed for a value: what templates made as it is; in a text, all that hides or reorders is
-    named."""
+    """Returns what to print for a value: markup from templates unchanged, and text with all characters that
+    hide or reorder replaced by their names."""
     if isinstance(value, int) or hasattr(value, "__html__"):
         return value
     words = f"{value:g}" if isinstance(value, float) else str(value)
@@ -79,7 +79,7 @@ def _visible(value: object) -> object:
 
 
 def fitted(piece: object) -> str:
-    """The piece with as much text as makes it no larger than a piece may be."""
+    """Returns the piece with as much text as its size limit allows."""
     for room in _ROOMS:
         markup = draw(piece, room)
         if len(markup) <= _PIECE_BYTES:
@@ -88,7 +88,7 @@ def fitted(piece: object) -> str:
 
 
 def draw(part: object, room: int | None) -> str:
-    """What the macro for such a part makes of it. room: the characters of one text; None for all there is."""
+    """Renders a part with its macro. room: the characters of one text; None for all of it."""
     macro: Callable[..., str] = getattr(
         templates().get_template("timeline.html").module, type(part).__name__.lower()
     )

@@ -1,4 +1,4 @@
-"""Reads a thread from a database, with all that its record tells."""
+"""Reads a thread from a database, with everything that its record shows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from signoff.session.status import ThreadStatus, deps_of, look, readable, readin
 
 @dataclass(frozen=True)
 class SavedThread:
-    """A thread as it is saved: how it stands, its tasks and its steps, the records of its ends, oldest first,
-    whether a process runs it now, and the machines of its delegates, by the ids of their calls."""
+    """A saved thread: its status, its tasks and steps, the records of its ends, oldest first, whether a
+    process runs it now, and the machines of its delegates, by the ids of their calls."""
 
     status: ThreadStatus
     chapters: Sequence[Chapter]
@@ -30,7 +30,7 @@ class SavedThread:
 
 def read_saved(storage: OpenStorage, thread_id: str) -> SavedThread:
     """Reads a thread. Raises StorageError if it cannot be read."""
-    # Asked first: else a run that ends in between would look as if it had been stopped.
+    # Checked first: otherwise a run that ends in between would look stopped.
     running = storage.checkpointer.is_running(thread_id)
     graph = reading_graph(storage)
     status = look(graph, thread_id)

@@ -100,7 +100,7 @@ class Arguments:
     script: tuple[str, str] | None = None
 
     def difference(self, most: int | None) -> Change:
-        """Returns the changed lines, of at most so many characters of a content; None for all of it."""
+        """Returns the changed lines, with at most this many characters of a content; None for all of it."""
         if self.content is None:
             return self.change
         return [("+", row) for row in self.content[:most].split("\n")]
@@ -373,7 +373,7 @@ def _at_work(run: Run, turn: Turn) -> Sequence[Below]:
 
 
 def _below(child: Run) -> Below:
-    """Returns what is drawn of the machine of a delegate: no beginning, for the call above it says that."""
+    """Returns what is drawn of a delegate's machine, without its beginning, which the call above shows."""
     stands = child.heading
     every = [piece for _, piece in pieces(child) if isinstance(piece, TurnBox | End)]
     shown = [
