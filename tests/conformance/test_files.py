@@ -29,12 +29,12 @@ SUITE = Path(__file__).parents[2] / "conformance"
     ("words", "told"),
     [
         ("show gone.json", "gone.json contains no results; name a file saved by `loopcheck run --json`."),
-        ("show empty.json", "holds no results"),
-        ("show list.json", "holds no results"),
-        ("show other.json", "holds no results"),
-        ("show lists.json", "holds no results"),
-        ("show marks.json", "holds no results"),
-        ("show faults.json", "holds no results"),
+        ("show empty.json", "contains no results"),
+        ("show list.json", "contains no results"),
+        ("show other.json", "contains no results"),
+        ("show lists.json", "contains no results"),
+        ("show marks.json", "contains no results"),
+        ("show faults.json", "contains no results"),
         (
             "show good.json good.json",
             "cannot be combined with the files before it: both contain a subject 'one'.",
