@@ -27,13 +27,13 @@ from tests.support.released_conditions import CONDITIONS
 ROOT = Path(__file__).parents[2]
 LEFT, MIDDLE, DEPARTS = "has work left", "starts in the middle", "cannot be written as a test that passes"
 CONTROLS, MIDDLEWARE, FORMAT = "control tools of its own", "has middleware", "has a response_format"
-DELEGATES = "has delegates"
 # The recorded threads that a script cannot stand for, and what is said of each.
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         [
             "drained after a reply with an open call",
             "killed in a tool",
+            "killed beside delegates in a tree with limits",
             "just reminded after talk",
             "reminded near its limit",
             "killed before a reply had its checkpoint",
@@ -77,16 +77,9 @@ REFUSED: Mapping[str, str] = {
             "an undo waits again after an answer that could not be read",
             "an undo was rejected by somebody who is named",
             "an undo was stopped",
+            "its effects were undone at a limit",
         ],
         DEPARTS,
-    ),
-    **dict.fromkeys(
-        [
-            "its effects were undone at a limit",
-            "killed beside delegates in a tree with limits",
-            "extended beside delegates, after a reply was lost",
-        ],
-        DELEGATES,
     ),
     "a finishing tool goes on": CONTROLS,
     "ended by a finishing tool": CONTROLS,
