@@ -263,6 +263,9 @@ def _tool(found: RecordedTool) -> str:
 
 
 def _setting(name: str, value: Any, redact: Redaction) -> str:
+    if name == "response_format":
+        # Of the graph, not of the thread: names such as `password` are those of its fields.
+        return f"{name}={_data(value)}"
     if name != "limits":
         return f"{name}={redact(value)!r}"
     prices = value.get("prices")

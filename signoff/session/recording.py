@@ -31,7 +31,7 @@ from signoff.session.moments import ReplayStep, moments_of
 from signoff.session.path import Step, trail
 from signoff.session.replay import checks_refused, checks_run
 from signoff.session.status import Condition, deps_of, look, readable
-from signoff.tools.control import standard_controls
+from signoff.tools.control import FinishTask, standard_controls
 
 OUTCOME = ("status", "reason", "claim", "verified", "turns", "tool_calls")
 """The fields of an outcome that the test expects."""
@@ -39,6 +39,8 @@ OUTCOME = ("status", "reason", "claim", "verified", "turns", "tool_calls")
 TOO_LONG = "too long"
 """A placeholder for the error of a provider whose context is too small for the prompt."""
 
+_NOTES = ("title", "description", "default", "examples", "$comment")
+_BY_NAME = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 _MORE_TURNS = "request_more_turns"
 _TYPES = ("string", "integer", "number", "boolean", "array", "object")
 
@@ -243,9 +245,12 @@ def _check_graph(deps: Dependencies, which: str = "The graph") -> None:
         )
     own = {control.tool.name for control in standard_controls(deps.texts)} | {_MORE_TURNS}
     others = [name for name in deps.toolbox.controls if name not in own]
-    if others or deps.shape is not None:
-        what = f"control tools of its own ({', '.join(others)})" if others else "a response_format"
-        raise SetupError(f"{which} has {what}, which a recording does not include; test it with the graph.")
+    if others:
+        named = ", ".join(others)
+        raise SetupError(
+            f"{which} has control tools of its own ({named}), which a recording does not include; test it "
+            "with the graph."
+        )
 
 
 def _moves_between(last: Mapping[str, Any], now: Mapping[str, Any], thread_id: str) -> list[Move]:
@@ -370,6 +375,8 @@ def _settings(machine: ThreadMachine, stored: Sequence[Sequence[ReplayStep]]) ->
         given["talk"] = talk
     if _MORE_TURNS in box.controls:
         given["more_turns"] = "ask" if box.ask_for_turns else "once"
+    if (schema := _result_schema(deps)) is not None:
+        given["response_format"] = schema
     flags = {"rounds": box.rounds, "evidence": deps.evidence, "finish_alone": deps.finish_alone}
     given |= {name: True for name, value in flags.items() if value}
     if deps.ask_unknown:
@@ -387,6 +394,32 @@ def _settings(machine: ThreadMachine, stored: Sequence[Sequence[ReplayStep]]) ->
         given["system_prompt"] = deps.system_prompt if isinstance(deps.system_prompt, str) else ""
         given["result_chars"] = deps.result_chars
     return given
+
+
+def _result_schema(deps: Dependencies) -> Any:
+    """The JSON schema of the results that the tasks must have; None without one."""
+    if deps.shape is not None:
+        return _without_notes(deps.shape.json_schema())
+    controls = deps.toolbox.controls
+    schema: Any = controls[controls.finish].tool.args_schema
+    if not (isinstance(schema, type) and issubclass(schema, FinishTask) and "result" in schema.model_fields):
+        return None
+    return _without_notes(schema.model_json_schema()["properties"]["result"])
+
+
+def _without_notes(schema: Any) -> Any:
+    """The schema without the parts that only describe: they may be long, and decide nothing."""
+    if isinstance(schema, list):
+        return [_without_notes(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    kept = dict[str, Any]()
+    for key, part in schema.items():
+        if key in _BY_NAME and isinstance(part, Mapping):
+            kept[key] = {name: _without_notes(one) for name, one in part.items()}
+        elif key not in _NOTES:
+            kept[key] = part if key in ("const", "enum") else _without_notes(part)
+    return kept
 
 
 def _approvals(machine: ThreadMachine, stored: Sequence[Sequence[ReplayStep]]) -> dict[str, list[str]]:
