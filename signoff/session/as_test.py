@@ -58,7 +58,8 @@ def as_test(graph: Graph, thread_id: str, redact: Callable[[str], str] | None = 
     if problem := why_it_fails(source):
         raise SetupError(
             f"The thread cannot be written as a test that passes: {problem} A test plays replies, results "
-            "and answers; it has no clock, no kills, no stops, no undo and no prompts of its own."
+            "and answers, and stops only what waits; it has no clock, no kills, no undo and no prompts of its"
+            " own."
         )
     return source
 
@@ -201,6 +202,8 @@ def _move(move: Move, redact: Redaction) -> str:
             return f"Extend({value})"
         case "retry":
             return "Retry()"
+        case "stop":
+            return "Stop()"
     several = isinstance(move.value, list) and len(move.value) > 0 and isinstance(move.value[0], str)
     if isinstance(value, str):
         return repr(value)

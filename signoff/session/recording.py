@@ -47,7 +47,7 @@ _TYPES = ("string", "integer", "number", "boolean", "array", "object")
 
 @dataclass(frozen=True)
 class Move:
-    """A command from outside: `say` (a text), `answer`, `extend` (a number of turns) or `retry`.
+    """A command from outside: `say` (a text), `answer`, `extend` (a number of turns), `retry` or `stop`.
 
     path, call_id: for an answer to a delegate, the way to it, and the call that waited.
     """
@@ -196,13 +196,13 @@ def _moves(found: Sequence[_Stored], thread_id: str) -> list[Move]:
     timed = list[tuple[str, Move]]()
     for one in found:
         before: Mapping[str, Any] = {}
-        since, path = "", one.machine.path
+        path = one.machine.path
         for moment in one.moments:
-            if not path:
-                # A delegate gets these from the machine that called it.
-                timed += [(since, move) for move in _moves_between(before, moment.before, thread_id)]
-            timed += [(moment.step.at, replace(move, path=path)) for move in _people(moment)]
-            before, since = moment.after, moment.step.at
+            # A delegate gets commands from the machine that called it, and none runs in a step after one.
+            given = [] if path else _moves_between(before, moment.before, thread_id)
+            given += [replace(move, path=path) for move in _people(moment)]
+            timed += [(moment.step.at, move) for move in given]
+            before = moment.after
     if len(found) > 1:
         timed.sort(key=itemgetter(0))
     return [move for _, move in timed]
@@ -255,7 +255,8 @@ def _check_graph(deps: Dependencies, which: str = "The graph") -> None:
 
 def _moves_between(last: Mapping[str, Any], now: Mapping[str, Any], thread_id: str) -> list[Move]:
     """The commands between two steps, from the state after the first and before the second."""
-    moves: list[Move] = []
+    stopped = now.get("stop")
+    moves = [Move("stop")] if stopped and stopped != last.get("stop") else []
     known = {message.id for message in last.get("messages", ())}
     # Not by their number: a command may take back the result of a delegate that is to go on.
     for message in now["messages"]:

@@ -14,7 +14,7 @@ _PLAIN = {
 from typing import Any
 """,
     "signoff": """\
-from signoff import Answer, Extend, Limits, Prices, Retry, Session, build_graph, sqlite_storage
+from signoff import Answer, Extend, Limits, Prices, Retry, Session, Stop, build_graph, sqlite_storage
 """,
 }
 
@@ -39,6 +39,7 @@ from signoff import (
     Prices,
     Retry,
     Session,
+    Stop,
     ThreadStatus,
     build_graph,
     delegate,

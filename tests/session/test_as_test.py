@@ -16,7 +16,7 @@ from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, Field
 
 import signoff.session.as_test
-from signoff import SetupError, ThreadBusy, ThreadError, build_graph, delegate, sqlite_storage
+from signoff import Session, SetupError, ThreadBusy, ThreadError, build_graph, delegate, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
 from signoff.session.as_test import as_test, why_it_fails
@@ -61,11 +61,10 @@ REFUSED: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         [
-            # An answer that could not be read, a stop, kills in a tool, an interrupt in a tool, a summary by
-            # a model or in words of the graph's own, the choice of some tools, undoing: no move of a test.
+            # An answer that could not be read, kills in a tool, an interrupt in a tool, a summary by a model
+            # or in words of the graph's own, the choice of some tools, undoing: no move of a test.
             "waits again after an answer that could not be read",
             "a reply grew too large",
-            "cancelled",
             "waits in a tool",
             "killed in a tool, then approved",
             "killed in a tool, waits for a person",
@@ -368,3 +367,20 @@ def test_an_argument_may_have_any_name(name: str, tmp_path: Path) -> None:
         graph = build_graph(ScriptedModel(script), [send], storage=opened)
         graph.invoke({"messages": ["go"]}, {"configurable": {"thread_id": "t"}})
         assert f"{{'{name}': 'Ada'}}" in as_test(graph, "t")
+
+
+def test_the_stop_of_a_run_is_refused(tmp_path: Path) -> None:
+    """A test can stop only what waits: nothing tells where a run was."""
+    with sqlite_storage(tmp_path / "t.sqlite") as opened:
+        sessions: list[Session[Any]] = []
+
+        def stop() -> str:
+            """Stop."""
+            sessions[0].stop()
+            return "stopped"
+
+        model = ScriptedModel([call("stop"), call("finish_task", summary="Done.")])
+        sessions.append(Session(build_graph(model, [stop], storage=opened), "t"))
+        sessions[0].run("go")
+        with pytest.raises(SetupError, match=DEPARTS):
+            as_test(sessions[0].graph, "t")

@@ -11,7 +11,7 @@ import pytest
 from langchain.agents.middleware import AgentMiddleware
 from langgraph.graph import END, START, MessagesState, StateGraph
 
-from signoff import Answer, Extend, Limits, Session, SetupError, build_graph, delegate, sqlite_storage
+from signoff import Answer, Extend, Limits, Session, SetupError, Stop, build_graph, delegate, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
 from signoff.session.as_test import as_test, why_it_fails
@@ -140,6 +140,13 @@ TEAMS: Mapping[str, Team] = {
         [[to("0"), to("1")], done()],
         lambda: [child([ASK, done()], [LOOK, ASK, done()], talk="natural")],
         [answered("blue", 1)],
+    ),
+    "stopped while a delegate waits": Team(
+        [[to("0"), to("1")], ASK, done()],
+        lambda: [child([ASK, done()], [done()])],
+        [Stop(), "Something else.", Stop(), "And now?"],
+        texts=["    Stop(),\n"],
+        misses=["no rule 'claimed'", ("    Stop(),\n", "")],
     ),
     "by itself": Team(
         [to("0", "same"), done()],
