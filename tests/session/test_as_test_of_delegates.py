@@ -148,6 +148,42 @@ TEAMS: Mapping[str, Team] = {
         texts=["    Stop(),\n"],
         misses=["no rule 'claimed'", ("    Stop(),\n", "")],
     ),
+    "with a digest below": Team(
+        [[to("0"), to("1")], done()],
+        lambda: [child([*LONG, done()], [*LONG[:3], done()], tools=[write], prompt_tokens=2_500)],
+        texts=["prompt_tokens=2500"],
+        misses=["no rule 'claimed'", ("prompt_tokens=2500", "prompt_tokens=9000")],
+    ),
+    "in a tree with limits": Team(
+        [[to("0"), to("1")], to("2"), done()],
+        lambda: [child([LOOK, done()], [LOOK, done()], [*[LOOK] * 4, done()])],
+        settings={"limits": Limits(tree_turns=9)},
+        misses=[("tree_turns=9", "tree_turns=5")],
+    ),
+    "a task that a person has edited": Team(
+        [to("0"), done()],
+        lambda: [child([done()], [LOOK, done()])],
+        [
+            answered(
+                {"decisions": [{"type": "edit", "edited_action": {"name": "child", "args": {"task": "1"}}}]}
+            )
+        ],
+        {"approvals": {"child": True}},
+        ["'task': '1'"],
+    ),
+    "a model that failed below": Team(
+        [to("0"), to("1"), done()],
+        lambda: [child([LOOK, ValueError(f"down {KEY}")], [done()], model_retries=None)],
+        texts=["RuntimeError("],
+        misses=["no rule 'claimed'"],
+    ),
+    "deeper than allowed": Team(
+        [to("0"), done()],
+        nested,
+        [answered(APPROVE), answered("red")],
+        {"limits": Limits(depth=1)},
+        misses=["no rule 'claimed'", ("depth=1", "depth=2")],
+    ),
     "by itself": Team(
         [to("0", "same"), done()],
         lambda: [delegate("same", itself, description="Works.")],
@@ -166,6 +202,14 @@ TEAMS: Mapping[str, Team] = {
         texts=["'child / confirm: sent back'"],
     ),
 }
+
+
+LONG = [call("write", path=f"p{number}") for number in range(12)]
+
+
+def write(path: str) -> str:
+    """Write."""
+    return path + " word" * 150
 
 
 def counting() -> Callable[[], str]:
