@@ -9,7 +9,8 @@ import importlib.metadata
 import io
 import pprint
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 from keyword import iskeyword
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,8 +21,18 @@ from langchain_core.messages import AIMessage
 from signoff.graph.build import Graph
 from signoff.graph.errors import SetupError
 from signoff.graph.messages import KEY
-from signoff.session.recording import OUTCOME, TOO_LONG, Move, RecordedTool, Recording, record
+from signoff.session.recording import (
+    OUTCOME,
+    TOO_LONG,
+    Move,
+    RecordedGraph,
+    RecordedMachine,
+    RecordedTool,
+    Recording,
+    record,
+)
 from signoff.session.redaction import Redaction
+from signoff.session.written import template
 
 MOST_CHARACTERS = 1_000_000
 """The maximum length of a test; a longer one would be unreadable."""
@@ -47,7 +58,8 @@ def as_test(graph: Graph, thread_id: str, redact: Callable[[str], str] | None = 
     if problem := why_it_fails(source):
         raise SetupError(
             f"The thread cannot be written as a test that passes: {problem} A test plays replies, results "
-            "and answers; it has no clock, no kills, no stops, no undo and no prompts of its own."
+            "and answers, and stops only what waits; it has no clock, no kills, no undo and no prompts of its"
+            " own."
         )
     return source
 
@@ -78,26 +90,53 @@ def _pairs(stored: list[Any], now: list[Any]) -> Iterator[tuple[Any, Any]]:
 def written(found: Recording, redact: Redaction) -> str:
     """The text of the test."""
     name = "".join(char if char.isascii() and char.isalnum() else "_" for char in found.thread_id.lower())
-    results = [(one.tool, dict(one.args), one.ok, one.content) for one in found.results]
+    own, *below = found.machines
+    _check_order(below, redact)
+    graph = found.graphs[()]
     parts = {
         # A thread id may be any text, even one that would end the docstring.
         "thread_id": re.sub(r"[^\w.:-]", "_", found.thread_id),
         "begun": found.begun[:10],
         "signoff": importlib.metadata.version("signoff"),
         "moves": _listed([_move(move, redact) for move in found.moves]),
-        "script": _listed([_reply(one, redact) for one in found.replies]),
-        "tools": _mapped({name: _tool(tool) for name, tool in found.tools.items()}),
-        "results": _listed([_data(redact(one), as_tuple=True) for one in results]),
-        "checks": repr(found.checks),
-        "path": _listed([repr(one) for one in found.path]),
+        "script": _listed([_reply(one, redact) for one in own.replies]),
+        "tools": _tools(graph),
+        "results": _results(own, redact),
+        "checks": repr(own.checks),
+        "delegates": _mapped({way: _delegate(found, way, redact) for way in found.graphs if way}),
+        "machines": _listed([_machine(one, redact) for one in below]),
+        "path": _listed([repr(step) for one in found.machines for step in one.steps]),
         "expected": repr(OUTCOME),
-        "outcomes": _listed([_data(one) for one in found.outcomes]),
-        "settings": "".join(f"{_setting(key, value, redact)}, " for key, value in found.settings.items()),
-        "with_checks": "checks=[check], " if found.checks else "",
+        "outcomes": _listed([_data(one) for one in own.outcomes]),
+        "settings": _settings(graph, redact),
+        "with_checks": "checks=[check], " if own.checks else "",
         "name": f"test_thread_{name}"[:80].rstrip("_"),
     }
     # In one pass, since the recorded text may itself contain such a placeholder.
-    return re.sub(r"@(\w+)@", lambda mark: parts[mark[1]], _TEMPLATE)
+    return re.sub(r"@(\w+)@", lambda mark: parts[mark[1]], template(delegates=bool(graph.delegates)))
+
+
+def _check_order(machines: Sequence[RecordedMachine], redact: Redaction) -> None:
+    """Raises SetupError for machines of the same task that may run in any order, and differ: nothing tells
+    which script is whose."""
+    for one, other in combinations(machines, 2):
+        if (one.path, redact(one.task)) != (other.path, redact(other.task)) or _acts(one) == _acts(other):
+            continue
+        pairs = zip(one.calls, other.calls, strict=True)
+        if next(a[0] == b[0] for a, b in pairs if a != b):
+            raise SetupError(
+                f"One reply started the delegate {one.path[-1]!r} more than once with the same task, and its "
+                "machines did different things; a test cannot tell which is which."
+            )
+
+
+def _acts(machine: RecordedMachine) -> Any:
+    """What a machine takes from its record, without ids."""
+    replies = []
+    for one in machine.replies:
+        calls = [] if isinstance(one, str) else [(call["name"], call["args"]) for call in one.tool_calls]
+        replies.append((one if isinstance(one, str) else one.content, calls))
+    return replies, machine.results, machine.checks
 
 
 def _data(value: Any, *, as_tuple: bool = False) -> str:
@@ -109,7 +148,7 @@ def _listed(items: list[str]) -> str:
     return "[\n" + "".join(f"    {_indented(one)},\n" for one in items) + "]" if items else "[]"
 
 
-def _mapped(items: dict[str, str]) -> str:
+def _mapped(items: Mapping[Any, str]) -> str:
     return "{\n" + "".join(f"    {name!r}: {one},\n" for name, one in items.items()) + "}" if items else "{}"
 
 
@@ -117,8 +156,45 @@ def _indented(text: str) -> str:
     return text.replace("\n", "\n    ")
 
 
+def _tools(graph: RecordedGraph) -> str:
+    return _mapped({name: _tool(tool) for name, tool in graph.tools.items()})
+
+
+def _results(machine: RecordedMachine, redact: Redaction) -> str:
+    results = [(one.tool, dict(one.args), one.ok, one.content) for one in machine.results]
+    return _listed([_data(redact(one), as_tuple=True) for one in results])
+
+
+def _settings(graph: RecordedGraph, redact: Redaction) -> str:
+    return "".join(f"{_setting(key, value, redact)}, " for key, value in graph.settings.items())
+
+
+def _delegate(found: Recording, way: tuple[str, ...], redact: Redaction) -> str:
+    graph, above = found.graphs[way], found.graphs[way[:-1]]
+    fields = {
+        "parallel": repr(above.delegates[way[-1]]),
+        "checked": repr(any(one.checks for one in found.machines if one.path == way)),
+        "tools": _tools(graph),
+        "settings": f"dict({_settings(graph, redact).removesuffix(', ')})",
+    }
+    return _indented(_mapped({name: _indented(text) for name, text in fields.items()}))
+
+
+def _machine(found: RecordedMachine, redact: Redaction) -> str:
+    fields = {
+        "path": repr(found.path),
+        "task": repr(redact(found.task)),
+        "script": _listed([_reply(one, redact) for one in found.replies]),
+        "results": _results(found, redact),
+        "checks": repr(found.checks),
+    }
+    return _mapped({name: _indented(text) for name, text in fields.items()})
+
+
 def _move(move: Move, redact: Redaction) -> str:
     value = redact(move.value)
+    if move.path:
+        return f"answer_below({move.path!r}, {move.call_id!r}, {_data(value)})"
     match move.kind:
         case "answer":
             return f"Answer({_data(value)})"
@@ -126,6 +202,8 @@ def _move(move: Move, redact: Redaction) -> str:
             return f"Extend({value})"
         case "retry":
             return "Retry()"
+        case "stop":
+            return "Stop()"
     several = isinstance(move.value, list) and len(move.value) > 0 and isinstance(move.value[0], str)
     if isinstance(value, str):
         return repr(value)
@@ -188,6 +266,9 @@ def _tool(found: RecordedTool) -> str:
 
 
 def _setting(name: str, value: Any, redact: Redaction) -> str:
+    if name == "response_format":
+        # Of the graph, not of the thread: names such as `password` are those of its fields.
+        return f"{name}={_data(value)}"
     if name != "limits":
         return f"{name}={redact(value)!r}"
     prices = value.get("prices")
@@ -195,101 +276,3 @@ def _setting(name: str, value: Any, redact: Redaction) -> str:
     arguments = [f"{key}={one!r}" for key, one in plain.items()]
     arguments += [f"prices=Prices(**{prices.model_dump()!r})"] if prices else []
     return f"limits=Limits({', '.join(arguments)})"
-
-
-_TEMPLATE = '''\
-"""What the thread @thread_id@ of @begun@ did, expected of this version of Signoff.
-
-Written by `signoff replay --to-test` (Signoff @signoff@). It plays what the model said, what tools gave
-and what people answered; it needs no model, no tool and no database. It fails when a rule now decides
-otherwise.
-"""
-
-import json
-from pathlib import Path
-from typing import Any
-
-from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.tools import StructuredTool, ToolException
-from pydantic import create_model
-
-from signoff import Answer, Extend, Limits, Prices, Retry, Session, build_graph, sqlite_storage
-from signoff.models import ScriptedModel, call, reply
-
-MOVES: list[Any] = @moves@
-
-SCRIPT: list[Any] = @script@
-
-# Each tool with its kind, the types of its arguments, and those that it needs.
-TOOLS: dict[str, Any] = @tools@
-
-# The tool, its arguments, whether it succeeded, and what it gave.
-RESULTS: list[Any] = @results@
-
-CHECKS: list[bool] = @checks@
-
-PATH = @path@
-
-EXPECTED = @expected@
-
-OUTCOMES = @outcomes@
-
-TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict}
-
-
-def recorded_tool(name: str, left: list[Any], missing: list[str]) -> StructuredTool:
-    """A tool that gives what the recorded one gave."""
-    kind, fields, required = TOOLS[name]
-
-    def run(**arguments: Any) -> Any:
-        given = {key: value for key, value in arguments.items() if value is not None}
-        same = [one for one in left if one[0] == name]
-        exact = [one for one in same if {k: v for k, v in one[1].items() if v is not None} == given]
-        if not same:
-            missing.append(f"{name}({json.dumps(given, default=str)})")
-            raise ToolException("nothing was recorded of this call")
-        found = (exact or same)[0]
-        left.remove(found)
-        if found[2]:
-            return found[3]
-        raise ToolException(found[3])
-
-    schema: Any = {"type": "object", "properties": {}, "additionalProperties": True}
-    if fields is not None:
-        types = {key: TYPES.get(sort, Any) for key, sort in fields.items()}
-        made = {key: (sort, ...) if key in required else (sort | None, None) for key, sort in types.items()}
-        schema = create_model(name, **made)
-    return StructuredTool(name=name, description=name, func=run, args_schema=schema, metadata={"kind": kind})
-
-
-def play(folder: Path) -> tuple[list[str], list[dict[str, Any]]]:
-    """Runs the thread again: its path, and how its tasks ended."""
-    left, missing, checked = list(RESULTS), list[str](), iter(CHECKS)
-
-    def check() -> bool:
-        return next(checked)
-
-    ends, tools = [], [recorded_tool(name, left, missing) for name in TOOLS]
-    with sqlite_storage(folder / "thread.sqlite") as storage:
-        model = ScriptedModel(SCRIPT)
-        graph = build_graph(
-            model, tools, storage=storage, model_retries=None, @with_checks@@settings@
-        )
-        # Changed rules may go round in circles: then it ends as an error.
-        session = Session(graph, "recorded", config={"recursion_limit": 100 + 10 * len(PATH)})
-        for move in MOVES:
-            decision = session.run(move)
-            if outcome := getattr(decision, "outcome", None):
-                ends.append({name: getattr(outcome, name) for name in EXPECTED})
-        path = [step for turn in session.history() for step in turn.steps if step.name]
-        model.assert_done()
-    assert missing == [], "the tools were called otherwise"
-    return [f"{step.name}: {step.event}" + (f" by {step.rule}" if step.rule else "") for step in path], ends
-
-
-def @name@(tmp_path: Path) -> None:
-    path, outcomes = play(tmp_path)
-    assert path == PATH
-    assert outcomes == OUTCOMES
-'''

@@ -37,7 +37,10 @@ def children(
     graph: Graph, thread_id: str, values: Mapping[str, Any], above: str = "", path: tuple[str, ...] = ()
 ) -> dict[str, ChildThread]:
     """The machines started by the delegate calls of a thread with this state, by call id. above, path: the
-    position of the machine that made the calls. A graph that is not Signoff's has no such machine."""
+    position of the machine that made the calls. A graph that is not Signoff's has no such machine.
+
+    Written tests (`signoff replay --to-test`) call this, and read `path`, `steps` and `below` of the result:
+    these names stay."""
     found: dict[str, ChildThread] = {}
     saver = graph.checkpointer
     assert isinstance(saver, BaseCheckpointSaver), "a thread is saved"

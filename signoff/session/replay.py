@@ -26,19 +26,16 @@ from signoff.graph.errors import SetupError
 from signoff.graph.foreign import OUTCOMES, label
 from signoff.graph.history.reader import verdicts_of
 from signoff.graph.history.usage import FROM_TOOL
-from signoff.graph.inside.private import looking_into, played
+from signoff.graph.inside.private import played
 from signoff.graph.machine import EVENT_ALIASES, LAST, RULE_ALIASES, TRANSITIONS, Event, State, next_state
 from signoff.graph.messages import KEY, append_messages, is_answer, is_reply, marks, nudge_kind
 from signoff.graph.state import AgentState, Context
-from signoff.nodes.delegates.descent import Descent, TreeBound, namespace
-from signoff.nodes.delegates.graphs import deps_of as graph_deps
-from signoff.nodes.delegates.graphs import graph_of
 from signoff.nodes.finishing.checks import Checking, CheckResults
 from signoff.nodes.journal import JOURNAL, STARTED
-from signoff.nodes.node import Dependencies, NodeContext, Report, Steps, begin, keep_model_state
+from signoff.nodes.node import NodeContext, Report, Steps, begin, keep_model_state
 from signoff.nodes.requests import Files, Store, Swap
 from signoff.nodes.tool_calls.run import ToolResult, ToolRuns
-from signoff.session.below import calls_of_delegates, is_machine
+from signoff.session.machines import ThreadMachine, calls_below
 from signoff.session.moments import ReplayStep, moments_of
 from signoff.session.path import (
     Step,
@@ -107,63 +104,21 @@ def replay(graph: Graph, thread_id: str, *, context: Any = None) -> Replay:
     if not isinstance(graph.checkpointer, BaseCheckpointSaver):
         raise SetupError("There is nothing to replay without a checkpointer; build the graph with storage=.")
     with readable(thread_id):
-        return _replayed(_Machine(graph, deps), graph, thread_id, context)
+        return _replayed(ThreadMachine(graph, deps), graph, thread_id, context)
 
 
-@dataclass(frozen=True)
-class _Machine:
-    """A machine of the thread: that of the thread itself, or of a delegate. descent: what stands above it."""
-
-    graph: Any
-    deps: Dependencies
-    path: tuple[str, ...] = ()
-    descent: Descent | None = None
-
-    @property
-    def ns(self) -> str:
-        return "" if self.descent is None else self.descent.ns
-
-    def below(self, name: str, ns: str) -> "_Machine | None":
-        """The machine of a delegate's call; None where the graph has no such delegate of Signoff's."""
-        tool = self.deps.toolbox.delegates.get(name)
-        graph = None if tool is None else graph_of(tool)
-        deps = None if graph is None else graph_deps(graph)
-        if deps is None:
-            return None
-        above, limits = self.descent, self.deps.limits
-        own = limits if above is None else above.within(limits)
-        # Of the limits above, the state has what was read of them; a price is only asked for where one is
-        # of cost.
-        costs = own.cost is not None or (above is not None and above.costs)
-        descent = Descent(
-            ns=ns,
-            deeper=own.depth - 1,
-            policies=(*(above.policies if above else ()), self.deps.toolbox.approvals),
-            bounds=(TreeBound(self.ns, {"cost": own.cost or 0.0}),) if costs else (),
-        )
-        return _Machine(graph, deps, (*self.path, name), descent)
-
-    def context(self, given: Any) -> Any:
-        """What its runs had as context, where those of the thread had this."""
-        form = self.deps.context_form
-        return given if form is not None and given is not None and form.takes(given) else None
-
-
-def _replayed(machine: _Machine, root: Graph, thread_id: str, context: Any) -> Replay:
+def _replayed(machine: ThreadMachine, root: Graph, thread_id: str, context: Any) -> Replay:
     """Decides a machine of the thread again, and those below it."""
     saver = cast(BaseCheckpointSaver[Any], root.checkpointer)
     moments = tuple(moments_of(machine.graph, trail(saver, thread_id, machine.ns)))
     found = [_Again(machine, root, thread_id, moments, context).replay()]
-    # A fork that has run no step has delegates all the same.
-    values = root.get_state(looking_into(thread_id, machine.ns, saver)).values
-    for reply_id, name, call_id in calls_of_delegates(values.get("messages", ())):
-        ns = namespace(machine.ns, name, reply_id, call_id)
-        if not is_machine(saver, thread_id, ns):
+    for call in calls_below(machine, root, thread_id):
+        if not call.is_machine:
             continue
-        if (below := machine.below(name, ns)) is not None:
-            found.append(_replayed(below, root, thread_id, below.context(context)))
+        if call.machine is not None:
+            found.append(_replayed(call.machine, root, thread_id, call.machine.context(context)))
         else:
-            taken = tuple(step for step in steps(saver, thread_id, within=ns) if step.name)
+            taken = tuple(step for step in steps(saver, thread_id, within=call.ns) if step.name)
             found.append(Replay(thread_id, (), taken, ()))
     return Replay(
         thread_id,
@@ -182,7 +137,7 @@ class _Again:
 
     def __init__(
         self,
-        machine: _Machine,
+        machine: ThreadMachine,
         root: Graph,
         thread_id: str,
         moments: Sequence[ReplayStep],

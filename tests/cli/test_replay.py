@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from signoff import Session
+from signoff.session.as_test import why_it_fails
 from signoff.storage.sqlite import sqlite_storage, thread_lock
 from tests.released import FILES, name_of, unpack
 from tests.storage.test_replay import explained
@@ -160,6 +161,18 @@ def test_a_difference_below_is_shown_with_the_way_to_it(bench: Bench, tmp_path: 
         file.write_text(TEAM.format(turns=turns))
         found = bench("replay", "t", "--graph", f"{file}:graph", *to)
         assert (found.exit_code, says in found.stdout) == (code, True), found.output
+
+
+def test_a_thread_with_delegates_becomes_a_test(bench: Bench, tmp_path: Path) -> None:
+    made: dict[str, Any] = {}
+    exec(TEAM.format(turns=3), made)
+    with sqlite_storage(bench.database) as storage:
+        Session(made["team"](3, storage), "t").run("go")
+    (file := tmp_path / "team.py").write_text(TEAM.format(turns=3))
+    found = bench("replay", "t", "--graph", f"{file}:graph", "--to-test", "-")
+    assert found.exit_code == 0, found.output
+    assert why_it_fails(found.stdout) == ""
+    assert why_it_fails(found.stdout.replace("turns=3", "turns=2")) != ""
 
 
 Edit = Callable[[Path], None]

@@ -124,8 +124,8 @@ def test_both_ways_stand_beside_each_other(bench: Bench) -> None:
 
 def test_bad_input_is_told_in_a_sentence(bench: Bench) -> None:
     model = bench.model(steps(DONE))
-    one_sentence(bench("replay", "t1", "--model", model), "give both")
-    one_sentence(bench("replay", "t1", "--from", "2"), "give both")
+    one_sentence(bench("replay", "t1", "--model", model), "pass both")
+    one_sentence(bench("replay", "t1", "--from", "2"), "pass both")
     one_sentence(bench("replay", "t1", "--model", model, "--from", "5"), "has 4 turns")
     one_sentence(bench("replay", "t1", "--model", "scripted:no.py", "--from", "2"), "There is no file")
     one_sentence(

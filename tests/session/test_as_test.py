@@ -1,20 +1,22 @@
 """A stored thread as a test: it passes on the day it is made, stands alone, and fails when a rule differs."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.tools import StructuredTool
+from pydantic import BaseModel, Field
 
 import signoff.session.as_test
-from signoff import SetupError, ThreadBusy, ThreadError, build_graph, sqlite_storage
+from signoff import Session, SetupError, ThreadBusy, ThreadError, build_graph, delegate, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
 from signoff.session.as_test import as_test, why_it_fails
@@ -26,14 +28,14 @@ from tests.support.released_conditions import CONDITIONS
 
 ROOT = Path(__file__).parents[2]
 LEFT, MIDDLE, DEPARTS = "has work left", "starts in the middle", "cannot be written as a test that passes"
-CONTROLS, MIDDLEWARE, FORMAT = "control tools of its own", "has middleware", "has a response_format"
-DELEGATES = "has delegates"
+CONTROLS, MIDDLEWARE = "control tools of its own", "has middleware"
 # The recorded threads that a script cannot stand for, and what is said of each.
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         [
             "drained after a reply with an open call",
             "killed in a tool",
+            "killed beside delegates in a tree with limits",
             "just reminded after talk",
             "reminded near its limit",
             "killed before a reply had its checkpoint",
@@ -59,11 +61,10 @@ REFUSED: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         [
-            # An answer that could not be read, a stop, kills in a tool, an interrupt in a tool, a summary by
-            # a model or in words of the graph's own, the choice of some tools, undoing: no move of a test.
+            # An answer that could not be read, kills in a tool, an interrupt in a tool, a summary by a model
+            # or in words of the graph's own, the choice of some tools, undoing: no move of a test.
             "waits again after an answer that could not be read",
             "a reply grew too large",
-            "cancelled",
             "waits in a tool",
             "killed in a tool, then approved",
             "killed in a tool, waits for a person",
@@ -77,20 +78,12 @@ REFUSED: Mapping[str, str] = {
             "an undo waits again after an answer that could not be read",
             "an undo was rejected by somebody who is named",
             "an undo was stopped",
+            "its effects were undone at a limit",
         ],
         DEPARTS,
     ),
-    **dict.fromkeys(
-        [
-            "its effects were undone at a limit",
-            "killed beside delegates in a tree with limits",
-            "extended beside delegates, after a reply was lost",
-        ],
-        DELEGATES,
-    ),
     "a finishing tool goes on": CONTROLS,
     "ended by a finishing tool": CONTROLS,
-    "a result of a type": FORMAT,
     "set aside and sent back by a middleware": MIDDLEWARE,
     "ended by a middleware": MIDDLEWARE,
 }
@@ -184,6 +177,41 @@ def test_it_fails_when_a_rule_changes(mutation: str, storage: SqliteStorage) -> 
 
 
 KEY = "sk-abcdefghijklmnop1234567890"
+
+
+class Account(BaseModel):
+    """What the task must give."""
+
+    name: str
+    password: str = Field(default="none", description="Never shown.")
+    cents: list[int] = Field(default_factory=list, max_length=2)
+
+
+SCHEMAS: Sequence[Any] = [
+    Account,
+    {**Account.model_json_schema(), "description": "What the task must give."},
+    {"type": "object", "properties": {"description": {"type": "string"}, "name": {"enum": ["Ada"]}}},
+]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=["a model", "its JSON schema", "a field named description"])
+@pytest.mark.parametrize("below", [False, True], ids=["of the thread", "of a delegate"])
+def test_the_results_of_a_task_must_fit_as_they_had_to(schema: Any, below: bool, tmp_path: Path) -> None:
+    finishes = [call("finish_task", summary="Done.", result=one) for one in ({"name": 1}, {"name": "Ada"})]
+    with sqlite_storage(tmp_path / "t.sqlite") as opened:
+        if below:
+            child = build_graph(ScriptedModel(finishes), response_format=schema)
+            tools = [delegate("child", child, description="Works.")]
+            script = [call("child", task="go"), call("finish_task", summary="Done.")]
+            graph: Graph = build_graph(ScriptedModel(script), tools, storage=opened)
+        else:
+            graph = build_graph(ScriptedModel(finishes), storage=opened, response_format=schema)
+        graph.invoke({"messages": ["go"]}, {"configurable": {"thread_id": "t"}})
+        source = as_test(graph, "t")
+    assert why_it_fails(source) == ""
+    assert source.count("response_format={") == 1
+    assert "What the task must give" not in source
+    assert why_it_fails(re.sub(r"response_format=\{", "response_format={} and {", source)) != ""
 
 
 @contextmanager
@@ -339,3 +367,20 @@ def test_an_argument_may_have_any_name(name: str, tmp_path: Path) -> None:
         graph = build_graph(ScriptedModel(script), [send], storage=opened)
         graph.invoke({"messages": ["go"]}, {"configurable": {"thread_id": "t"}})
         assert f"{{'{name}': 'Ada'}}" in as_test(graph, "t")
+
+
+def test_the_stop_of_a_run_is_refused(tmp_path: Path) -> None:
+    """A test can stop only what waits: nothing tells where a run was."""
+    with sqlite_storage(tmp_path / "t.sqlite") as opened:
+        sessions: list[Session[Any]] = []
+
+        def stop() -> str:
+            """Stop."""
+            sessions[0].stop()
+            return "stopped"
+
+        model = ScriptedModel([call("stop"), call("finish_task", summary="Done.")])
+        sessions.append(Session(build_graph(model, [stop], storage=opened), "t"))
+        sessions[0].run("go")
+        with pytest.raises(SetupError, match=DEPARTS):
+            as_test(sessions[0].graph, "t")
