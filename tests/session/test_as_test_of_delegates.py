@@ -85,6 +85,7 @@ def nested() -> Any:
 
 
 TURNS = Limits(turns=2)
+LONG = [call("write", path=f"p{number}") for number in range(12)]
 TEAMS: Mapping[str, Team] = {
     "one after the other": Team(
         [to("0"), to("1"), done()],
@@ -202,9 +203,6 @@ TEAMS: Mapping[str, Team] = {
         texts=["'child / confirm: sent back'"],
     ),
 }
-
-
-LONG = [call("write", path=f"p{number}") for number in range(12)]
 
 
 def write(path: str) -> str:
