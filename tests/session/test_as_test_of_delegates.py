@@ -22,6 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:approvals= needs a checkpointer"
 
 LOOK, ASK = call("look", path="a"), call("ask_user", question="Which?")
 THINK = call("think", thought="Hm.")
+LONG = [call("write", path=f"p{number}") for number in range(12)]
 APPROVE = {"decisions": [{"type": "approve"}]}
 
 
@@ -202,9 +203,6 @@ TEAMS: Mapping[str, Team] = {
         texts=["'child / confirm: sent back'"],
     ),
 }
-
-
-LONG = [call("write", path=f"p{number}") for number in range(12)]
 
 
 def write(path: str) -> str:
