@@ -22,6 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:approvals= needs a checkpointer"
 
 LOOK, ASK = call("look", path="a"), call("ask_user", question="Which?")
 THINK = call("think", thought="Hm.")
+LONG = [call("write", path=f"p{number}") for number in range(12)]
 APPROVE = {"decisions": [{"type": "approve"}]}
 
 
