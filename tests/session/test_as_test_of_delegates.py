@@ -86,7 +86,6 @@ def nested() -> Any:
 
 
 TURNS = Limits(turns=2)
-LONG = [call("write", path=f"p{number}") for number in range(12)]
 TEAMS: Mapping[str, Team] = {
     "one after the other": Team(
         [to("0"), to("1"), done()],
