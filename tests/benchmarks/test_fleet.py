@@ -108,5 +108,5 @@ def test_when_a_task_of_the_fleet_has_ended_right(case: str) -> None:
 def test_the_fleet_fails_when_its_tasks_take_too_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet.main(tasks=2, pause=0, sqlite=False)
     monkeypatch.setattr(fleet, "MOST_AVERAGE", 2)
-    with pytest.raises(SystemExit, match="0 of 2 tasks ended wrong"):
+    with pytest.raises(SystemExit, match="0 of 2 tasks failed"):
         fleet.main(tasks=2, pause=0, sqlite=False)

@@ -252,4 +252,4 @@ def test_a_version_that_cannot_do_it_is_named(looked: Bench, tmp_path: Path) -> 
     before = checkout(tmp_path / "older", older, listed)
     one_sentence(looked("replay", "t1", "--version", before), "has no `signoff replay`", "older")
     broken = checkout(tmp_path / "broken", edited("graph/rules.py", "class Budget:", "class Budget(:"))
-    one_sentence(looked("replay", "t1", "--version", broken), "could not decide", "SyntaxError")
+    one_sentence(looked("replay", "t1", "--version", broken), "could not replay", "SyntaxError")

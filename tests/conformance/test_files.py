@@ -135,7 +135,7 @@ def test_a_claim_that_fails_is_an_error_to_who_asks_for_it(
 ) -> None:
     own = ["--command", shlex.join(LOOP), "--name", "loop", "--what", "cases"]
     done = run_python("-m", "loopcheck", "run", *own, "--folder", done_before, *more, cwd=SUITE)
-    assert (done.returncode, "loop.cases: 60 kept from before" in done.stderr) == (status, True)
+    assert (done.returncode, "loop.cases: 60 kept from an earlier run" in done.stderr) == (status, True)
 
 
 def test_all_is_played_again_for_who_asks_for_it(done_before: Path) -> None:

@@ -231,7 +231,7 @@ def test_another_answer_at_a_point_that_was_answered_is_told(way: str) -> None:
         given: Any = Command(resume=answer)
         return held.invoke(given, before) if way == "sync" else asyncio.run(held.ainvoke(given, before))
 
-    with pytest.raises(ThreadError, match="answered before"):
+    with pytest.raises(ThreadError, match="already answered"):
         answered("The blue one.")
     found = answered("The red one.")
     assert next(m.text for m in found["messages"] if m.type == "tool") == "The red one."
@@ -444,7 +444,7 @@ def test_what_goes_back_to_the_model_for_ever_is_told(first: bool) -> None:
     past = JumpsOverCalls(always=True)
     around = [Guards(), past] if first else [past, Guards()]
     endless = guarded(create_agent(ScriptedModel([call("look", name="a")]), tools(), middleware=around))
-    with pytest.raises(SetupError, match="goes back to the model after the task has ended"):
+    with pytest.raises(SetupError, match="jumps back to the model after the task has ended"):
         endless.invoke(GO)
 
 

@@ -129,7 +129,7 @@ def test_another_answer_at_a_point_that_was_answered_is_refused_and_says_how_to_
     asked = graph.get_state(THREAD).config
     assert graph.invoke(Command(resume="8080"), asked)["outcome"]["summary"] == "8080"
     point = asked["configurable"]["checkpoint_id"]
-    with pytest.raises(ThreadError, match=rf"answered before \('8080'\).*fork\('{point}'\)"):
+    with pytest.raises(ThreadError, match=rf"already answered \('8080'\).*fork\('{point}'\)"):
         graph.invoke(Command(resume="9090"), asked)
     (waiting,) = graph.get_state(asked).interrupts
     with pytest.raises(ThreadError, match=f"signoff fork THREAD --at {point}"):

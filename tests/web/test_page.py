@@ -157,7 +157,7 @@ def test_turns_that_are_no_number_are_told_and_begin_nothing(chromium: str, benc
     with opened(chromium, bench, LOOKS, "--turns", "2") as seen:
         seen.page.locator("#own-turns").fill("two")
         seen.send("Go")
-        seen.page.locator("#told", has_text="'two' is no number of turns").wait_for()
+        seen.page.locator("#told", has_text="'two' is not a valid number of turns").wait_for()
         assert seen.page.locator("#prompt").input_value() == "Go"
         seen.page.locator("#own-turns").fill("3")
         seen.page.locator("#prompt").press("Enter")
@@ -166,7 +166,7 @@ def test_turns_that_are_no_number_are_told_and_begin_nothing(chromium: str, benc
         for typed in ("0", ""):
             seen.page.locator("#turns").fill(typed)
             seen.press("More turns")
-            seen.page.locator("#told", has_text=f"'{typed}' is no number of turns").wait_for()
+            seen.page.locator("#told", has_text=f"'{typed}' is not a valid number of turns").wait_for()
         assert seen.page.locator("#turn-1-4").count() == 0
         seen.page.locator("#turns").fill("1")
         seen.press("More turns")
