@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.types import Overwrite
 
 _MODULE, _CLASS = "deepagents.middleware.patch_tool_calls", "PatchToolCallsMiddleware"
 
@@ -25,8 +26,11 @@ def without_made_up(state: Mapping[str, Any]) -> Mapping[str, Any]:
     answered = {one.tool_call_id for one in past if isinstance(one, ToolMessage)}
     # In the words of the version that is installed.
     patched = patcher().before_agent({"messages": [reply]}, None) or {}
-    made = (one for one in patched.get("messages", ()) if isinstance(one, ToolMessage))
-    said = {one.tool_call_id: one.content for one in made if one.tool_call_id not in answered}
+    found = patched.get("messages", ())
+    # Before version 0.7 it replaced the whole history.
+    made = found.value if isinstance(found, Overwrite) else found
+    results = [one for one in made if isinstance(one, ToolMessage)]
+    said = {one.tool_call_id: one.content for one in results if one.tool_call_id not in answered}
     messages: Sequence[BaseMessage] = state["messages"]
     kept = [
         one

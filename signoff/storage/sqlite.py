@@ -376,6 +376,12 @@ class ThreadSaver(StepSaver, SqliteSaver):
             yield cursor
 
 
+_INSERT = "INSERT INTO store (prefix, key, value) VALUES (?, ?, ?) ON CONFLICT (prefix, key) DO NOTHING"
+_UPDATE = (
+    "UPDATE store SET value = ?, updated_at = CURRENT_TIMESTAMP WHERE prefix = ? AND key = ? AND value = ?"
+)
+
+
 class ThreadStore(StoreInThreads, SqliteStore):
     """LangGraph's SQLite store, usable from async runs too, and with an atomic `swap`.
 
@@ -405,18 +411,22 @@ class ThreadStore(StoreInThreads, SqliteStore):
         return self._access.do(partial(self._swap, ".".join(namespace), key, before, after))
 
     def _swap(self, prefix: str, key: str, before: dict[str, Any] | None, after: dict[str, Any]) -> bool:
-        # IMMEDIATE takes the write lock before the value is read.
-        with in_transaction(self.conn, "BEGIN IMMEDIATE") as cursor:
+        value = json.dumps(after)
+        # Each statement that writes names what it replaces, so that it is atomic by itself.
+        with in_transaction(self.conn, None) as cursor:
+            if before is None:
+                cursor.execute(_INSERT, (prefix, key, value))
+                return cursor.rowcount == 1
+            # Nearly always, the value is the text that this method wrote: then one statement does it.
+            cursor.execute(_UPDATE, (value, prefix, key, json.dumps(before)))
+            if cursor.rowcount == 1:
+                return True
             cursor.execute("SELECT value FROM store WHERE prefix = ? AND key = ?", (prefix, key))
             row = cursor.fetchone()
-            if (json.loads(row[0]) if row else None) != before:
+            if row is None or json.loads(row[0]) != before:
                 return False
-            cursor.execute(
-                "INSERT INTO store (prefix, key, value) VALUES (?, ?, ?) ON CONFLICT (prefix, key) "
-                "DO UPDATE SET value = excluded.value, updated_at = CURRENT_TIMESTAMP",
-                (prefix, key, json.dumps(after)),
-            )
-        return True
+            cursor.execute(_UPDATE, (value, prefix, key, row[0]))
+            return cursor.rowcount == 1
 
     @contextmanager
     def _cursor(self, *, transaction: bool = True) -> Iterator[sqlite3.Cursor]:

