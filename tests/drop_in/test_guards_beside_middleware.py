@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
+from packaging.version import Version
 
 from signoff import current_outcome, outcome_of, retry, sqlite_storage
 from signoff.guards import Guards, guarded
@@ -227,8 +229,14 @@ def test_a_prompt_that_is_too_long_is_shortened_by_who_stands_around(way: str) -
     assert (outcome_of(found).succeeded, outcome_of(found).turns) == (True, 2)
 
 
+# The one that langchain 1.4.0 allows shortens the prompt a second time.
+SHORTENS = pytest.mark.skipif(
+    Version(version("deepagents")) < Version("0.7.32"), reason="this deepagents shortens it itself"
+)
+
+
 @pytest.mark.parametrize("way", ["sync", "async"])
-@pytest.mark.parametrize("create", [create_agent, create_deep_agent])
+@pytest.mark.parametrize("create", [create_agent, pytest.param(create_deep_agent, marks=SHORTENS)])
 def test_a_prompt_that_nobody_shortens_ends_the_task(create: Any, way: str, tmp_path: Path) -> None:
     # deepagents writes a file before it gives up, which LangGraph takes for the model's reply.
     script: list[Any] = [call("look", name="a"), ContextOverflowError("too long"), DONE]
