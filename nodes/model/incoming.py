@@ -251,7 +251,8 @@ class Incoming:
 
     def _cut_at(self, message: AIMessageChunk) -> int | None:
         """How many calls are kept when what comes with `message` cannot count any more. None: it counts."""
-        decided = message.text.strip() != "" and self._decided() is not None
+        # Without calls, nothing is decided: most chunks are words before them.
+        decided = bool(self._calls) and message.text.strip() != "" and self._decided() is not None
         places = [self._place(part) for part in message.tool_call_chunks]
         self._places = places
         if not decided and max(places, default=0) > self._settled:
@@ -366,8 +367,11 @@ def _nothing_more(last: AIMessageChunk) -> AIMessageChunk:
 
 def _text_of(message: AIMessageChunk) -> str:
     """The words and thoughts of a chunk; the arguments of calls are counted with the calls."""
-    blocks = [message.content] if isinstance(message.content, str) else message.content
-    texts = [message.additional_kwargs.get("reasoning_content")]
+    content, thoughts = message.content, message.additional_kwargs.get("reasoning_content")
+    if isinstance(content, str) and not thoughts:
+        return content
+    blocks = [content] if isinstance(content, str) else content
+    texts = [thoughts]
     for block in blocks:
         keys = ("text", "thinking", "reasoning")
         texts += [block] if isinstance(block, str) else [block.get(key) for key in keys]
@@ -376,13 +380,21 @@ def _text_of(message: AIMessageChunk) -> str:
 
 def _size(text: str, message: AIMessageChunk) -> int:
     """The characters of a chunk: words, thoughts and arguments."""
-    return len(text) + sum(len(part["args"] or "") for part in message.tool_call_chunks)
+    parts = message.tool_call_chunks
+    return len(text) + sum(len(part["args"] or "") for part in parts) if parts else len(text)
 
 
 def _closes(chunk: ChatGenerationChunk, message: AIMessageChunk) -> bool:
     """Whether the provider says with this chunk how the reply ends."""
-    said = {**(chunk.generation_info or {}), **message.response_metadata}
-    return message.chunk_position == "last" or any(said.get(reason) for reason in _REASONS)
+    if message.chunk_position == "last":
+        return True
+    info, said = chunk.generation_info, message.response_metadata
+    if info:
+        said = {**info, **said}
+    for reason in _REASONS:  # noqa: SIM110  for each chunk: `any` takes twice the time
+        if said.get(reason):
+            return True
+    return False
 
 
 def _with_parts(message: AIMessageChunk, parts: list[ToolCallChunk]) -> AIMessageChunk:

@@ -1,4 +1,4 @@
-"""Reads OpenAI's stream as plain dicts, which takes a third of the CPU time.
+"""Speaks with OpenAI's API in plain dicts, which takes a third of the SDK's CPU time.
 
 The SDK builds an object from each chunk, part by part, and LangChain's package immediately converts it back
 to a dict. Here the graph's copy of the model reads the dicts directly, from the SDK's own stream, so that
@@ -8,6 +8,10 @@ provider's client, a client that was replaced, OpenAI's Responses API, a `respon
 
 If no one is shown the chunks of a reply, those in quick succession are joined: most of the remaining cost is
 LangChain's work per chunk.
+
+The SDK also looks through each part of a request for what must be converted, and finds nothing in values that
+are JSON already. It does not look into `extra_body`, whose values it puts into the same body: so the messages
+and the tools go there.
 """
 
 import asyncio
@@ -72,7 +76,9 @@ def _is_sdks_own(client: object, kind: str) -> bool:
     own = getattr(sys.modules.get(_MODULE), kind, None)
     if own is None or type(client) is not own or "create" in vars(client):
         return False
-    return type(vars(own).get("create")) is FunctionType
+    create = vars(own).get("create")
+    # Whoever wraps it may take the name of what is wrapped, but its code stays that of another module.
+    return type(create) is FunctionType and str(create.__globals__["__name__"]).startswith("openai.")
 
 
 @cache
@@ -96,8 +102,20 @@ class _Proxy:
         return getattr(self._inner, name)
 
 
-class _Client(_Proxy):
+class _Raw(_Proxy):
+    """The SDK's `with_raw_response`, sync or async."""
+
     def create(self, **given: Any) -> Any:
+        return self._inner.create(**_past_conversion(given))
+
+
+class _Client(_Proxy):
+    @property
+    def with_raw_response(self) -> Any:
+        return _Raw(self._inner.with_raw_response)
+
+    def create(self, **given: Any) -> Any:
+        given = _past_conversion(given)
         if given.get("stream") is not True:
             return self._inner.create(**given)
         from openai import Stream
@@ -106,13 +124,50 @@ class _Client(_Proxy):
 
 
 class _AsyncClient(_Proxy):
+    @property
+    def with_raw_response(self) -> Any:
+        return _Raw(self._inner.with_raw_response)
+
     async def create(self, **given: Any) -> Any:
+        given = _past_conversion(given)
         if given.get("stream") is not True:
             return await self._inner.create(**given)
         from openai import AsyncStream
 
         made = await self._inner.with_raw_response.create(**given)
         return _AsyncChunks(made.parse(to=AsyncStream[object]))
+
+
+def _past_conversion(given: Json) -> Json:
+    """The arguments of `create`, with what need not be converted in `extra_body`. The body is the same."""
+    own = given.get("extra_body")
+    if not isinstance(own, dict | None):
+        return given
+    moved = {name: given[name] for name in ("messages", "tools") if name in given and _is_json(given[name])}
+    if not moved:
+        return given
+    rest = {name: value for name, value in given.items() if name not in moved}
+    if "messages" in moved:
+        # The SDK asks for some.
+        rest["messages"] = ()
+    # What a user has put there comes in place of the arguments.
+    return {**rest, "extra_body": {**moved, **(own or {})}}
+
+
+def _is_json(value: object) -> bool:
+    kind = type(value)
+    # Loops, since this runs for the whole history.
+    if kind is dict:
+        for key, part in value.items():  # type: ignore[attr-defined]  # it is a dict
+            if type(key) is not str or not (type(part) is str or _is_json(part)):
+                return False
+        return True
+    if kind is list:
+        for part in value:  # type: ignore[attr-defined]  # noqa: SIM110  # it is a list; as above
+            if not _is_json(part):
+                return False
+        return True
+    return value is None or kind in (str, int, float, bool)
 
 
 class _Chunks(_Proxy):
@@ -258,7 +313,7 @@ class _Part:
     them that are neither plain nor known here."""
 
     defaults: Mapping[str, None]
-    rest: tuple[str, ...]
+    rest: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -313,7 +368,10 @@ class _Form:
 
 
 def _has(given: Json, part: _Part) -> bool:
-    return any(given.get(name) is not None for name in part.rest)
+    for name, value in given.items():  # noqa: SIM110  as above
+        if value is not None and name in part.rest:
+            return True
+    return False
 
 
 @cache
@@ -333,4 +391,4 @@ def _form() -> _Form:
 
 def _part(kind: Any, read: set[str]) -> _Part:
     defaults = kind.construct().model_dump()
-    return _Part(defaults, tuple(name for name in defaults if name not in read))
+    return _Part(defaults, frozenset(defaults) - read)

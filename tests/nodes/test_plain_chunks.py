@@ -1,6 +1,7 @@
-"""OpenAI's stream read as plain dicts: the same replies, errors and callbacks as by the package's own way."""
+"""OpenAI's API in plain dicts: the same requests, replies, errors and callbacks as the package's own."""
 
 import asyncio
+import functools
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableConfig
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from openai.types.chat import ChatCompletionChunk
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 from signoff import build_graph
 from signoff.nodes.model.guard import guarded
@@ -498,6 +499,100 @@ def test_the_package_tries_again_as_often_as_it_is_told(mode: str) -> None:
         assert found["error"] is None
         assert len(server.requests) == 2
         assert {request.headers["authorization"] for request in server.requests} == {"Bearer none"}
+
+
+# The body of a request is the same, whatever stands in it.
+
+
+class Place(BaseModel):
+    """What the SDK converts, since it is no JSON yet."""
+
+    kind: str = "place"
+
+
+ASKED = {"role": "user", "content": "go"}
+CALLED = AIMessage("", tool_calls=[{"name": "look", "args": {"at": ["ä", 1, None]}, "id": "c1"}])
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+HISTORIES: dict[str, list[Any]] = {
+    "words": [SystemMessage("Be brief."), HumanMessage("gö\u2028 on")],
+    "calls and results": [HumanMessage("go"), CALLED, ToolMessage("seen", tool_call_id="c1")],
+    "an image": [HumanMessage([{"type": "text", "text": "What is this?"}, IMAGE])],
+    "what nobody knows": [HumanMessage([{"type": "text", "text": "x", "odd": {"a": [1.5, True]}}])],
+    "what is no JSON yet": [HumanMessage([{"type": "text", "text": "x", "odd": Place()}])],
+    "what never is JSON": [HumanMessage([{"type": "text", "text": "x", "odd": object()}])],
+}
+SCHEMA = {"type": "object", "properties": {"at": {"type": "string", "enum": ["a", "b"]}}}
+TOOL = {"type": "function", "function": {"name": "look", "description": "Look.", "parameters": SCHEMA}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "tools": {"tools": [TOOL, {**TOOL, "strict": True}], "tool_choice": "required"},
+    "tools that are no list": {"tools": (TOOL,)},
+    "a body of the user's": {"tools": [TOOL], "extra_body": {"top_k": 3, "tools": []}},
+    "no body of the user's": {"tools": [TOOL], "extra_body": None},
+    "headers of the user's": {"tools": [TOOL], "extra_headers": {"x-team": "a"}},
+}
+
+
+def _sent(model: BaseChatModel, history: list[Any], mode: str, streams: bool, **options: Any) -> Any:
+    """How the call came out."""
+
+    async def astreamed() -> None:
+        async for _ in model.astream(history, **options):
+            pass
+
+    try:
+        if mode == "async":
+            asyncio.run(astreamed() if streams else model.ainvoke(history, **options))
+        elif streams:
+            list(model.stream(history, **options))
+        else:
+            model.invoke(history, **options)
+    except Exception as error:  # noqa: BLE001  it is compared
+        return _error(error)
+    return None
+
+
+@both
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
+def test_both_ways_send_the_same(
+    history: list[Any], options: dict[str, Any], streams: bool, mode: str
+) -> None:
+    with FakeProvider([Reply("Hello.")] * 2) as server:
+        model = model_of(server.url)
+        own, twin = (_sent(one, history, mode, streams, **options) for one in (model, twin_of(model)))
+        assert twin == own
+        sent = [(request.body, request.headers.get("x-team")) for request in server.requests]
+    if own is None:
+        assert sent[0] == sent[1]
+    else:
+        assert sent == []
+
+
+def test_a_user_s_own_body_comes_in_place_of_ours() -> None:
+    with FakeProvider([Reply("Hello.")]) as server:
+        twin_of(model_of(server.url)).invoke("go", **OPTIONS["a body of the user's"])
+        (request,) = server.requests
+    assert (request.body["messages"], request.body["tools"], request.body["top_k"]) == ([ASKED], [], 3)
+
+
+def _wrapped(create: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(create)
+    def wrapper(*args: Any, **given: Any) -> Any:
+        return create(*args, **given)
+
+    return wrapper
+
+
+@pytest.mark.parametrize("kind", ["Completions", "AsyncCompletions"])
+def test_who_wraps_the_sdks_class_sees_every_argument(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = getattr(openai.resources.chat, kind)
+    monkeypatch.setattr(own, "create", _wrapped(own.create))
+    model = model_of("http://127.0.0.1:9")
+    found = clients(guarded(model, CONTROLS))
+    replaced = [type(one).__module__ == "signoff.nodes.model.plain_chunks" for one in found]
+    assert replaced == [kind != "Completions", kind != "AsyncCompletions"]
 
 
 # In a graph.
