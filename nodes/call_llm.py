@@ -38,9 +38,9 @@ from signoff.nodes.model.messages import (
     is_listened_to,
     is_streamed,
     model_input,
+    named_calls,
     sanitize,
     show,
-    unique_ids,
 )
 from signoff.nodes.model.models import AskedModel, picked
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
@@ -349,7 +349,7 @@ def _too_large(state: AgentState, run: NodeContext, message: AIMessage) -> Repor
     messages = append_messages(state["messages"], [message])
     task = run.task({**state, "messages": messages})
     assert task.last is not None, "the reply was just added"
-    message = unique_ids(task.last, task.call_ids) or message
+    message = named_calls(task.last, task.call_ids) or message
     said = (
         f"The model's reply grew to more than {run.deps.reply_chars:,} characters, and was ended there. "
         "Retry the thread, or build the graph with a larger reply_chars if such a reply is meant."
