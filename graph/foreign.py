@@ -430,6 +430,10 @@ def _texts(folder: Path) -> Iterator[_Text]:
                     yield _Text(path, ended, size)
 
 
+# Plain values of LangChain's own that its middleware writes into channels: ModelRouterMiddleware its route.
+_ALSO_KNOWN = [("langchain_core.decisions.types", "ChoiceAnswer")]
+
+
 @functools.cache
 def strict_serde() -> "SerializerProtocol":
     """The serializer: known types only (strict msgpack, no pickle), so that a crafted database cannot run
@@ -437,7 +441,7 @@ def strict_serde() -> "SerializerProtocol":
     # Imported here, since most importers of this module save nothing.
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-    return JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=None)
+    return JsonPlusSerializer(pickle_fallback=False, allowed_msgpack_modules=_ALSO_KNOWN)
 
 
 # A lone surrogate cannot be encoded, and databases end a text at NUL.

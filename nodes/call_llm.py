@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
 from contextlib import aclosing, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -38,9 +38,9 @@ from signoff.nodes.model.messages import (
     is_listened_to,
     is_streamed,
     model_input,
+    named_calls,
     sanitize,
     show,
-    unique_ids,
 )
 from signoff.nodes.model.models import AskedModel, picked
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
@@ -148,7 +148,10 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
         # Whatever a provider raises or sends is an outcome, even a Rust panic in its package.
         if gets_past(failed) or isinstance(failed, WrongWay):
             raise
-        return _failed(state, run, shown, failed, call.tries)
+        report = _failed(state, run, shown, failed, call.tries)
+        if around is None or not call.came:
+            return report
+        return replace(report, update={**report.update, "spent": around.spent_on(call.came, state)})
 
 
 @dataclass
@@ -156,7 +159,8 @@ class ModelCall:
     """A call of the graph's models: its arguments, and the result of its attempts.
 
     shown: the last prompt that was sent, since a middleware may change it. names: the working tools that are
-    offered; None for all.
+    offered; None for all. came: the replies that middleware was given, each with the estimated tokens of its
+    prompt.
     """
 
     models: tuple[AskedModel, ...]
@@ -167,6 +171,7 @@ class ModelCall:
     run: NodeContext
     names: tuple[str, ...] | None = None
     tries: Tries = field(default_factory=Tries)
+    came: list[tuple[AIMessage, int]] = field(default_factory=list)
 
     def reply(self, models: tuple[AskedModel, ...], prompt: list[BaseMessage]) -> Part[AIMessage | None]:
         """A part of a node: the reply of the first model that answers; None when the run is asked to stop."""
@@ -349,7 +354,7 @@ def _too_large(state: AgentState, run: NodeContext, message: AIMessage) -> Repor
     messages = append_messages(state["messages"], [message])
     task = run.task({**state, "messages": messages})
     assert task.last is not None, "the reply was just added"
-    message = unique_ids(task.last, task.call_ids) or message
+    message = named_calls(task.last, task.call_ids) or message
     said = (
         f"The model's reply grew to more than {run.deps.reply_chars:,} characters, and was ended there. "
         "Retry the thread, or build the graph with a larger reply_chars if such a reply is meant."

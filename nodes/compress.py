@@ -18,7 +18,7 @@ from signoff.graph.state import AgentState, Ending
 from signoff.graph.vocabulary import REASONS
 from signoff.nodes.delegates.ledger import fresh
 from signoff.nodes.journal import Written, answer_waiting, look_up, record_end
-from signoff.nodes.model.messages import budget, unique_ids
+from signoff.nodes.model.messages import budget, named_calls
 from signoff.nodes.model.summary import write_summary
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.requests import Files, Part, Store
@@ -56,11 +56,11 @@ def compress(state: AgentState, run: NodeContext) -> Steps:
 
 
 def _renamed(task: Task, reader: Reader) -> list[BaseMessage]:
-    """The replies whose calls are closed without ever being routed, with unique call ids."""
+    """The replies whose calls are closed without ever being routed, with unique ids and tools' names."""
     found = list[BaseMessage]()
     left, taken = {stray.reply_id for stray in task.strays}, set[str]()
     for reply in reader.replies if left else ():
-        renamed = unique_ids(reply, taken) if reply.message.id in left else None
+        renamed = named_calls(reply, taken) if reply.message.id in left else None
         found += [renamed] if renamed else []
         taken.update(call.id for call in reply.calls)
     return found

@@ -400,6 +400,9 @@ class Middleware(Protocol):
     def model_call(self, call: Any, state: AgentState, run: NodeContext) -> Part[Any]:
         """A part of `call_llm`: the reply to `call`, and what to write beside it."""
 
+    def spent_on(self, dropped: Any, state: AgentState) -> Any:
+        """The usage beside the kept replies, when the call that gave these replies has failed."""
+
     def tool_call(self, job: Any) -> Any:
         """What the tool of `job` returns, in a sync run."""
 

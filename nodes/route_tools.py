@@ -18,7 +18,7 @@ from signoff.graph.messages import append_messages, marks, not_run, result
 from signoff.graph.rules import TALKED, Budget, budget
 from signoff.graph.state import AgentState, Decision, Decisions
 from signoff.nodes.journal import Unsettled, look, unsettled
-from signoff.nodes.model.messages import unique_ids
+from signoff.nodes.model.messages import named_calls
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.requests import Part
 from signoff.nodes.tool_calls.run import misfit
@@ -130,7 +130,7 @@ def route_tools(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
     assert task.last is not None, "there is a reply to route"
     written: list[Any] = []
-    if renamed := unique_ids(task.last, task.call_ids):
+    if renamed := named_calls(task.last, task.call_ids):
         written.append(renamed)
         messages = append_messages(state["messages"], written)
         task = run.task({**state, "messages": messages})

@@ -411,6 +411,11 @@ class Reply:
         """Whether the reply is complete, with text and without a call."""
         return not self.calls and bool(self.text) and self.stop is StopReason.NORMAL
 
+    @property
+    def names(self) -> list[str]:
+        """The names of its calls as the model wrote them."""
+        return [raw.get("name") or "" for raw, _ in _in_order(self.message)]
+
     @lazy
     def plain(self) -> bool:
         """Whether a provider accepts the message as it is."""
@@ -479,22 +484,19 @@ def read_reply(given: AIMessage, controls: Controls) -> Reply:
     return Reply(message, tuple(calls), stop, [None] * len(calls))
 
 
-def with_call_ids(message: AIMessage, fresh: Mapping[int, str]) -> AIMessage:
-    """A copy of `message` in which the calls at the positions of `fresh` have the ids given there."""
+def with_call_words(message: AIMessage, fresh: Mapping[int, Mapping[str, str]]) -> AIMessage:
+    """A copy of `message` in which the calls at these positions have the ids and names given there."""
     bad = [dict(call) for call in message.invalid_tool_calls]
     good = [dict(call) for call in message.tool_calls]
     parts = message.content if isinstance(message.content, list) else []
     blocks = [dict(part) if isinstance(part, dict) else part for part in parts]
     for position, call in enumerate(in_order(message, bad + good)):
         if position in fresh:
-            old, call["id"] = call.get("id"), fresh[position]
-            for block in blocks:
-                key = "call_id" if isinstance(block, dict) and "call_id" in block else "id"
-                if isinstance(block, dict) and block.get("type") in _CALL_BLOCKS and block.get(key) == old:
-                    block[key] = fresh[position]
-                    break
+            _reword_block(blocks, call.get("id"), fresh[position])
+            call |= fresh[position]
     content = blocks if isinstance(message.content, list) else message.content
-    raw = ("tool_calls", "function_call")
+    # They are found by id, and show whether a call of a truncated reply is complete.
+    raw = ("tool_calls", "function_call") if any("id" in words for words in fresh.values()) else ()
     extras = {key: value for key, value in message.additional_kwargs.items() if key not in raw}
     return message.model_copy(
         update={
@@ -504,6 +506,15 @@ def with_call_ids(message: AIMessage, fresh: Mapping[int, str]) -> AIMessage:
             "additional_kwargs": extras,
         }
     )
+
+
+def _reword_block(blocks: Sequence[Any], call_id: Any, fresh: Mapping[str, str]) -> None:
+    """Gives the block of the content with this call its new id and name, too."""
+    for block in blocks:
+        key = "call_id" if isinstance(block, dict) and "call_id" in block else "id"
+        if isinstance(block, dict) and block.get("type") in _CALL_BLOCKS and block.get(key) == call_id:
+            block |= {key if word == "id" else word: value for word, value in fresh.items()}
+            return
 
 
 def _in_order(message: AIMessage) -> list[tuple[Mapping[str, Any], str | None]]:

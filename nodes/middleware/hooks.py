@@ -23,7 +23,7 @@ from signoff.graph.messages import marks, not_run
 from signoff.graph.state import MIDDLEWARE, AgentState, Ending, HookMarks
 from signoff.nodes.middleware.changes import PLACES, Changes
 from signoff.nodes.middleware.given import Given, either, has
-from signoff.nodes.model.messages import unique_ids
+from signoff.nodes.model.messages import named_calls
 from signoff.nodes.node import NodeContext, Report, Steps, Work, WrongWay
 from signoff.nodes.requests import Part
 
@@ -247,7 +247,7 @@ class Hooks:
     def _hear(self, changes: Changes, task: Task, run: NodeContext) -> Part[Jump | None]:
         """`after_model` on the last reply of the task, and the effect of a jump."""
         assert task.last is not None, "there is a reply"
-        if renamed := unique_ids(task.last, task.call_ids):
+        if renamed := named_calls(task.last, task.call_ids):
             changes.put([renamed])
         jump = yield from run_hooks(self._hooks["after_model"], changes)
         last = run.task(changes.state).last

@@ -23,6 +23,7 @@ from signoff.graph.prompt.prompt import front
 from signoff.graph.state import AgentState
 from signoff.nodes.middleware.changes import CannotWrite, Changes, provider_words
 from signoff.nodes.middleware.given import Given
+from signoff.nodes.model.advice import refuses
 from signoff.nodes.model.messages import sanitize
 from signoff.nodes.model.models import AskedModel
 from signoff.nodes.model.stream import EarlyEnd
@@ -64,26 +65,37 @@ def composed(given: Any, before: Sequence[Command[Any]], whose: str) -> Composed
     return Composed(given, commands)
 
 
-def _raise_own_failure(error: Exception, passed: Sequence[Exception], whose: str) -> None:
-    """Raises CannotWrite when the middleware's own code has failed: the advice for a model error would be
-    misleading. passed: the errors that its handler has raised."""
-    known = error, error.__cause__, error.__context__
-    if (
-        gets_past(error)
-        or isinstance(error, CannotWrite)
-        or any(one is each for one in known for each in passed)
-    ):
-        return
-    raise CannotWrite(
-        f"wrap_model_call of the middleware {whose} failed ({type(error).__name__}: {error})"
-    ) from error
+@dataclass
+class Failures:
+    """The errors that middleware of one call raised of its own accord, each with the name of the middleware.
+
+    They pass through the middleware around it as they are: one that retries or falls back chooses by class.
+    """
+
+    own: list[tuple[Exception, str]] = field(default_factory=list)
+
+    def note(self, error: Exception, passed: Sequence[Exception], whose: str) -> None:
+        """passed: the errors that the middleware's handler has raised."""
+        known = error, error.__cause__, error.__context__
+        if not any(one is each for one in known for each in passed):
+            self.own.append((error, whose))
+
+    def raise_from(self, error: Exception) -> None:
+        """Raises CannotWrite when a middleware's own code has failed: the advice for a model error would be
+        misleading. But that the model refused is said of the model."""
+        whose = next((name for one, name in self.own if one is error), None)
+        if whose is None or gets_past(error) or isinstance(error, CannotWrite) or refuses(error):
+            return
+        raise CannotWrite(
+            f"wrap_model_call of the middleware {whose} failed ({type(error).__name__}: {error})"
+        ) from error
 
 
 Handler = Callable[[Request], Composed]
 AsyncHandler = Callable[[Request], Awaitable[Composed]]
 
 
-def layer(one: Given, inner: Handler) -> Handler:
+def layer(one: Given, inner: Handler, failures: Failures) -> Handler:
     """`inner` with this middleware around it."""
 
     def called(request: Request) -> Composed:
@@ -102,14 +114,14 @@ def layer(one: Given, inner: Handler) -> Handler:
         try:
             given = one.wrap_model_call(request, handler)
         except Exception as error:
-            _raise_own_failure(error, passed, one.name)
+            failures.note(error, passed, one.name)
             raise
         return composed(given, last, one.name)
 
     return called
 
 
-def alayer(one: Given, inner: AsyncHandler) -> AsyncHandler:
+def alayer(one: Given, inner: AsyncHandler, failures: Failures) -> AsyncHandler:
     """`layer`, for an event loop."""
 
     async def called(request: Request) -> Composed:
@@ -128,7 +140,7 @@ def alayer(one: Given, inner: AsyncHandler) -> AsyncHandler:
         try:
             given = await one.awrap_model_call(request, handler)
         except Exception as error:
-            _raise_own_failure(error, passed, one.name)
+            failures.note(error, passed, one.name)
             raise
         return composed(given, last, one.name)
 
@@ -148,24 +160,32 @@ class Through:
             return Composed(ModelResponse(result=[carry_out(self.ask(request), run)]))
 
         handler: Handler = ask
+        failures = Failures()
         for one in reversed(self.around):
-            handler = layer(one, handler)
+            handler = layer(one, handler, failures)
         try:
             return handler(self.request)
         except CallStopped:
             return None
+        except Exception as error:
+            failures.raise_from(error)
+            raise
 
     async def ado(self, run: NodeContext) -> Composed | None:
         async def ask(request: Request) -> Composed:
             return Composed(ModelResponse(result=[await acarry_out(self.ask(request), run)]))
 
         handler: AsyncHandler = ask
+        failures = Failures()
         for one in reversed(self.around):
-            handler = alayer(one, handler)
+            handler = alayer(one, handler, failures)
         try:
             return await handler(self.request)
         except CallStopped:
             return None
+        except Exception as error:
+            failures.raise_from(error)
+            raise
 
 
 @dataclass
@@ -196,18 +216,18 @@ class WrappedCall:
         if changes.messages:
             update["messages"] = [*messages, *changes.messages.values()]
         if self.dropped:
-            update["spent"] = self._spent()
+            update["spent"] = spent_on(self.dropped, self.state)
         return replace(report, update=update)
 
-    def _spent(self) -> Any:
-        spent, task = self.state.get("spent"), self.state.get("task", "")
-        for message, shown in self.dropped:
-            usage = message.usage_metadata
-            read, wrote = (
-                (usage["input_tokens"], usage["output_tokens"]) if usage else (shown, tokens([message]))
-            )
-            spent = spent_more(spent, task, read, wrote, estimated=usage is None)
-        return spent
+
+def spent_on(dropped: Sequence[tuple[AIMessage, int]], state: AgentState) -> Any:
+    """The usage beside the kept replies, with these discarded ones added."""
+    spent, task = state.get("spent"), state.get("task", "")
+    for message, shown in dropped:
+        usage = message.usage_metadata
+        read, wrote = (usage["input_tokens"], usage["output_tokens"]) if usage else (shown, tokens([message]))
+        spent = spent_more(spent, task, read, wrote, estimated=usage is None)
+    return spent
 
 
 def wrapped_call(
@@ -241,12 +261,11 @@ def _offered(box: Toolbox) -> list[Any]:
 
 
 class _Asking:
-    """One call, which may be requested several times. came: the replies, each with the estimated tokens of
-    its prompt."""
+    """One call, which may be requested several times."""
 
     def __init__(self, call: Any, state: AgentState, run: NodeContext) -> None:
         self.call, self.state, self.run = call, state, run
-        self.came: list[tuple[AIMessage, int]] = []
+        self.came: list[tuple[AIMessage, int]] = call.came
         own = call.shown.own
         self._prompt = (SystemMessage(own) if own else None) if isinstance(own, str) else own
         self._shown = call.shown

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from langchain_core.messages import AIMessage
+
 from signoff.graph.machine import State
 from signoff.graph.state import AgentState
 from signoff.nodes.middleware.given import Given, checked, either, has
 from signoff.nodes.middleware.hooks import Hooks, hooks_of
-from signoff.nodes.middleware.model_calls import WrappedCall, wrapped_call
+from signoff.nodes.middleware.model_calls import WrappedCall, spent_on, wrapped_call
 from signoff.nodes.middleware.tool_calls import atool_call, tool_call
 from signoff.nodes.node import NodeContext, Work, WrongWay
 from signoff.nodes.requests import Part
@@ -86,6 +88,9 @@ class Stack:
 
     def model_call(self, call: Any, state: AgentState, run: NodeContext) -> Part[WrappedCall]:
         return (yield from wrapped_call(self._models, call, state, run))
+
+    def spent_on(self, dropped: Sequence[tuple[AIMessage, int]], state: AgentState) -> Any:
+        return spent_on(dropped, state)
 
     def tool_call(self, job: Any) -> Any:
         return tool_call(self._tools, job)

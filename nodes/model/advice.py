@@ -113,6 +113,11 @@ def is_too_long(error: BaseException) -> bool:
     return status == 413 or (status in _REFUSALS and bool(_TOO_LONG.search(_provider_words(error))))
 
 
+def refuses(error: BaseException) -> bool:
+    """Whether it says that the model refused. By name, since not every langchain-core has the class."""
+    return "ModelRefusalError" in _names(error)
+
+
 def may_pass(error: BaseException) -> bool:
     """Whether the same call may succeed a little later: after a rate limit, a server error, a lost
     connection."""
@@ -287,6 +292,8 @@ def _variable(error: BaseException) -> str:
 def _without_status(error: BaseException) -> str:
     names = _names(error)
     said = _provider_words(error)
+    if refuses(error):
+        return "The model refuses this task: write what you want in other words, or use another model"
     if names & _LATE_NAMES:
         return _LATE
     if _is_cut(error):

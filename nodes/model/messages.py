@@ -23,7 +23,7 @@ from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 
 from signoff.graph.foreign import is_plain, strict_serde, valid_text, valid_values
-from signoff.graph.history.replies import Reply, reason_of, with_call_ids
+from signoff.graph.history.replies import Reply, reason_of, with_call_words
 from signoff.graph.messages import KEY, marks
 from signoff.graph.prompt.compaction import truncate
 from signoff.graph.prompt.prompt import (
@@ -343,16 +343,25 @@ def _count(value: Any) -> bool:
     return isinstance(value, int) and 0 <= value < _MOST_TOKENS
 
 
-def unique_ids(reply: Reply, taken: AbstractSet[str]) -> AIMessage | None:
-    """The reply with a unique id for every open call; None if each has one already.
+def named_calls(reply: Reply, taken: AbstractSet[str]) -> AIMessage | None:
+    """The reply with a unique id, and the name of its tool, for every open call; None if each has both
+    already.
 
     Providers repeat "call_0" in every reply, or give no id. The new id is derived from the reply's id and the
-    position of the call, so that repeating this step gives the same one.
+    position of the call, so that repeating this step gives the same one. A slightly misspelled name becomes
+    the tool's before anyone judges the call: a middleware that asks a person about `pay` would let `Pay`
+    pass.
     """
     seen = set[str]()
-    fresh: dict[int, str] = {}
-    for call in reply.calls:
+    fresh: dict[int, dict[str, str]] = {}
+    names = [call.name for call in reply.calls] if reply.plain else reply.names
+    for call, written in zip(reply.calls, names, strict=True):
+        new = dict[str, str]()
         if reply.open(call) and (not call.id or call.id in seen or call.id in taken):
-            fresh[call.index] = reply.own_id(call)
-        seen.add(fresh.get(call.index, call.id))
-    return with_call_ids(reply.message, fresh) if fresh else None
+            new["id"] = reply.own_id(call)
+        if reply.open(call) and call.known and call.name != written:
+            new["name"] = call.name
+        if new:
+            fresh[call.index] = new
+        seen.add(new.get("id", call.id))
+    return with_call_words(reply.message, fresh) if fresh else None

@@ -438,3 +438,18 @@ def test_a_process_that_is_killed_in_an_approved_call_leaves_it_unknown(tmp_path
         (before, _) = recorded(storage.store, "one")
     assert (log.read_text(), unknown(found)) == ("a", [True])
     assert [change.came for change in before.changes] == ["unknown"]
+
+
+@pytest.mark.parametrize("name", ["Pay", "functions.pay"])
+@pytest.mark.parametrize("first", [True, False], ids=["guards first", "guards last"])
+def test_a_person_is_asked_about_a_misspelled_call(first: bool, name: str) -> None:
+    """`Guards` runs the tool that the call means, so a person must be asked about that tool."""
+    asks = HumanInTheLoopMiddleware(interrupt_on={"pay": True})
+    around: list[Any] = [Guards(), asks] if first else [asks, Guards()]
+    model = ScriptedModel([call(name, name="rent"), DONE])
+    asking: Any = create_agent(model, [look, pay, post], middleware=around, **memory())
+    (waiting,) = asking.invoke(GO, THREAD)["__interrupt__"]
+    assert waiting.value["action_requests"][0]["name"] == "pay"
+    assert PAID == []
+    found = asking.invoke(Command(resume={"decisions": [APPROVE]}), THREAD)
+    assert (PAID, outcome_of(found).succeeded) == (["rent"], True)

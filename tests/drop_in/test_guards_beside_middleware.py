@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from deepagents import create_deep_agent
-from langchain.agents import create_agent
+from langchain.agents import create_agent, middleware
 from langchain.agents.middleware import (
     AgentMiddleware,
     HumanInTheLoopMiddleware,
@@ -29,7 +29,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from packaging.version import Version
 
-from signoff import current_outcome, outcome_of, retry, sqlite_storage
+from signoff import current_outcome, extend, outcome_of, retry, sqlite_storage
 from signoff.guards import Guards, guarded
 from signoff.models.scripted import ScriptedModel, call
 from tests.support.guarded import tools
@@ -461,3 +461,135 @@ def test_what_is_sent_back_after_the_end_is_a_task_of_its_own(first: bool) -> No
     outcome = current_outcome(found)
     assert outcome is not None
     assert (outcome["status"], outcome["turns"]) == ("success", 1)
+
+
+SINCE_1_5 = pytest.mark.skipif(not hasattr(middleware, "AutoModeMiddleware"), reason="LangChain 1.4")
+
+
+def auto_mode(*tools: str, risky: str = "bad") -> Any:
+    from tests.support.judge import Judge, risk_of
+
+    return middleware.AutoModeMiddleware(tools=tools, classifier=Judge(answer=risk_of(risky)))
+
+
+@SINCE_1_5
+@ORDERS
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize("name", ["save", "Save", "functions.save"])
+def test_a_blocked_call_voids_the_finish_beside_it(name: str, way: str, first: bool) -> None:
+    asked = agent(auto_mode("save"), [call(name, name="bad"), DONE], DONE, first=first)
+    found = run(asked, GO, way)
+    told = [m.text for m in found["messages"] if m.type == "tool"]
+    assert "was blocked because it was classified as risky" in told[0]
+    assert told[1].startswith("Refused: save in the same reply did not succeed")
+    assert (outcome_of(found).succeeded, outcome_of(found).turns) == (True, 2)
+
+
+@SINCE_1_5
+@pytest.mark.parametrize(("first", "turns"), [(True, 1), (False, 2)], ids=["guards first", "guards last"])
+def test_a_finish_is_judged_by_who_stands_before_the_guards(first: bool, turns: int) -> None:
+    judges = auto_mode("finish_task", risky="All of it.")
+    asked = agent(judges, DONE, call("finish_task", summary="Half of it."), first=first)
+    assert outcome_of(asked.invoke(GO, CONFIG)).turns == turns
+
+
+@SINCE_1_5
+@ORDERS
+def test_a_call_that_cannot_be_judged_does_not_run(first: bool) -> None:
+    from tests.support.judge import no_answer
+
+    judges = auto_mode("save")
+    judges.classifier.answer = no_answer
+    asked = agent(judges, call("save", name="x"), DONE, first=first)
+    if not first:
+        with pytest.raises(ConnectionError, match="down"):
+            asked.invoke(GO, CONFIG)
+        assert [m.type for m in asked.get_state(CONFIG).values["messages"]] == ["human", "ai"]
+        return
+    found = asked.invoke(GO, CONFIG)
+    assert next(m.text for m in found["messages"] if m.type == "tool") == "ConnectionError: down"
+
+
+REFUSAL = AIMessage(
+    "", additional_kwargs={"refusal": "I will not."}, response_metadata={"model_provider": "openai"}
+)
+
+
+@SINCE_1_5
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_refusal_after_the_guards_ends_the_task(way: str) -> None:
+    refuses = middleware.ModelRefusalMiddleware()
+    outcome = outcome_of(run(agent(refuses, REFUSAL, DONE, first=True), GO, way))
+    assert (outcome.status, outcome.reason) == ("error", "model_error")
+    assert "The model refuses this task" in (outcome.error or "")
+
+
+@SINCE_1_5
+def test_a_refusal_before_the_guards_leaves_the_run() -> None:
+    from langchain_core.exceptions import ModelRefusalError
+
+    asked = agent(middleware.ModelRefusalMiddleware(), REFUSAL, DONE, first=False)
+    with pytest.raises(ModelRefusalError, match="I will not"):
+        asked.invoke(GO, CONFIG)
+    outcome = outcome_of(asked.invoke(None, CONFIG))
+    assert (outcome.succeeded, outcome.turns) == (True, 1)
+
+
+@SINCE_1_5
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_fallback_is_asked_after_a_refusal(way: str) -> None:
+    fallback = ModelFallbackMiddleware(ScriptedModel([DONE]))
+    around = [Guards(), fallback, middleware.ModelRefusalMiddleware()]
+    asked = create_agent(ScriptedModel([REFUSAL]), tools(), middleware=around, checkpointer=InMemorySaver())
+    assert outcome_of(run(asked, GO, way)).succeeded
+
+
+def routed(storage: Any, steps: list[Any], judge: Any, *, first: bool, **rules: Any) -> Any:
+    """A guarded agent whose hard tasks are done by the model of these steps; the easy ones by one that
+    finishes at once."""
+    choices = {
+        "easy": middleware.ModelChoice(ScriptedModel([DONE]), "Small."),
+        "hard": middleware.ModelChoice(ScriptedModel(steps), "Large."),
+    }
+    router = middleware.ModelRouterMiddleware(choices=choices, instructions="Which?", classifier=judge)
+    around: list[Any] = [Guards(**rules), router] if first else [router, Guards(**rules)]
+    saved: dict[str, Any] = {"checkpointer": storage.checkpointer, "store": storage.store}
+    return guarded(create_agent(ScriptedModel([]), tools(), middleware=around, **saved))
+
+
+LARGE: Any = {"messages": [("user", "A large task.")]}
+BETA = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+
+
+@SINCE_1_5
+@BETA
+@ORDERS
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_route_holds_in_another_process(first: bool, way: str, tmp_path: Path) -> None:
+    from tests.support.judge import Judge, route_by
+
+    judge = Judge(answer=route_by("large"))
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        asking = routed(storage, [call("ask_user", question="Which?")], judge, first=first)
+        assert run(asking, LARGE, way)["__interrupt__"]
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        found = run(routed(storage, [DONE], judge, first=first), Command(resume="The red one."), way)
+    assert (outcome_of(found).succeeded, found["model_route"].choice, len(judge.seen)) == (True, "hard", 1)
+
+
+@SINCE_1_5
+@BETA
+@ORDERS
+def test_an_extended_task_is_routed_by_the_reminder(first: bool, tmp_path: Path) -> None:
+    from tests.support.judge import Judge, route_by
+
+    judge = Judge(answer=route_by("large"))
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        asked = routed(storage, [call("look", name="a")], judge, first=first, limits={"turns": 1})
+        asked.invoke(LARGE, CONFIG)
+        found = asked.invoke(extend(asked.get_state(CONFIG).values, turns=5), CONFIG)
+    assert (outcome_of(found).succeeded, found["model_route"].choice) == (True, "easy")
+    assert [one.text for one in judge.seen] == [
+        "A large task.",
+        "The task goes on. Continue where it stopped.",
+    ]

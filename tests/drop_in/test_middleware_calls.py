@@ -30,7 +30,7 @@ from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.scripted import Step
 from signoff.nodes.journal import DONE
-from signoff.nodes.middleware.model_calls import Composed, alayer, layer
+from signoff.nodes.middleware.model_calls import Composed, Failures, alayer, layer
 
 GO: Any = {"messages": [("user", "go")]}
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -484,7 +484,7 @@ def test_layers_are_those_of_langchains_own_chain(names: str, times: tuple[int, 
     ours, theirs, ours_async, theirs_async = list[str](), list[str](), list[str](), list[str]()
     inner: Any = lambda _: Composed(ModelResponse(result=[AIMessage("x")]))  # noqa: E731  it stands for a model
     for one in reversed(stack(ours)):
-        inner = layer(one, inner)
+        inner = layer(one, inner, Failures())
     found = inner(request)
     chain: Any = factory._chain_model_call_handlers([one.wrap_model_call for one in stack(theirs)])
     wanted = chain(request, lambda _: ModelResponse(result=[AIMessage("x")]))
@@ -498,7 +498,7 @@ def test_layers_are_those_of_langchains_own_chain(names: str, times: tuple[int, 
 
     awaited: Any = inmost
     for one in reversed(stack(ours_async)):
-        awaited = alayer(one, awaited)
+        awaited = alayer(one, awaited, Failures())
     found = asyncio.run(awaited(request))
     achain: Any = factory._chain_async_model_call_handlers(
         [one.awrap_model_call for one in stack(theirs_async)]
@@ -709,3 +709,47 @@ def test_decorators_of_langchain_make_middleware() -> None:
     assert results(found)[0] == "SEEN IT"
     assert "There are 3 messages." in model.seen[1].messages[0].text
     assert model.seen[1].tool_names == ["look", *CONTROLS]
+
+
+class Refused(Exception):
+    """What a middleware raises about a reply."""
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_who_stands_around_gets_the_error_of_a_middleware_as_it_is(way: str) -> None:
+    tries = list[str]()
+
+    def judge(request: Any, handler: Any) -> Any:
+        found = handler(request)
+        if not found.result[0].tool_calls:
+            raise Refused("only words")
+        return found
+
+    def again(request: Any, handler: Any) -> Any:
+        try:
+            return handler(request)
+        except Refused as error:
+            tries.append(str(error))
+            return handler(request)
+
+    found = run(graph(["No.", FINISH], both(again), named(both(judge), "Judge")), way=way)
+    assert (ended(found), tries) == (("success", "finish_task"), ["only words"])
+
+
+def named(middleware: Any, name: str) -> Any:
+    """Two of one class need two names."""
+    type(middleware).name = name
+    return middleware
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_failed_call_counts_the_tokens_of_its_replies(way: str) -> None:
+    def judge(request: Any, handler: Any) -> Any:
+        handler(request)
+        raise Refused("never good enough")
+
+    usage: Any = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
+    model = ScriptedModel([AIMessage("No.", usage_metadata=usage)])
+    outcome = run(graph(model, both(judge)), way=way)["outcome"]
+    assert (outcome["reason"], outcome["usage"]["total_tokens"]) == ("model_error", 110)
+    assert "wrap_model_call of the middleware Around failed (Refused: never good enough)" in outcome["error"]

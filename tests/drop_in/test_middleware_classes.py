@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from langchain.agents import middleware
 from langchain.agents.middleware import (
     AgentMiddleware,
     AgentState,
@@ -32,8 +33,9 @@ from langchain.agents.middleware import (
 )
 from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, tool
+from langgraph.types import Command
 
-from signoff import SetupError, build_graph
+from signoff import SetupError, build_graph, sqlite_storage
 from signoff.graph.inside.installing import install_hint
 from signoff.models import ScriptedModel, call
 from signoff.nodes.middleware.given import REFUSED, why_refused
@@ -359,3 +361,107 @@ def test_todos_stand_in_the_prompt_beside_the_callers_words() -> None:
     played(graph(model, TodoListMiddleware(system_prompt="Plan."), system_prompt="Be kind."))
     told = model.seen[0].messages[0].text
     assert told.index("Be kind.") < told.index("Plan.") < told.index("finish_task")
+
+
+SINCE_1_5 = pytest.mark.skipif(not hasattr(middleware, "AutoModeMiddleware"), reason="LangChain 1.4")
+
+
+@SINCE_1_5
+@BETA
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_route_is_read_from_the_storage_by_another_process(tmp_path: Path, way: str) -> None:
+    from tests.support.judge import Judge, route_by
+
+    judge = Judge(answer=route_by("large"))
+    config: Any = {"configurable": {"thread_id": "one"}}
+
+    def gone_on(given: Any, *steps: Any) -> dict[str, Any]:
+        choices = {
+            "easy": middleware.ModelChoice(ScriptedModel([]), "Small."),
+            "hard": middleware.ModelChoice(ScriptedModel(steps), "Large."),
+        }
+        router = middleware.ModelRouterMiddleware(choices=choices, instructions="Which?", classifier=judge)
+        with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+            built = build_graph(ScriptedModel([]), [], middleware=[router], storage=storage)
+            found = (
+                built.invoke(given, config) if way == "sync" else asyncio.run(built.ainvoke(given, config))
+            )
+            return dict(found)
+
+    asked: Any = {"messages": [("user", "A large task.")]}
+    assert gone_on(asked, call("ask_user", question="Which?"))["__interrupt__"]
+    found = gone_on(Command(resume="The red one."), FINISH)
+    assert (found["outcome"]["status"], found["model_route"].choice, len(judge.seen)) == (
+        "success",
+        "hard",
+        1,
+    )
+
+
+@SINCE_1_5
+@BETA
+def test_a_router_without_an_answer_ends_the_task() -> None:
+    """LangChain raises the classifier's error out of the run; here it is the outcome."""
+    from tests.support.judge import Judge, no_answer
+
+    choices = {"easy": middleware.ModelChoice(ScriptedModel([]), "Small.")}
+    judge = Judge(answer=no_answer)
+    router = middleware.ModelRouterMiddleware(choices=choices, instructions="Which?", classifier=judge)
+    outcome = played(graph(script(), router))["outcome"]
+    assert (outcome["status"], outcome["reason"]) == ("error", "middleware")
+    assert "before_agent of the middleware ModelRouterMiddleware failed" in outcome["error"]
+
+
+@SINCE_1_5
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_call_that_cannot_be_judged_does_not_run(way: str) -> None:
+    from tests.support.judge import Judge, no_answer
+
+    work, ran = flaky(0)
+    judge = Judge(answer=no_answer)
+    given = middleware.AutoModeMiddleware(tools=["work"], classifier=judge)
+    found = played(graph(script(call("work")), given, tools=[work]), way)
+    assert (results(found)[0], ran) == ("ConnectionError: down", [])
+
+
+# Of `ModelRefusalMiddleware`: how each provider's package tells a refusal.
+REFUSALS: dict[str, dict[str, Any]] = {
+    "openai": {"additional_kwargs": {"refusal": "No."}, "response_metadata": {"model_provider": "openai"}},
+    "anthropic": {
+        "response_metadata": {
+            "model_provider": "anthropic",
+            "stop_reason": "refusal",
+            "stop_details": {"explanation": "No.", "category": "bio"},
+        }
+    },
+    "google": {
+        "response_metadata": {
+            "model_provider": "google_genai",
+            "finish_reason": "SAFETY",
+            "finish_message": "No.",
+        }
+    },
+}
+
+
+@SINCE_1_5
+@pytest.mark.parametrize("streaming", ["always", "never"])
+@pytest.mark.parametrize("provider", REFUSALS)
+def test_a_refusal_is_a_model_error(provider: str, streaming: Any) -> None:
+    model = ScriptedModel([AIMessage("", **REFUSALS[provider]), FINISH])
+    given = middleware.ModelRefusalMiddleware()
+    outcome = played(graph(model, given, streaming=streaming))["outcome"]
+    assert (outcome["status"], outcome["reason"], len(model.seen)) == ("error", "model_error", 1)
+    assert "ModelRefusalError: Model refused" in outcome["error"]
+    assert "The model refuses this task: write what you want in other words" in outcome["error"]
+
+
+@SINCE_1_5
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_refusal_is_retried_by_its_class(way: str) -> None:
+    from langchain_core.exceptions import ModelRefusalError
+
+    retries = ModelRetryMiddleware(retry_on=(ModelRefusalError,), initial_delay=0)
+    model = ScriptedModel([AIMessage("", **REFUSALS["openai"]), FINISH])
+    found = played(graph(model, retries, middleware.ModelRefusalMiddleware()), way)
+    assert (found["outcome"]["reason"], len(model.seen)) == ("finish_task", 2)

@@ -627,3 +627,24 @@ def test_without_middleware_the_states_are_what_they_were() -> None:
     deps: Any = next(iter(plain.builder.nodes.values())).runnable
     assert works_of(deps.deps) is NODES
     assert "middleware" not in plain.channels
+
+
+ALMOST = pytest.mark.parametrize("name", ["Pay", "functions.pay", "paypay"])
+
+
+@ALMOST
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_misspelled_call_is_shown_under_the_name_of_its_tool(name: str, way: str) -> None:
+    """Else a hook that denies `pay` would let it pass."""
+    content: Any = [{"type": "tool_use", "id": "one", "name": name, "input": {"amount": 5}}]
+    calls = [{"name": name, "args": {"amount": 5}, "id": "one", "type": "tool_call"}]
+    said = AIMessage(content, tool_calls=calls)
+
+    def deny(state: dict[str, Any]) -> Any:
+        calls = [one for one in state["messages"][-1].tool_calls if one["name"] == "pay"]
+        return {"messages": [ToolMessage("No.", tool_call_id=one["id"], status="error") for one in calls]}
+
+    found = run(graph([said, FINISH], hook("after_model", deny)), way=way)
+    assert (results(found)[0], PAID) == ("No.", [])
+    written = found["messages"][1]
+    assert (written.tool_calls[0]["name"], written.content[0]["name"]) == ("pay", "pay")

@@ -172,7 +172,7 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
         "checks", put(signoff.nodes.review, "_is_done", lambda _: False), ["rests on a finish"]
     ),
     "ids stay as they come": Mutation(
-        "odd ids", put(signoff.nodes.route_tools, "unique_ids", lambda *_: None), ["answered once", LEGAL]
+        "odd ids", put(signoff.nodes.route_tools, "named_calls", lambda *_: None), ["answered once", LEGAL]
     ),
     "the prompt is the history as it is": Mutation(
         "odd ids", put(signoff.graph.prompt.prompt, "_repaired", _raw), ["whole prompts"]

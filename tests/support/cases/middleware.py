@@ -184,6 +184,48 @@ def tool_retry(way: str) -> None:
     assert (results(found)[0], len(tries)) == ("at last", 3)
 
 
+def auto_mode(way: str) -> None:
+    """A decision model blocks risky calls, which voids a finish beside them; control tools are not judged."""
+    from tests.support.judge import Judge, risk_of
+
+    judge = Judge(answer=risk_of("cellar", "Done."))
+    given = chain.AutoModeMiddleware(tools=["look", "finish_task"], classifier=judge)
+    # Its name is slightly misspelled, which is no way around.
+    found = ran(graph(script([call("Look", at="cellar"), FINISH], call("look", at="roof")), given), way)
+    blocked, refused, seen, _ = results(found)
+    assert "was blocked because it was classified as risky" in blocked
+    assert refused.startswith("Refused: look in the same reply did not succeed")
+    assert seen.startswith("roof: ")
+    assert [one["tool_call"]["name"] for one in judge.seen] == ["look", "look"]
+
+
+def model_refusal(way: str) -> None:
+    """A refusal is an error: a `ModelFallbackMiddleware` before it goes on, else it is a `model_error`."""
+    refusal = AIMessage(
+        "",
+        additional_kwargs={"refusal": "I will not."},
+        response_metadata={"model_provider": "openai"},
+        usage_metadata={"input_tokens": 100, "output_tokens": 10, "total_tokens": 110},
+    )
+    first, second = ScriptedModel([refusal]), script()
+    around = chain.ModelFallbackMiddleware(second), chain.ModelRefusalMiddleware()
+    found = ran(graph(first, *around), way)
+    assert (len(first.seen), len(second.seen), found["outcome"]["turns"]) == (1, 1, 1)
+    assert found["outcome"]["usage"]["input_tokens"] > 100
+
+
+def model_router(way: str) -> None:
+    """A decision model picks the model once in a task; its answer is a channel of the state."""
+    from tests.support.judge import Judge, route_by
+
+    easy, hard, judge = ScriptedModel([]), script(call("look", at="a")), Judge(answer=route_by("Write"))
+    choices = {"easy": chain.ModelChoice(easy, "Small."), "hard": chain.ModelChoice(hard, "Large.")}
+    given = chain.ModelRouterMiddleware(choices=choices, instructions="Which?", classifier=judge)
+    found = ran(graph(ScriptedModel([]), given), way)
+    assert (len(easy.seen), len(hard.seen), len(judge.seen)) == (0, 2, 1)
+    assert found["model_route"].choice == "hard"
+
+
 def async_sub_agents(way: str) -> None:
     """Its tools and its part of the prompt are added; the agents that they start run on another server."""
     agent: Any = {"name": "far", "description": "Far away.", "graph_id": "far", "url": "http://127.0.0.1:9"}
@@ -269,6 +311,16 @@ def unsupported(way: str) -> None:
     assert "image" not in {block["type"] for block in model.seen[0].messages[1].content_blocks}
 
 
+# LangChain 1.4 does not have them.
+_SINCE_1_5: Mapping[type, Callable[[str], None]] = (
+    {
+        chain.AutoModeMiddleware: auto_mode,
+        chain.ModelRefusalMiddleware: model_refusal,
+        chain.ModelRouterMiddleware: model_router,
+    }
+    if hasattr(chain, "AutoModeMiddleware")
+    else {}
+)
 CASES: Mapping[type, Callable[[str], None]] = {
     chain.ContextEditingMiddleware: context_editing,
     chain.FilesystemFileSearchMiddleware: file_search,
@@ -289,6 +341,7 @@ CASES: Mapping[type, Callable[[str], None]] = {
     deep.SkillsMiddleware: skills,
     deep.SubAgentMiddleware: sub_agents,
     deep.UnsupportedContentMiddleware: unsupported,
+    **_SINCE_1_5,
 }
 
 
