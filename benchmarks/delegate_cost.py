@@ -119,7 +119,8 @@ def table(record: Mapping[str, Any]) -> list[str]:
     lines = [f"| | a turn, sync | a turn, async | a run of {turns} turns, sync | the same, async |"]
     lines.append("| --- | --: | --: | --: | --: |")
     for name in record["sync"]["delegates"]:
-        cells = [record[way]["delegates"][name][part] for part in ("turn", "run") for way in ("sync", "async")]
+        ratios = [record[way]["delegates"][name] for way in ("sync", "async")]
+        cells = [one[part] for part in ("turn", "run") for one in ratios]
         lines.append(f"| {name} | " + " | ".join(f"{cell:.2f}" for cell in cells) + " |")
     return lines
 
