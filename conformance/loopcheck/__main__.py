@@ -26,6 +26,7 @@ from loopcheck.explain import explain
 from loopcheck.outside import line
 from loopcheck.parts import Processes
 from loopcheck.picture import draw
+from loopcheck.play import TURNS
 from loopcheck.process import NoAnswer, find_address
 from loopcheck.real import (
     Provider,
@@ -136,6 +137,12 @@ def _arguments() -> argparse.Namespace:
         type=_above_zero,
         metavar="TOKENS",
         help="only tasks whose first request has at most this many tokens",
+    )
+    real.add_argument(
+        "--turns",
+        type=_above_zero,
+        default=TURNS,
+        help=f"the turn limit of a run (default: {TURNS}); a lower one for a model that is slow",
     )
     real.add_argument("--json", type=Path, metavar="FILE", help="also save the runs to this file")
     real.set_defaults(does=_real)
@@ -319,7 +326,7 @@ def _real(given: argparse.Namespace) -> int:
     finally:
         # Also after an interruption: the finished runs have been paid for.
         if file and runs:
-            save_real(runs, provider, date.today().isoformat(), file)
+            save_real(runs, provider, date.today().isoformat(), file, turns=given.turns)
     if not runs:
         raise _Wrong("No task was run.")
     print(write_pairs(runs, provider))
@@ -340,7 +347,9 @@ def _played(given: argparse.Namespace, provider: Provider) -> Iterator[RealRun]:
             try:
                 with Bench(subject.command, subject.url) as bench:
                     for task, way in product(tasks, list_ways(bench)):
-                        yield play_real(bench, subject.name, task, way, given.seed, provider)
+                        yield play_real(
+                            bench, subject.name, task, way, given.seed, provider, turns=given.turns
+                        )
             except NoAnswer as error:
                 tell(f"{subject.name}: it did not start: {error}")
 

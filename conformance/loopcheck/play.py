@@ -233,7 +233,9 @@ TURNS = 60
 """The limit of every agent: some have low defaults."""
 
 
-def make_setup(task: Task, server: Server, folder: Path, finish: str, *, asks: bool) -> dict[str, Any]:
+def make_setup(
+    task: Task, server: Server, folder: Path, finish: str, *, asks: bool, turns: int = TURNS
+) -> dict[str, Any]:
     """Returns the setup of a run of this task. asks: the framework lets the model ask questions."""
     tools = [
         {"name": one.name, "description": one.description, "parameters": one.parameters, "reads": one.reads}
@@ -248,7 +250,7 @@ def make_setup(task: Task, server: Server, folder: Path, finish: str, *, asks: b
         "system": task.system,
         "finish": finish,
         "approve": [],
-        "turns": TURNS,
+        "turns": turns,
         "tool_calls": None,
         "gate": False,
         "asks": asks and has_questions(task),

@@ -22,7 +22,7 @@ from loopcheck.bench import Bench, Seat
 from loopcheck.driver import read_report
 from loopcheck.faults import NOTHING, Fault
 from loopcheck.observed import Report
-from loopcheck.play import make_setup
+from loopcheck.play import TURNS, make_setup
 from loopcheck.process import Dead, Silent, Unfit
 from loopcheck.sources.task import Ask, Task, Turn
 from loopcheck.stage import Server, World
@@ -157,14 +157,17 @@ def list_ways(bench: Bench) -> list[str]:
     return [way for way in WAYS if has[way]]
 
 
-def play_real(bench: Bench, subject: str, task: Task, way: str, seed: int, provider: Provider) -> RealRun:
-    """Executes one run with a real model."""
+def play_real(
+    bench: Bench, subject: str, task: Task, way: str, seed: int, provider: Provider, turns: int = TURNS
+) -> RealRun:
+    """Executes one run with a real model. turns: its limit."""
     found = RealRun(subject, task.source, task.name, seed, way)
     world = TaskWorld(task, Fault(NOTHING), lambda: None)
     begun, answers = time.monotonic(), list[str]()
     with Proxy(provider, world) as proxy:
         asks = "ask" not in bench.hello.lacks
-        seat = Seat(bench, make_setup(task, proxy, bench.new_folder(), way, asks=asks))
+        setup = make_setup(task, proxy, bench.new_folder(), way, asks=asks, turns=turns)
+        seat = Seat(bench, setup)
         for number, turn in enumerate(task.turns):
             world.turn = number
             told = _turn(seat, world, turn)
@@ -255,6 +258,9 @@ def _wrongly(run: RealRun) -> bool:
     return run.end == "success" and not run.solved
 
 
-def save_real(runs: Sequence[RealRun], provider: Provider, day: str, file: Path) -> None:
-    told = {"day": day, "model": provider.model, "prices": [provider.price_in, provider.price_out]}
+def save_real(
+    runs: Sequence[RealRun], provider: Provider, day: str, file: Path, *, turns: int = TURNS
+) -> None:
+    prices = [provider.price_in, provider.price_out]
+    told = {"day": day, "model": provider.model, "prices": prices, "most_turns": turns}
     file.write_text(json.dumps({**told, "runs": [run.document() for run in runs]}, indent=1) + "\n")

@@ -24,7 +24,7 @@ from loopcheck.real import (
     save_real,
     write_pairs,
 )
-from loopcheck.replies import Finish, Reply
+from loopcheck.replies import Call, Finish, Reply
 from loopcheck.sources.task import Key, Task
 from loopcheck.stage import ModelRequest, Stage
 from loopcheck.world import TaskWorld
@@ -54,8 +54,8 @@ class Claims(Knows):
 
 
 @contextmanager
-def served(kind: type[Knows], task: Task) -> Iterator[tuple[Bench, Provider]]:
-    with Bench(LOOP) as bench:
+def served(kind: type[Knows], task: Task, *words: str) -> Iterator[tuple[Bench, Provider]]:
+    with Bench([*LOOP, *words]) as bench:
         brain = kind(task, bench)
         with Stage(brain, TaskWorld(task, Fault(NOTHING), print), bench.hello.manner) as stage:
             yield bench, Provider(stage.url, "any", price_in=1.0, price_out=2.0)
@@ -69,6 +69,19 @@ def test_a_model_that_solves_the_task_is_seen_to_solve_it(task: Task) -> None:
     assert found.turns > len(task.calls)
     assert found.tokens_in > 0
     assert found.dollars == pytest.approx((found.tokens_in + 2 * found.tokens_out) / 1e6, abs=1e-6)
+
+
+class Loops(Knows):
+    """One that never ends."""
+
+    def reply(self, asked: ModelRequest) -> Reply:
+        return Reply((Call("look", {"of": "Ann"}),))
+
+
+def test_a_run_has_the_turn_limit_that_was_asked_for() -> None:
+    with served(Loops, TURNS, "ends at its limit") as (bench, provider):
+        found = play_real(bench, "loop", TURNS, "call", 1, provider, turns=3)
+    assert (found.end, found.turns, found.solved) == ("limit", 3, False)
 
 
 def test_a_model_that_only_claims_it_is_seen_to_claim_it() -> None:
@@ -110,8 +123,9 @@ def test_what_a_finishing_call_changes_is_told_in_pairs(tmp_path: Path) -> None:
     told = write_pairs(runs, provider)
     assert "| loop | in words | 2 | 0 | 1 | success 1, limit 1 | 5.5 | 0 | 0 | 0.0000 |" in told
     assert "loop, pairs: 1. Solved by a call alone: 1, in words alone: 0. Said done, wrongly: 1" in told
-    save_real(runs, provider, "2026-11-25", tmp_path / "real.json")
+    save_real(runs, provider, "2026-11-25", tmp_path / "real.json", turns=9)
     saved = json.loads((tmp_path / "real.json").read_text())
+    assert saved["most_turns"] == 9
     assert [run["way"] for run in saved["runs"]] == ["any", "call", "any"]
     assert "key" not in saved
 
