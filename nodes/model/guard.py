@@ -62,6 +62,7 @@ def without_streaming(model: BaseChatModel) -> BaseChatModel:
         update["model"] = without_streaming(inner)
     twin = model.model_copy(update=update)
     share_private(twin, model)
+    read_plainly(twin)
     return twin
 
 

@@ -23,7 +23,7 @@ from openai.types.chat import ChatCompletionChunk
 from pydantic import BaseModel, SecretStr
 
 from signoff import build_graph
-from signoff.nodes.model.guard import guarded
+from signoff.nodes.model.guard import guarded, without_streaming
 from signoff.nodes.model.plain_chunks import dumped
 from signoff.nodes.model.stream import WATCH, CallBounds
 from tests.support.histories import CONTROLS
@@ -561,7 +561,9 @@ def test_both_ways_send_the_same(
 ) -> None:
     with FakeProvider([Reply("Hello.")] * 2) as server:
         model = model_of(server.url)
-        own, twin = (_sent(one, history, mode, streams, **options) for one in (model, twin_of(model)))
+        copy = twin_of(model) if streams else without_streaming(model)
+        assert reads_plainly(copy)
+        own, twin = (_sent(one, history, mode, streams, **options) for one in (model, copy))
         assert twin == own
         sent = [(request.body, request.headers.get("x-team")) for request in server.requests]
     if own is None:
