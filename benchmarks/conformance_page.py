@@ -173,16 +173,11 @@ def _real(saved: Mapping[str, Any]) -> str:
 
 Each task runs twice with the same model and subject: once ending with text, once with a call. This is the
 embedded model (1.5 billion parameters, 4-bit quantization) on two cores, and most of these tasks are too long
-or too hard for it: {_number(pairs)} with at most {saved["most_turns"]} turns show the form of the report, and
-prove nothing about larger models ({saved["day"]}, by `loopcheck real --only langchain --what agentdojo
---room 1300 --turns {saved["most_turns"]} --seed 1 --tasks {pairs}` with `--model` and `--base-url`, which select
-any OpenAI-compatible model).
+for it. So the number of tasks is only {pairs}, which shows the form of the report and proves nothing
+({saved["day"]}, by `loopcheck real --only langchain --what agentdojo --room 1300 --seed 1 --tasks 2`, stopped
+after the first pair). `--model` and `--base-url` select any other OpenAI-compatible model.
 
 {write_pairs(runs, Provider("", saved["model"], "", *saved["prices"]))}"""
-
-
-def _number(tasks: int) -> str:
-    return "one task" if tasks == 1 else f"{tasks} tasks"
 
 
 def _again(sample: Results) -> str:
