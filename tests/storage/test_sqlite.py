@@ -93,6 +93,21 @@ def test_threads_and_outcomes_are_in_one_file(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.sqlite", "t.sqlite.locks"]
 
 
+def test_a_swap_looks_at_the_whole_value(tmp_path: Path) -> None:
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        store, swap = storage.store, storage.store.swap
+        assert not swap(("a",), "k", {}, {"n": 1})
+        assert swap(("a",), "k", None, {"n": 1, "m": {"x": []}})
+        assert not swap(("a",), "k", None, {"n": 2})
+        assert not swap(("a",), "k", {"n": 1}, {"n": 2})
+        # The same value in another order, and as LangGraph's own `put` writes it.
+        assert swap(("a",), "k", {"m": {"x": []}, "n": 1}, {"n": 2})
+        store.put(("a",), "k", {"n": 3, "ä": [1, 2]})
+        assert not swap(("a",), "k", {"n": 3}, {"n": 4})
+        assert swap(("a",), "k", {"n": 3, "ä": [1, 2]}, {"n": 4})
+        assert [item.value for item in store.search(("a",))] == [{"n": 4}]
+
+
 def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     file = filled(tmp_path / "t.sqlite")
     with sqlite3.connect(file) as connection:

@@ -1,4 +1,4 @@
-"""Speaks with OpenAI's API in plain dicts, which takes a third of the SDK's CPU time.
+"""OpenAI's client, used with plain dicts in place of the SDK's objects and conversions, to save CPU time.
 
 The SDK builds an object from each chunk, part by part, and LangChain's package immediately converts it back
 to a dict. Here the graph's copy of the model reads the dicts directly, from the SDK's own stream, so that
@@ -44,9 +44,9 @@ _MOST = 200
 time."""
 
 
-def read_plainly(twin: Any) -> None:
-    """Makes `twin`, a private copy of a model, read its provider's stream as plain dicts, if its package
-    can."""
+def use_plain_dicts(twin: Any) -> None:
+    """Makes `twin`, a private copy of a model, send its requests and read its provider's stream as plain
+    dicts, if its package can."""
     if not _takes_dicts(type(twin)) or not _is_known():
         return
     for name, kind in _CLIENTS.items():
@@ -106,7 +106,7 @@ class _Raw(_Proxy):
     """The SDK's `with_raw_response`, sync or async."""
 
     def create(self, **given: Any) -> Any:
-        return self._inner.create(**_past_conversion(given))
+        return self._inner.create(**past_conversion(given))
 
 
 class _Client(_Proxy):
@@ -115,7 +115,7 @@ class _Client(_Proxy):
         return _Raw(self._inner.with_raw_response)
 
     def create(self, **given: Any) -> Any:
-        given = _past_conversion(given)
+        given = past_conversion(given)
         if given.get("stream") is not True:
             return self._inner.create(**given)
         from openai import Stream
@@ -129,7 +129,7 @@ class _AsyncClient(_Proxy):
         return _Raw(self._inner.with_raw_response)
 
     async def create(self, **given: Any) -> Any:
-        given = _past_conversion(given)
+        given = past_conversion(given)
         if given.get("stream") is not True:
             return await self._inner.create(**given)
         from openai import AsyncStream
@@ -138,8 +138,9 @@ class _AsyncClient(_Proxy):
         return _AsyncChunks(made.parse(to=AsyncStream[object]))
 
 
-def _past_conversion(given: Json) -> Json:
-    """The arguments of `create`, with what need not be converted in `extra_body`. The body is the same."""
+def past_conversion(given: Json) -> Json:
+    """The arguments of `create`, with messages and tools that are JSON already in `extra_body`, which the
+    SDK does not convert. The body of the request is the same."""
     own = given.get("extra_body")
     if not isinstance(own, dict | None):
         return given
@@ -148,9 +149,9 @@ def _past_conversion(given: Json) -> Json:
         return given
     rest = {name: value for name, value in given.items() if name not in moved}
     if "messages" in moved:
-        # The SDK asks for some.
+        # The SDK requires the argument.
         rest["messages"] = ()
-    # What a user has put there comes in place of the arguments.
+    # The user's own `extra_body` takes precedence over the arguments, as in the SDK.
     return {**rest, "extra_body": {**moved, **(own or {})}}
 
 

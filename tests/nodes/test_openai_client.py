@@ -24,7 +24,7 @@ from pydantic import BaseModel, SecretStr
 
 from signoff import build_graph
 from signoff.nodes.model.guard import guarded, without_streaming
-from signoff.nodes.model.plain_chunks import dumped
+from signoff.nodes.model.openai_client import dumped, past_conversion
 from signoff.nodes.model.stream import WATCH, CallBounds
 from tests.support.histories import CONTROLS
 from tests.support.servers.fake_provider import FakeProvider, Reply, error
@@ -239,12 +239,12 @@ def _all_replies(found: list[Any]) -> bool:
 
 def twin_of(model: ChatOpenAI) -> BaseChatModel:
     twin = guarded(model, CONTROLS)
-    assert reads_plainly(twin)
+    assert uses_plain_dicts(twin)
     return twin
 
 
-def reads_plainly(twin: Any) -> bool:
-    own = [type(client).__module__ == "signoff.nodes.model.plain_chunks" for client in clients(twin)]
+def uses_plain_dicts(twin: Any) -> bool:
+    own = [type(client).__module__ == "signoff.nodes.model.openai_client" for client in clients(twin)]
     assert own[0] is own[1]
     return own[0]
 
@@ -454,11 +454,11 @@ def _patched() -> Any:
         (_patched, False),
     ],
 )
-def test_only_what_is_known_is_read_plainly(made: Callable[[], Any], plainly: bool) -> None:
+def test_only_what_is_known_is_replaced(made: Callable[[], Any], plainly: bool) -> None:
     model = made()
     before = clients(model)
     twin = guarded(model, CONTROLS)
-    assert reads_plainly(twin) is plainly
+    assert uses_plain_dicts(twin) is plainly
     assert all(one is other for one, other in zip(clients(model), before, strict=True))
     assert plainly or all(one is other for one, other in zip(clients(twin), before, strict=True))
 
@@ -562,7 +562,7 @@ def test_both_ways_send_the_same(
     with FakeProvider([Reply("Hello.")] * 2) as server:
         model = model_of(server.url)
         copy = twin_of(model) if streams else without_streaming(model)
-        assert reads_plainly(copy)
+        assert uses_plain_dicts(copy)
         own, twin = (_sent(one, history, mode, streams, **options) for one in (model, copy))
         assert twin == own
         sent = [(request.body, request.headers.get("x-team")) for request in server.requests]
@@ -570,6 +570,18 @@ def test_both_ways_send_the_same(
         assert sent[0] == sent[1]
     else:
         assert sent == []
+
+
+def test_what_is_json_is_not_converted_and_all_else_is() -> None:
+    tuples = (TOOL,)
+    assert past_conversion({"model": "m", "messages": [ASKED], "tools": [TOOL]}) == {
+        "model": "m",
+        "messages": (),
+        "extra_body": {"messages": [ASKED], "tools": [TOOL]},
+    }
+    given = {"messages": [{**ASKED, "odd": Place()}], "tools": tuples}
+    assert past_conversion(given) is given
+    assert past_conversion({**given, "messages": [ASKED]})["tools"] is tuples
 
 
 def test_a_user_s_own_body_comes_in_place_of_ours() -> None:
@@ -593,7 +605,7 @@ def test_who_wraps_the_sdks_class_sees_every_argument(kind: str, monkeypatch: py
     monkeypatch.setattr(own, "create", _wrapped(own.create))
     model = model_of("http://127.0.0.1:9")
     found = clients(guarded(model, CONTROLS))
-    replaced = [type(one).__module__ == "signoff.nodes.model.plain_chunks" for one in found]
+    replaced = [type(one).__module__ == "signoff.nodes.model.openai_client" for one in found]
     assert replaced == [kind != "Completions", kind != "AsyncCompletions"]
 
 
@@ -626,7 +638,7 @@ def test_a_silent_stream_ends_by_time(mode: str) -> None:
     assert "model_seconds" in result["outcome"]["error"]
 
 
-def test_a_graph_reads_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_uses_plain_dicts(monkeypatch: pytest.MonkeyPatch) -> None:
     with SlowServer(finishes(1), pause=0) as server:
         graph = build_graph(model_of(server.url))
         made, given = ChatCompletionChunk.construct, list[dict[str, Any]]()
