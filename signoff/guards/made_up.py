@@ -27,7 +27,7 @@ def without_made_up(state: Mapping[str, Any]) -> Mapping[str, Any]:
     # In the words of the version that is installed.
     patched = patcher().before_agent({"messages": [reply]}, None) or {}
     found = patched.get("messages", ())
-    # Before version 0.7 it replaced the whole history.
+    # deepagents 0.3 gives an Overwrite, 0.7 a list.
     made = found.value if isinstance(found, Overwrite) else found
     results = [one for one in made if isinstance(one, ToolMessage)]
     said = {one.tool_call_id: one.content for one in results if one.tool_call_id not in answered}

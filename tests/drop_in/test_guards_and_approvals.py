@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from deepagents import create_deep_agent
+from deepagents.middleware.patch_tool_calls import PatchToolCallsMiddleware
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
+from langchain_core.messages import RemoveMessage
 from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command, interrupt
+from langgraph.types import Command, Overwrite, interrupt
 from pydantic import BaseModel
 
 from signoff import build_graph, outcome_of, sqlite_storage
@@ -186,6 +188,24 @@ def test_a_message_in_place_of_the_decision_finds_nothing_started(
     if stored:
         assert journal(saved["store"]) == {}
         assert not any(outcome.changes for outcome in recorded(saved["store"], "one"))
+
+
+@WAYS
+def test_an_older_deepagents_replaces_the_history(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """deepagents 0.3 answers the open calls in an `Overwrite`."""
+    newer = PatchToolCallsMiddleware.before_agent
+
+    def older(self: Any, state: Any, runtime: Any) -> Any:
+        written = (newer(self, state, runtime) or {}).get("messages")
+        return written and {
+            "messages": Overwrite([one for one in written if not isinstance(one, RemoveMessage)])
+        }
+
+    monkeypatch.setattr(PatchToolCallsMiddleware, "before_agent", older)
+    asking = deep([call("pay", id="c", name="a"), DONE], **memory())
+    assert run(asking, GO, way)["__interrupt__"]
+    found = run(asking, OTHER, way)
+    assert (told(found), PAID, outcome_of(found).succeeded) == ([SUPERSEDED], [], True)
 
 
 @tool
