@@ -2,6 +2,7 @@
 waits for people holds none."""
 
 import os
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,6 +34,9 @@ def killed_at(folder: Path, database: str, moment: int) -> bool:
                 Moments.left = moment
                 drive(graph_of(storage, folder / "ledger"), "t")
                 code = 0
+        except BaseException:
+            traceback.print_exc()
+            raise
         finally:
             os._exit(code)
     status = os.waitpid(child, 0)[1]
