@@ -5,6 +5,8 @@ to a dict. Here the graph's copy of the model reads the dicts directly, from the
 parsing, the end of the stream, errors, retries and timeouts remain the SDK's. A dict gets the fields that the
 object would have had, so that the package sees the same. Everything unknown keeps its usual path: another
 provider's client, a client that was replaced, OpenAI's Responses API, a `response_format`, requested headers.
+So does a call that somebody watches from inside the SDK, as tracing packages do: they read the messages among
+its options, and the reply from its objects.
 
 If no one is shown the chunks of a reply, those in quick succession are joined: most of the remaining cost is
 LangChain's work per chunk.
@@ -31,6 +33,8 @@ _PACKAGES = ("langchain_openai.", "langchain_deepseek.", "langchain_xai.")
 """The classes whose `_stream` accepts dicts as chunks, and treats them the same."""
 _CLIENTS = {"client": "Completions", "async_client": "AsyncCompletions"}
 _MODULE = "openai.resources.chat.completions.completions"
+_SEEING = ("request", "post", "_prepare_options", "_build_request", "_process_response")
+"""The methods of the SDK's client that get the parts of a request, or its response."""
 
 # What is neither a dict nor a list where the API is kept to; all else that the SDK knows is left to it.
 _PLAIN_OF_CHUNK = ("id", "created", "model", "object", "obfuscation", "service_tier", "system_fingerprint")
@@ -70,15 +74,29 @@ def _takes_dicts(model: type[BaseChatModel]) -> bool:
     return known and any(kind.__module__.startswith("langchain_openai.") for kind in parts)
 
 
-def _is_sdks_own(client: object, kind: str) -> bool:
-    """Whether it is the client of OpenAI's package, with its original `create` (not replaced by tracing or a
-    test)."""
+def _is_sdks_own(client: Any, kind: str) -> bool:
+    """Whether it is the client of OpenAI's package, whose requests nobody else watches."""
     own = getattr(sys.modules.get(_MODULE), kind, None)
-    if own is None or type(client) is not own or "create" in vars(client):
-        return False
-    create = vars(own).get("create")
+    return own is not None and type(client) is own and not _is_watched(client)
+
+
+def _is_watched(client: Any) -> bool:
+    """Whether a method through which a request goes is not the SDK's (replaced by tracing or a test, or
+    another one in a subclass)."""
+    if not _is_original(client, "create"):
+        return True
+    inner = client._client
+    # A resource keeps `post` from the time when it was made.
+    return getattr(client._post, "__self__", None) is not inner or not all(
+        _is_original(inner, name) for name in _SEEING
+    )
+
+
+def _is_original(owner: object, name: str) -> bool:
+    found = getattr(type(owner), name, None)
     # Whoever wraps it may take the name of what is wrapped, but its code stays that of another module.
-    return type(create) is FunctionType and str(create.__globals__["__name__"]).startswith("openai.")
+    own = type(found) is FunctionType and str(found.__globals__["__name__"]).startswith("openai.")
+    return own and name not in vars(owner)
 
 
 @cache
@@ -109,12 +127,20 @@ class _Raw(_Proxy):
         return self._inner.create(**past_conversion(given))
 
 
+def _raw(client: Any) -> Any:
+    found = client.with_raw_response
+    return found if _is_watched(client) else _Raw(found)
+
+
 class _Client(_Proxy):
     @property
     def with_raw_response(self) -> Any:
-        return _Raw(self._inner.with_raw_response)
+        return _raw(self._inner)
 
     def create(self, **given: Any) -> Any:
+        # Tracing may begin after the graph was built.
+        if _is_watched(self._inner):
+            return self._inner.create(**given)
         given = past_conversion(given)
         if given.get("stream") is not True:
             return self._inner.create(**given)
@@ -126,9 +152,11 @@ class _Client(_Proxy):
 class _AsyncClient(_Proxy):
     @property
     def with_raw_response(self) -> Any:
-        return _Raw(self._inner.with_raw_response)
+        return _raw(self._inner)
 
     async def create(self, **given: Any) -> Any:
+        if _is_watched(self._inner):
+            return await self._inner.create(**given)
         given = past_conversion(given)
         if given.get("stream") is not True:
             return await self._inner.create(**given)

@@ -591,6 +591,9 @@ def test_a_user_s_own_body_comes_in_place_of_ours() -> None:
     assert (request.body["messages"], request.body["tools"], request.body["top_k"]) == ([ASKED], [], 3)
 
 
+# Who watches what goes through the SDK, as tracing packages do, sees what the package alone would have sent.
+
+
 def _wrapped(create: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(create)
     def wrapper(*args: Any, **given: Any) -> Any:
@@ -607,6 +610,119 @@ def test_who_wraps_the_sdks_class_sees_every_argument(kind: str, monkeypatch: py
     found = clients(guarded(model, CONTROLS))
     replaced = [type(one).__module__ == "signoff.nodes.model.openai_client" for one in found]
     assert replaced == [kind != "Completions", kind != "AsyncCompletions"]
+
+
+class Watcher:
+    """Wraps a method of the SDK, and keeps the messages and the chunks that come through it."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self.chunks: list[Any] = []
+
+    def of_request(self, request: Callable[..., Any]) -> Callable[..., Any]:
+        """Replaces the stream of a reply, as Logfire does."""
+
+        @functools.wraps(request)
+        def wrapper(*args: Any, stream_cls: Any = None, **given: Any) -> Any:
+            options = next(one for one in (*args, given.get("options")) if hasattr(one, "json_data"))
+            self.messages.append(options.json_data["messages"])
+            return request(*args, **given, stream_cls=stream_cls and self._seen(stream_cls))
+
+        return wrapper
+
+    def of_create(self, create: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(create)
+        def wrapper(*args: Any, **given: Any) -> Any:
+            self.messages.append(given["messages"])
+            return create(*args, **given)
+
+        return wrapper
+
+    def _seen(self, kind: Any) -> Any:
+        watcher = self
+
+        class Seen(kind):  # type: ignore[misc]  # the class is of the call
+            def __stream__(self) -> Any:
+                return watcher.kept(super().__stream__())
+
+        class AsyncSeen(kind):  # type: ignore[misc]  # as above
+            async def __stream__(self) -> Any:
+                async for one in super().__stream__():
+                    watcher.chunks.append(one)
+                    yield one
+
+        return AsyncSeen if "Async" in str(kind) else Seen
+
+    def kept(self, chunks: Iterator[Any]) -> Iterator[Any]:
+        for one in chunks:
+            self.chunks.append(one)
+            yield one
+
+
+class OpenAIOfTheUsers(openai.OpenAI):
+    """A client that looks at each request."""
+
+    watcher = Watcher()
+
+    def request(self, *args: Any, **given: Any) -> Any:
+        return self.watcher.of_request(super().request)(*args, **given)
+
+
+class AsyncOpenAIOfTheUsers(openai.AsyncOpenAI):
+    async def request(self, *args: Any, **given: Any) -> Any:
+        return await OpenAIOfTheUsers.watcher.of_request(super().request)(*args, **given)
+
+
+def _on_the_classes(model: ChatOpenAI, watcher: Watcher, patch: pytest.MonkeyPatch) -> None:
+    for kind in (openai.OpenAI, openai.AsyncOpenAI):
+        patch.setattr(kind, "request", watcher.of_request(kind.request))
+
+
+def _on_the_clients(model: ChatOpenAI, watcher: Watcher, patch: pytest.MonkeyPatch) -> None:
+    for client in (model.root_client, model.root_async_client):
+        client.request = watcher.of_request(client.request)
+
+
+def _on_create(model: ChatOpenAI, watcher: Watcher, patch: pytest.MonkeyPatch) -> None:
+    for kind in (openai.resources.chat.Completions, openai.resources.chat.AsyncCompletions):
+        patch.setattr(kind, "create", watcher.of_create(kind.create))
+
+
+@both
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("first", [True, False], ids=["before the graph", "after the graph"])
+@pytest.mark.parametrize("watch", [_on_the_classes, _on_the_clients, _on_create])
+def test_who_watches_the_sdk_sees_the_messages_and_the_reply(
+    watch: Callable[..., None], first: bool, streams: bool, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watcher = Watcher()
+    with FakeProvider([Reply("Hello.")]) as server:
+        model = model_of(server.url)
+        if first:
+            watch(model, watcher, monkeypatch)
+        twin = guarded(model, CONTROLS) if streams else without_streaming(model)
+        if not first:
+            watch(model, watcher, monkeypatch)
+        assert _sent(twin, [HumanMessage("go")], mode, streams) is None
+    assert watcher.messages == [[ASKED]]
+    if streams and watch is not _on_create:
+        said = [one.choices[0].delta.content for one in watcher.chunks if one.choices]
+        assert "".join(filter(None, said)) == "Hello."
+
+
+@both
+def test_a_client_of_a_class_of_the_users_gets_what_it_would_get(mode: str) -> None:
+    watcher = OpenAIOfTheUsers.watcher = Watcher()
+    with FakeProvider([Reply("Hello.")]) as server:
+        given: dict[str, Any] = {"base_url": server.url, "api_key": "none", "max_retries": 0}
+        root, aroot = OpenAIOfTheUsers(**given), AsyncOpenAIOfTheUsers(**given)
+        own: dict[str, Any] = {"client": root.chat.completions, "async_client": aroot.chat.completions}
+        model = model_of(server.url, root_client=root, root_async_client=aroot, **own)
+        twin = guarded(model, CONTROLS)
+        assert not uses_plain_dicts(twin)
+        assert _sent(twin, [HumanMessage("go")], mode, streams=True) is None
+    assert watcher.messages == [[ASKED]]
+    assert watcher.chunks
 
 
 # In a graph.
