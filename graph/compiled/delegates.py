@@ -39,7 +39,7 @@ def delegate(
     runs twice. Other graphs give neither guarantee: LangGraph reruns the node in which it was killed, its
     usage is not counted, and only its own recursion limit applies.
 
-    Raises SetupError for an invalid name, and for a graph with its own storage or thread.
+    Raises SetupError for an invalid name or `read`, and for a graph with its own storage or thread.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise SetupError(
@@ -47,6 +47,11 @@ def delegate(
         )
     if not isinstance(description, str) or not description.strip():
         raise SetupError(f"The delegate {name!r} has no description; say what it does, and when to call it.")
+    if read is not None and not callable(read):
+        raise SetupError(
+            f"read is {describe(read)}; pass a function of the graph's last values that returns text, or an "
+            "Outcome."
+        )
     later = callable(graph) and not isinstance(graph, Pregel)
     if not later:
         check_graph(name, graph, read)

@@ -6,6 +6,7 @@ from typing import Any
 from langgraph.pregel import Pregel
 
 from signoff.graph.errors import SetupError
+from signoff.graph.foreign import gets_past, words
 from signoff.graph.machine import FIRST
 from signoff.nodes.node import Dependencies, Node
 from signoff.tools.delegates import Delegate
@@ -19,10 +20,20 @@ def deps_of(graph: Any) -> Dependencies | None:
 
 
 def graph_of(tool: Delegate) -> Any:
-    """The graph of a delegate. Raises SetupError if a function returns something else."""
+    """The graph of a delegate. Raises SetupError if a function fails, or returns something else."""
     if isinstance(tool.graph, Pregel):
         return tool.graph
-    found = tool.graph()
+    try:
+        found = tool.graph()
+    except SetupError:
+        raise
+    except Exception as error:
+        if gets_past(error):
+            raise
+        raise SetupError(
+            f"The function that makes the graph of the delegate {tool.name!r} failed: "
+            f"{type(error).__name__}: {words(error)}"
+        ) from error
     check_graph(tool.name, found, tool.read)
     return found
 

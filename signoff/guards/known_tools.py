@@ -6,7 +6,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
-from signoff.graph.kinds import kind_of
+from signoff.graph.errors import SetupError
+from signoff.graph.kinds import Kind, kind_of
 from signoff.tools.toolbox import Toolbox
 
 PROVIDED = "provided"
@@ -32,6 +33,21 @@ def tool_of_kind(tool: BaseTool | None, kind: str) -> BaseTool | None:
     """The tool, where it is of the kind that the thread has been told of: another agent with the same guards
     may have another one of its name."""
     return tool if tool is not None and (not kind or str(kind_of(tool)) == kind) else None
+
+
+def check_kind(tool: BaseTool) -> None:
+    """Raises SetupError for a tool that an agent with `Guards` cannot run."""
+    kind = kind_of(tool)
+    if kind is Kind.CONTROL:
+        raise SetupError(
+            f"The tool {tool.name!r} is of kind control; pass it in controls= of Guards, or leave the second "
+            "Guards out."
+        )
+    if kind is Kind.DELEGATE:
+        raise SetupError(
+            f"The tool {tool.name!r} is a delegate, which only a graph of build_graph can run; pass it there "
+            "in tools=."
+        )
 
 
 def make_unseen(name: str, kind: str) -> BaseTool | dict[str, Any]:

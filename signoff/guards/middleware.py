@@ -38,6 +38,7 @@ from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
 from signoff.guards.known_tools import (
     PROVIDED,
     called_kinds,
+    check_kind,
     kinds_in,
     make_unseen,
     name_of,
@@ -401,6 +402,8 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         names = tuple(kinds)
         made = self._made.get(names)
         if made is None or made[0] != found:
+            for tool in here.values():
+                check_kind(tool)
             pairs = zip(names, found, strict=True)
             given = [make_unseen(name, tool) if isinstance(tool, str) else tool for name, tool in pairs]
             box = replace(make_toolbox(given, self._controls), dialogue=self._dialogue)

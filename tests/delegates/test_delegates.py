@@ -492,6 +492,10 @@ SETUPS: dict[str, tuple[Callable[[], Any], str]] = {
     "no graph": (lambda: helper("researcher"), "was given str, which is no compiled graph"),
     "another graph without read=": (lambda: helper(other(saying).graph), "was not made by build_graph"),
     "read= for a graph with an outcome": (lambda: helper(child(DONE), read=str), "has one; leave it out"),
+    "read= that is no function": (
+        lambda: helper(other(saying).graph, read="the last message"),
+        "read is 'the last message'; pass a function of the graph's last values",
+    ),
     "a name that is none": (lambda: helper(child(DONE), "a|b"), "use a letter, then letters"),
     "no description": (lambda: delegate("helper", child(DONE), description=" "), "has no description"),
     "parallel=0": (lambda: helper(child(DONE), parallel=0), "parallel is 0"),
@@ -529,3 +533,35 @@ def test_what_cannot_work_is_refused_when_it_is_built(name: str) -> None:
     build, sentence = SETUPS[name]
     with pytest.raises(SetupError, match=sentence):
         build()
+
+
+def _failing() -> Any:
+    raise ConnectionError("no answer")
+
+
+def _storing() -> Any:
+    return build_graph(ScriptedModel([DONE]), checkpointer=InMemorySaver())
+
+
+@WAYS
+@pytest.mark.parametrize(
+    ("makes", "sentence"),
+    [
+        (_failing, "makes the graph of the delegate 'helper' failed: ConnectionError: no answer"),
+        (
+            lambda graph: graph,
+            "makes the graph of the delegate 'helper' failed: TypeError: .*'graph'",
+        ),
+        (lambda: None, "'helper' was given NoneType, which is no compiled graph"),
+        (_storing, "'helper' has storage of its own; build it without storage="),
+    ],
+)
+def test_a_function_that_makes_no_graph_is_told_when_it_is_called(
+    makes: Callable[..., Any], sentence: str, way: str, storage: SqliteStorage
+) -> None:
+    made: list[Any] = [makes]
+    graph = parent([call("helper", task="Go."), END_OF_PARENT], helper(lambda: made[-1]()), storage=storage)
+    with pytest.raises(SetupError, match=sentence):
+        run(graph, GO, way)
+    made.append(lambda: child(DONE))
+    assert run(graph, None, way)["outcome"]["status"] == "success"

@@ -33,11 +33,14 @@ from signoff import (
     SetupError,
     ThreadBusy,
     ThreadError,
+    build_graph,
     current_outcome,
+    delegate,
     extend,
     outcome_of,
     retry,
     sqlite_storage,
+    standard_controls,
 )
 from signoff.graph.errors import JournalWarning
 from signoff.graph.messages import marks
@@ -260,6 +263,9 @@ OF_OPENAI = {"type": "function", "function": {"name": "finish_task", "parameters
 CUSTOM = {"type": "custom", "name": "finish_task"}
 
 
+OTHER_FINISH = standard_controls(finish="done")[0]
+
+
 class SecondGuards(Guards):
     pass
 
@@ -276,6 +282,20 @@ class Structured(BaseModel):
             "name of a control",
         ),
         (lambda: create_agent(ScriptedModel([DONE]), middleware=[Guards(), SecondGuards()]), "second Guards"),
+        (
+            lambda: create_agent(
+                ScriptedModel([DONE]), middleware=[Guards(), SecondGuards(controls=[OTHER_FINISH])]
+            ),
+            "'done' is of kind control; pass it in controls= of Guards, or leave the second Guards out",
+        ),
+        (
+            lambda: create_agent(
+                ScriptedModel([DONE]),
+                [delegate("helper", build_graph(ScriptedModel([DONE])), description="Helps.")],
+                middleware=[Guards()],
+            ),
+            "'helper' is a delegate, which only a graph of build_graph can run",
+        ),
         (
             lambda: create_agent(
                 ScriptedModel([DONE]), middleware=[Guards()], response_format=ToolStrategy(Structured)
