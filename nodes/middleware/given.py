@@ -18,6 +18,7 @@ _WHOLE = (
 )
 REFUSED: Mapping[str, str] = MappingProxyType(
     {
+        "signoff.guards.middleware": "its rules are those of the graph itself; leave it out",
         "langchain.agents.middleware.human_in_the_loop": (
             "a person's decision belongs to one call, and is kept with it; write approvals={…}, which takes "
             "the same rules"

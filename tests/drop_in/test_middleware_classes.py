@@ -37,6 +37,7 @@ from langgraph.types import Command
 
 from signoff import SetupError, build_graph, sqlite_storage
 from signoff.graph.inside.installing import install_hint
+from signoff.guards import Guards
 from signoff.models import ScriptedModel, call
 from signoff.nodes.middleware.given import REFUSED, why_refused
 from tests.drop_in.langchain_tests.conftest import LEFT_OUT
@@ -64,7 +65,8 @@ def test_every_class_stands_in_the_table_of_the_page() -> None:
 
 
 def test_every_refusal_is_of_a_class_that_there_is() -> None:
-    assert {kind.__mro__[0].__module__ for kind in classes().values() if why_refused(kind)} == set(REFUSED)
+    known = [*classes().values(), Guards]
+    assert {kind.__mro__[0].__module__ for kind in known if why_refused(kind)} == set(REFUSED)
 
 
 def test_what_is_left_out_of_langchains_own_tests_stands_in_them() -> None:
@@ -117,6 +119,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "a limit of model calls": (lambda: [ModelCallLimitMiddleware(run_limit=1)], r"limits=Limits\(turns=…\)"),
     "one made of it": (lambda: [Mine(run_limit=1)], r"holds Mine, which .* limits=Limits\(turns=…\)"),
     "a limit of tool calls": (lambda: [ToolCallLimitMiddleware(run_limit=1)], r"Limits\(tool_calls=…\)"),
+    "the guards of another agent": (lambda: [Guards()], "holds Guards, which .* those of the graph itself"),
     "summaries": (lambda: [SummarizationMiddleware(MODEL)], r"write prompt_tokens=…, and compaction='model'"),
 }
 

@@ -131,9 +131,14 @@ def model_retry(way: str) -> None:
 
 
 def pii(way: str) -> None:
-    """Personal data is redacted, also in the history, but not in streamed chunks."""
-    found = ran(graph(script(), chain.PIIMiddleware("email")), way)
+    """Redacts the history's texts; not streamed chunks, nor arguments, as the summary of a finish."""
+    tells = {"name": "finish_task", "args": {"summary": "To a@b.com."}, "id": "f1"}
+    says = AIMessage("Wrote to a@b.com.", tool_calls=[tells])
+    given = chain.PIIMiddleware("email", apply_to_output=True)
+    found = ran(graph(ScriptedModel([says]), given), way)
     assert found["messages"][0].text == "Write to [REDACTED_EMAIL]."
+    assert found["messages"][1].text == "Wrote to [REDACTED_EMAIL]."
+    assert found["outcome"]["summary"] == "To a@b.com."
 
 
 def tool_search(way: str) -> None:
