@@ -33,8 +33,8 @@ _PACKAGES = ("langchain_openai.", "langchain_deepseek.", "langchain_xai.")
 """The classes whose `_stream` accepts dicts as chunks, and treats them the same."""
 _CLIENTS = {"client": "Completions", "async_client": "AsyncCompletions"}
 _MODULE = "openai.resources.chat.completions.completions"
-_SEEING = ("request", "post", "_prepare_options", "_build_request", "_process_response")
-"""The methods of the SDK's client that get the parts of a request, or its response."""
+SEEING = ("request", "post", "_prepare_options", "_build_request", "_process_response")
+"""The methods of the SDK's client (and of Anthropic's) that get the parts of a request, or its response."""
 
 # What is neither a dict nor a list where the API is kept to; all else that the SDK knows is left to it.
 _PLAIN_OF_CHUNK = ("id", "created", "model", "object", "obfuscation", "service_tier", "system_fingerprint")
@@ -88,7 +88,7 @@ def _is_watched(client: Any) -> bool:
     inner = client._client
     # A resource keeps `post` from the time when it was made.
     return getattr(client._post, "__self__", None) is not inner or not all(
-        _is_original(inner, name) for name in _SEEING
+        _is_original(inner, name) for name in SEEING
     )
 
 

@@ -24,6 +24,7 @@ from signoff.graph.foreign import gets_past
 from signoff.graph.inside.private import share_private
 from signoff.graph.limits import MODEL_TRIES, CheckedModel
 from signoff.nodes.model.advice import is_too_long, may_pass, retry_after
+from signoff.nodes.model.openai_client import SEEING
 from signoff.nodes.model.stream import Silent
 
 if TYPE_CHECKING:
@@ -134,21 +135,33 @@ def without_own_retries(model: BaseChatModel) -> BaseChatModel:
     for name, value in list(twin.__dict__.items()):
         if isinstance(value, dict) and "max_retries" in value and _is_cached(model, name):
             twin.__dict__[name] = {**value, "max_retries": none}
-        elif isinstance(getattr(value, "max_retries", None), int) and hasattr(value, "with_options"):
-            # A client of OpenAI's or Anthropic's package: the new one uses the same connections.
+        elif _is_client(value):
             twin.__dict__[name] = value.with_options(max_retries=0)
     for name, root in (("client", "root_client"), ("async_client", "root_async_client")):
-        _follow(twin, name, root)
+        _follow(twin, name, root, getattr(model, root, None))
     return twin
+
+
+def _is_client(value: Any) -> bool:
+    """Whether it is a client of OpenAI's or Anthropic's package, of which a copy uses the same connections. A
+    copy would not have what tracing has put into this one object."""
+    if not isinstance(getattr(value, "max_retries", None), int) or not hasattr(value, "with_options"):
+        return False
+    return not any(name in vars(value) for name in SEEING)
 
 
 def _is_cached(model: BaseChatModel, name: str) -> bool:
     return isinstance(inspect.getattr_static(type(model), name, None), cached_property)
 
 
-def _follow(twin: Any, name: str, root: str) -> None:
-    """ChatOpenAI keeps a part of its client beside it."""
-    chat = getattr(twin.__dict__.get(root), "chat", None)
-    own = getattr(chat, "completions", None)
-    if own is not None and type(twin.__dict__.get(name)) is type(own):
+def _follow(twin: Any, name: str, root: str, old: Any) -> None:
+    """ChatOpenAI keeps a part of its client beside it. old: the client that it is mostly a part of."""
+    own = getattr(getattr(twin.__dict__.get(root), "chat", None), "completions", None)
+    given = twin.__dict__.get(name)
+    # One that was replaced, or that tracing has changed, stays.
+    if own is None or type(given) is not type(own) or "create" in vars(given):
+        return
+    if given._client is old:
         twin.__dict__[name] = own
+    elif _is_client(given._client):
+        twin.__dict__[name] = given._client.with_options(max_retries=0).chat.completions

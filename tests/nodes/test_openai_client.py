@@ -22,12 +22,12 @@ from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from openai.types.chat import ChatCompletionChunk
 from pydantic import BaseModel, SecretStr
 
-from signoff import build_graph
+from signoff import ModelRetries, build_graph
 from signoff.nodes.model.guard import guarded, without_streaming
 from signoff.nodes.model.openai_client import dumped, past_conversion
 from signoff.nodes.model.stream import WATCH, CallBounds
 from tests.support.histories import CONTROLS
-from tests.support.servers.fake_provider import FakeProvider, Reply, error
+from tests.support.servers.fake_provider import FakeProvider, Reply, error, tool_call
 from tests.support.servers.hostile_server import HEADERS, HostileServer, Sent
 from tests.support.servers.slow_server import SlowServer, finishes
 
@@ -726,6 +726,35 @@ def test_a_client_of_a_class_of_the_users_gets_what_it_would_get(mode: str) -> N
 
 
 # In a graph.
+
+
+def _with_another_address(model: ChatOpenAI, watcher: Watcher, patch: pytest.MonkeyPatch) -> None:
+    url = str(model.root_client.base_url)
+    for name in ("root_client", "root_async_client"):
+        root = getattr(model, name)
+        setattr(model, name, root.with_options(base_url="http://127.0.0.1:9/v1"))
+        setattr(model, name.removeprefix("root_"), root.with_options(base_url=url).chat.completions)
+    _on_the_classes(model, watcher, patch)
+
+
+def _on_this_create(model: ChatOpenAI, watcher: Watcher, patch: pytest.MonkeyPatch) -> None:
+    for client in clients(model):
+        client.create = watcher.of_create(client.create)
+
+
+@both
+@pytest.mark.parametrize("change", [_with_another_address, _on_the_clients, _on_this_create, _on_the_classes])
+def test_a_graph_uses_the_client_that_the_model_was_given(
+    change: Callable[..., None], mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watcher = Watcher()
+    with FakeProvider([Reply(calls=[tool_call("finish_task", summary="Done.")])]) as server:
+        model = model_of(server.url)
+        change(model, watcher, monkeypatch)
+        graph, task = build_graph(model, model_retries=ModelRetries(tries=1)), {"messages": ["go"]}
+        result = asyncio.run(graph.ainvoke(task)) if mode == "async" else graph.invoke(task)
+    assert result["outcome"]["status"] == "success"
+    assert [[one["role"] for one in seen] for seen in watcher.messages] == [["system", "user"]]
 
 
 @both
