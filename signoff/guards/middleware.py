@@ -78,7 +78,7 @@ try:
     )
     from langchain.agents.middleware.types import hook_config
 
-    from signoff.guards.calls import Goes, HandlerCall, Running
+    from signoff.guards.calls import Goes, HandlerCall, Running, Start
     from signoff.guards.state import GuardedState, check_channels, filled
 except ImportError:
     check_version()
@@ -135,6 +135,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         if bounds.cost is not None and bounds.prices is None:
             raise SetupError("A limit of cost needs prices; write limits=Limits(cost=…, prices=Prices(…)).")
         self.tools = [control.tool for control in self._controls]
+        self._own = {tool.name: tool for tool in self.tools}
         self._deps = Dependencies(
             own=_NO_MODELS,
             by_name=_no_models,
@@ -272,7 +273,8 @@ class Guards(AgentMiddleware[Any, Any, Any]):
 
     def _with_controls(self, tools: Sequence[Any]) -> list[Any]:
         """The tools with the control tools added: other middleware may have selected only some tools."""
-        return [*tools, *(tool for tool in self.tools if not any(tool is one for one in tools))]
+        there = set(map(id, tools))
+        return [*tools, *(tool for tool in self.tools if id(tool) not in there)]
 
     def _cutting(self, model: BaseChatModel) -> BaseChatModel:
         """The model with the guard that closes a stream once a finish in it is complete."""
@@ -305,9 +307,11 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             return Command()
         reply_id, call = found
         writer = ResultWriter(call, state, run, None, time.monotonic())
-        running = Running(HandlerCall(handler, self._resolve(request, call)), writer)
+        journalled = run.deps.toolbox.is_effect(call.name) and self._has_journal(run, call)
+        asking = HandlerCall(handler, self._resolve(request, call))
+        running = Running(asking, writer, Start() if journalled else None)
         try:
-            if not run.deps.toolbox.is_effect(call.name) or not self._has_journal(run, call):
+            if not journalled:
                 (result,) = yield running
                 written = result.written
             else:
@@ -366,7 +370,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             raise SetupError(
                 "create_agent(response_format=…) ends the agent by itself; write Guards(response_format=…)."
             )
-        own = {control.tool.name: control.tool for control in self._controls}
+        own = self._own
         for tool in request.tools:
             name = name_of(tool)
             if name in own and tool is not own[name]:
@@ -384,11 +388,12 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         position: GuardPosition | None = state.get("guards")
         kinds = dict(position["tools"]) if position is not None else {}
         controls = self._deps.toolbox.controls
-        here = {tool.name: tool for tool in tools if isinstance(tool, BaseTool) and tool.name not in controls}
+        own = [tool for tool in tools if isinstance(tool, BaseTool)]
+        here = {tool.name: tool for tool in own if tool.name not in controls}
         self._known |= here
         for name in here:
             kinds.setdefault(name, "")
-        for tool in tools:
+        for tool in tools if len(own) < len(tools) else ():
             if is_provided(tool) and (name := provider_name(tool)) not in controls:
                 kinds.setdefault(name, PROVIDED)
         if not kinds:
