@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from uuid import uuid4
 
 from langchain_core.exceptions import ContextOverflowError
@@ -413,9 +413,25 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         return made[1]
 
 
-for _hook in (Guards.wrap_model_call, Guards.awrap_model_call, Guards.wrap_tool_call, Guards.awrap_tool_call):
-    # LangChain's LangSmith integration inspects the signature in each call, traced or not.
-    vars(_hook)["__signature__"] = signature(_hook)
+class _Signed:
+    """A hook that brings its signature: LangChain's LangSmith integration asks for it in each call, traced or
+    not, and Python would make that of a bound method anew each time."""
+
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        whole = signature(hook)
+        self._hook = hook
+        self._signature = whole.replace(parameters=list(whole.parameters.values())[1:])
+
+    def __get__(self, guards: Guards | None, owner: type[Guards]) -> Callable[..., Any]:
+        if guards is None:
+            return self._hook
+        bound: Any = partial(self._hook, guards)
+        bound.__signature__ = self._signature
+        return cast(Callable[..., Any], bound)
+
+
+for _name in ("wrap_model_call", "awrap_model_call", "wrap_tool_call", "awrap_tool_call"):
+    setattr(Guards, _name, _Signed(vars(Guards)[_name]))
 
 _PAST = (
     "The agent ended before a finish was accepted: another middleware, or a tool that returns directly, went "
