@@ -20,7 +20,7 @@ from signoff.nodes.delegates.ledger import fresh
 from signoff.nodes.journal import Written, answer_waiting, look_up, record_end
 from signoff.nodes.model.messages import budget, named_calls
 from signoff.nodes.model.summary import write_summary
-from signoff.nodes.node import NodeContext, Report, Steps
+from signoff.nodes.node import NO_BUDGET, NodeContext, Report, Steps
 from signoff.nodes.requests import Files, Part, Store
 from signoff.nodes.tool_calls.closing import close
 from signoff.nodes.undo import cut_short
@@ -85,7 +85,11 @@ def _compacted(
         after: AgentState = {**state, "messages": append_messages(state["messages"], [written])}
         state, reader = after, read_messages(after, run.deps.toolbox)
         task = current_task(reader, state, can_ask=run.can_ask)
-    most, size = budget(state, task.id, run), prompt_size(state, reader, run.system_prompt, run.deps.texts)
+    most = budget(state, task.id, run)
+    if most >= NO_BUDGET:
+        # The messages are not even counted, which takes time in proportion to all of them.
+        return {}
+    size = prompt_size(state, reader, run.system_prompt, run.deps.texts)
     if size + beyond(reader, most) <= most:
         return {}
     task = yield from fresh(task, run)

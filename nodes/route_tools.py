@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 
 from signoff.graph.history.reader import decided, who_decided
-from signoff.graph.history.replies import Call
+from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event
@@ -179,27 +179,28 @@ def answer(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
         return result(call.id, call.name, texts["thought"].format())
     if call.effect is Effect.MORE_TURNS:
         return more_turns(call, task, run)
-    if task.reply_of(call).only_controls:
+    reply = task.reply_of(call)
+    if reply.only_controls:
         text = texts["controls_only"].format(tools=", ".join(box.controls))
         return not_run(call.id, call.provider_name, text, "controls_only")
     if call.name in box.provided:
         return not_run(call.id, call.provider_name, texts["provided"].format(name=call.name), "provided")
-    offered = marks(task.reply_of(call).message).get("offered")
+    offered = marks(reply.message).get("offered")
     if call.name not in box.tools or (offered is not None and call.name not in offered):
         return _unknown(call, run, offered)
-    if (too_many := _above(call, task, run)) is not None:
+    if (too_many := _above(call, reply, run)) is not None:
         return not_run(call.id, call.name, too_many, "too_many")
     if (error := box.misfit(call.name, call.args)) and decided(call, task.decisions) is None:
         return misfit(call, error, run)
     return _from_person(call, task, run)
 
 
-def _above(call: Call, task: Task, run: NodeContext) -> str | None:
+def _above(call: Call, reply: Reply, run: NodeContext) -> str | None:
     """Why a call exceeds the limit of calls per reply; None if it does not."""
     limit, texts = run.limits.calls_per_reply, run.deps.texts.results
     if run.deps.toolbox.rounds:
         limit = min(limit, _CALLS_IN_A_ROUND)
-    place = sum(other.effect is None for other in task.reply_of(call).calls[: call.index])
+    place = sum(other.effect is None for other in reply.calls[: call.index])
     return texts["too_many"].format(name=call.name, limit=limit) if place >= limit else None
 
 

@@ -277,6 +277,10 @@ class ControlRegistry(Mapping[str, ControlTool]):
     def __getitem__(self, name: str) -> ControlTool:
         return self._by_name[name]
 
+    def __contains__(self, name: object) -> bool:
+        # Not that of `Mapping`, which raises an error, and catches it, for each name that is not here.
+        return name in self._by_name
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)
 

@@ -132,17 +132,7 @@ class TaskSection:
         if not self.replies:
             return ()
         last = self.replies[-1]
-        return tuple(call for call in last.before_control if last.open(call))
-
-    def undecided(self, tools: Tools, decisions: Mapping[str, CallDecision]) -> tuple[Call, ...]:
-        """The due calls that a person must approve and has not decided on."""
-        return tuple(
-            call
-            for call in self.due()
-            if call.effect in (None, Effect.MORE_TURNS)
-            and tools.needs_approval(call.name, call.args)
-            and not decided(call, decisions)
-        )
+        return tuple([call for call in last.before_control if last.open(call)])
 
     def spoke(self) -> Reply | None:
         """The last reply, if it has text only and neither the user nor a reminder has followed."""
@@ -171,7 +161,7 @@ class TaskSection:
             return (Wait.WORD, ()) if tools.dialogue and self.spoke() else None
         if any(call.problem or call.effect not in (None, Effect.MORE_TURNS) for call in due):
             return None
-        waiting = tuple(call for call in due if call.id in asked) or self.undecided(tools, decisions)
+        waiting = tuple(call for call in due if call.id in asked) or undecided(due, tools, decisions)
         if waiting:
             return Wait.APPROVAL, waiting
         return (Wait.ACTION, due[:1]) if tools.is_driven(due[0].name) else None
@@ -191,6 +181,19 @@ def _refused(verdict: Verdict) -> RefusedFinish:
     if not isinstance(verdict, str):
         return verdict
     return RefusedFinish(kind=SENT_BACK if verdict.startswith(_SENT_BACK_BEFORE) else "", why=verdict)
+
+
+def undecided(due: Sequence[Call], tools: Tools, decisions: Mapping[str, CallDecision]) -> tuple[Call, ...]:
+    """The due calls that a person must approve and has not decided on."""
+    return tuple(
+        [
+            call
+            for call in due
+            if call.effect in (None, Effect.MORE_TURNS)
+            and tools.needs_approval(call.name, call.args)
+            and not decided(call, decisions)
+        ]
+    )
 
 
 def decided(call: Call, decisions: Mapping[str, CallDecision]) -> CallDecision | None:

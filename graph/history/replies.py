@@ -86,7 +86,7 @@ def storable(value: Any, depth: int = _DEPTH) -> bool:
     return value is None
 
 
-_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
 _DETAILS = "incomplete_details"
 _LENGTH = {
     "length",
@@ -141,7 +141,7 @@ def reason_of(message: AIMessage) -> str:
     metadata = message.response_metadata
     details = metadata.get(_DETAILS)
     said = details.get("reason") if isinstance(details, Mapping) else None
-    for key in (*_REASONS, "status"):
+    for key in _REASONS:
         if isinstance(said, str) and said.strip():
             break
         said = metadata.get(key)
@@ -151,7 +151,7 @@ def reason_of(message: AIMessage) -> str:
 
 def without_reason(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata of a reply without its finish reason."""
-    return {key: value for key, value in metadata.items() if key not in (*_REASONS, "status", _DETAILS)}
+    return {key: value for key, value in metadata.items() if key not in (*_REASONS, _DETAILS)}
 
 
 def broken_off(message: AIMessage) -> bool:
@@ -375,6 +375,11 @@ class Reply:
         """The calls before the first finish or ask; all calls if there is none."""
         control = self.control
         return self.calls if control is None else self.calls[: control.index]
+
+    @lazy
+    def work_calls(self) -> tuple[Call, ...]:
+        """The calls among these of tools that are not control tools."""
+        return tuple([call for call in self.before_control if call.effect is None])
 
     @lazy
     def works(self) -> bool:

@@ -19,6 +19,7 @@ from signoff.graph.history.reader import (
     Wait,
     read_messages,
     refusals_of,
+    undecided,
     verdicts_of,
 )
 from signoff.graph.history.replies import Call, Reply, StopReason
@@ -166,8 +167,12 @@ class Task:
 
     def reply_of(self, call: Call) -> Reply:
         """The reply that contains `call`."""
-        # By identity: an imported history may contain two equal calls.
-        return next(reply for reply in reversed(self.replies) if any(call is held for held in reply.calls))
+        # By identity: an imported history may contain two equal calls. Nearly always it is the last reply.
+        for reply in reversed(self.replies):
+            for held in reply.calls:
+                if held is call:
+                    return reply
+        raise AssertionError("the call is of this task")
 
 
 def read(state: AgentState, tools: Tools, *, can_ask: bool = True) -> Task:
@@ -213,7 +218,7 @@ def _task(state: AgentState, reader: Reader, section: TaskSection, **more: Any) 
         ask=ask,
         finish=finish,
         strays=reader.strays([call for call in (*due, ask, finish) if call]) if newest else (),
-        undecided=section.undecided(reader.tools, reader.decisions),
+        undecided=undecided(due, reader.tools, reader.decisions),
         decisions=reader.decisions,
         answers=dict(section.answers),
         nudges=reminders.kinds,
@@ -266,6 +271,9 @@ def _reminders(section: TaskSection) -> _Reminders:
 
 def _refused(section: TaskSection, verdicts: Mapping[str, Verdict]) -> dict[str, RefusedFinish]:
     """The refused finishes, by `Reply.key`, and why."""
+    if not section.sent_back and not verdicts:
+        # Nearly always.
+        return {}
     return dict.fromkeys(section.sent_back, RefusedFinish(kind=SENT_BACK, why="")) | refusals_of(verdicts)
 
 
@@ -303,8 +311,8 @@ def _filtered_in_a_row(newest: Iterator[Reply]) -> int:
 
 def _answered(section: TaskSection) -> bool:
     """Whether a person has answered, or sent a finish back, since the last reply."""
-    sent_back = any(words.wait is Wait.CONFIRMATION for words in section.answers.values())
-    now = len(section.replies)
+    now, answers = len(section.replies), section.answers.values()
+    sent_back = answers and any(words.wait is Wait.CONFIRMATION for words in answers)
     if sent_back or now in section.sent_back.values() or now in section.heard:
         return True
     call = section.replies[-1].control if section.replies else None

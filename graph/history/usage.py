@@ -46,7 +46,7 @@ class Repeats:
         self._thoughts: _Thoughts | None = None
 
     def replied(self, reply: Reply) -> None:
-        if any(call.effect is None for call in reply.before_control):
+        if reply.work_calls:
             self._work.found.append(reply)
             self._thoughts = None
         elif thought := [call for call in reply.before_control if call.effect is Effect.CONTINUE]:
@@ -135,10 +135,10 @@ class _Work(_Steps[Reply]):
 
     def ended(self, step: Reply) -> bool:
         """Whether all its calls have their results."""
-        return not any(map(step.open, _calls(step)))
+        return not any(map(step.open, step.work_calls))
 
     def alike(self, at: int, before: int) -> bool:
-        calls, others = _calls(self.found[at]), _calls(self.found[before])
+        calls, others = self.found[at].work_calls, self.found[before].work_calls
         # The calls alone nearly always tell two steps apart, which is cheaper than comparing the results,
         # too.
         if len(calls) != len(others):
@@ -153,16 +153,11 @@ class _Work(_Steps[Reply]):
             reply = self.found[at]
             done = sorted(
                 (fingerprint(call.name, call.args), result.status, _text(result))
-                for call in _calls(reply)
+                for call in reply.work_calls
                 if (result := reply.result(call))
             )
             self._known[at] = _digest((done, self._added.get(at, ())))
         return self._known[at]
-
-
-def _calls(reply: Reply) -> list[Call]:
-    """The work calls of the reply."""
-    return [call for call in reply.before_control if call.effect is None]
 
 
 def _digest(step: object) -> bytes:
@@ -241,7 +236,7 @@ class Tally:
 
     def used(self, total: Used) -> Used:
         """The part of `total` that counts against the limits: everything since the task was last extended."""
-        return total.minus(self._before) if any(self._before) else total
+        return total if self._before is NOTHING else total.minus(self._before)
 
     def replied(self, reply: Reply, estimate: Callable[[], tuple[int, int]]) -> None:
         """`estimate` returns the input and output tokens, for a reply without a count from the provider."""

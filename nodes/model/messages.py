@@ -192,7 +192,12 @@ def streams(model: Runnable[Any, Any]) -> bool:
     model = _inmost(model)
     if not isinstance(model, BaseChatModel) or not _has_standard_call(type(model)):
         return True
-    return any(getattr(type(model), name) is not getattr(BaseChatModel, name) for name in _STREAMED_BY)
+    return _has_stream(type(model))
+
+
+@lru_cache(maxsize=256)
+def _has_stream(model: type[BaseChatModel]) -> bool:
+    return any(getattr(model, name) is not getattr(BaseChatModel, name) for name in _STREAMED_BY)
 
 
 def in_loops(model: Runnable[Any, Any], *, streamed: bool) -> bool:
@@ -329,9 +334,9 @@ def _with_text(part: Any) -> Any:
 
 def _valid_usage(usage: Any) -> UsageMetadata | None:
     """The usage that a provider reports; None for one that cannot be, which is then estimated."""
-    if not isinstance(usage, Mapping) or not all(_count(usage.get(name)) for name in _COUNTS):
+    if not isinstance(usage, Mapping) or not all(map(_count, map(usage.get, _COUNTS))):
         return None
-    details = [usage.get(name) or {} for name in _DETAILS]
+    details = [found for name in _DETAILS if (found := usage.get(name))]
     right = all(isinstance(found, Mapping) and all(map(_count, found.values())) for found in details)
     if right and type(usage) is dict:
         return usage  # type: ignore[return-value]  # checked above

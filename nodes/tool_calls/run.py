@@ -275,20 +275,17 @@ class ResultWriter:
 
     def _fit(self, content: Any) -> str | list[Any]:
         """`content` with every string in it valid and of bounded length."""
-        deps = self.run.deps
-        found = savable(content)
-
-        def keep(text: str) -> str:
-            return self.run.outputs.keep(self.call.id)(text)
-
-        if isinstance(found, str):
-            return capped(found, limit=deps.result_chars, keep=keep)
+        if isinstance(found := savable(content), str):
+            return self._capped(found)
         return [
-            {**as_block(part), "text": capped(text(part), limit=deps.result_chars, keep=keep)}
-            if is_text(part)
-            else part
-            for part in found
+            {**as_block(part), "text": self._capped(text(part))} if is_text(part) else part for part in found
         ]
+
+    def _capped(self, text: str) -> str:
+        return capped(text, limit=self.run.deps.result_chars, keep=self._keep)
+
+    def _keep(self, text: str) -> str:
+        return self.run.outputs.keep(self.call.id)(text)
 
 
 def misfit(call: Call, error: ValidationError, run: NodeContext) -> ToolMessage:

@@ -1,9 +1,8 @@
 """Calls LangChain's handlers from the hooks of `Guards`, and reads the results of tool calls."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -36,7 +35,7 @@ class HandlerCall:
         return await self.handler(self.given)
 
 
-class _Start(BaseCallbackHandler):
+class Start(BaseCallbackHandler):
     """Records that a tool starts, whichever it is: a middleware after `Guards` may have substituted another
     one."""
 
@@ -51,19 +50,28 @@ class _Start(BaseCallbackHandler):
         # Runs inside the tool need no callback.
         _start.set(None)
 
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        before = _start.get()
-        _start.set(self)
-        try:
-            yield
-        finally:
-            # Not with a token: a coroutine may be closed in a context other than its own.
-            _start.set(before)
 
-
-_start = ContextVar[_Start | None]("_start", default=None)
+_start = ContextVar[Start | None]("_start", default=None)
 register_configure_hook(_start, inheritable=False)
+
+
+class _Listening:
+    """While it is entered, the start of a tool is recorded there, or nowhere. Not with `contextmanager`,
+    which costs more than what it does here."""
+
+    def __init__(self, start: Start | None) -> None:
+        self._start = start
+        self._before: Start | None = None
+
+    def __enter__(self) -> None:
+        self._before = _start.get()
+        _start.set(self._start)
+
+    def __exit__(self, *_: object) -> None:
+        # Not with a token: a coroutine may be closed in a context other than its own.
+        _start.set(self._before)
+
+
 _RUNS = ("invoke", "ainvoke", "run", "arun")
 
 
@@ -74,29 +82,34 @@ def _tells_its_start(tool: BaseTool) -> bool:
 
 @dataclass(frozen=True)
 class Running:
-    """Runs a call through LangChain's own tool node; the result is a list of one, as `once` expects."""
+    """Runs a call through LangChain's own tool node; the result is a list of one, as `once` expects.
+
+    start: records whether the tool has started; None where there is no journal that depends on it, which
+    spares LangChain's callbacks.
+    """
 
     asking: HandlerCall
     writer: ResultWriter
-    start: _Start = field(default_factory=_Start)
+    start: Start | None
 
     @property
     def reached(self) -> bool:
         """Whether the tool has started, or may have: a middleware between it and `Guards` may ask a person
         first."""
         tool = self.asking.given.tool
-        return self.start.noted or (tool is not None and not _tells_its_start(tool))
+        noted = self.start is None or self.start.noted
+        return noted or (tool is not None and not _tells_its_start(tool))
 
     def do(self, run: GuardedRun) -> list[ToolResult]:
         try:
-            with self.start.listening():
+            with _Listening(self.start):
                 return [self._read(self.asking.do(run))]
         except BaseException as raised:  # noqa: BLE001  a tool may raise anything, which is its result
             return [self._broken(raised, run)]
 
     async def ado(self, run: GuardedRun) -> list[ToolResult]:
         try:
-            with self.start.listening():
+            with _Listening(self.start):
                 return [self._read(await self.asking.ado(run))]
         except BaseException as raised:
             if being_ended(raised):
@@ -132,9 +145,11 @@ class Running:
 
     def _marked(self, message: ToolMessage) -> ToolResult:
         found = self.writer.finished(message)
-        kept = {**message.additional_kwargs, **found.result.additional_kwargs}
-        own = {"id": message.id, "additional_kwargs": kept, "response_metadata": message.response_metadata}
-        return replace(found, result=found.result.model_copy(update=own))
+        # Just written, so nobody else holds it, and it need not be copied.
+        written = found.result
+        written.id, written.response_metadata = message.id, message.response_metadata
+        written.additional_kwargs = {**message.additional_kwargs, **written.additional_kwargs}
+        return found
 
 
 def _of_tool(message: Any) -> Any:

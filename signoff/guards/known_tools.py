@@ -16,6 +16,8 @@ PROVIDED = "provided"
 
 def name_of(tool: Any) -> str | None:
     """The name of a tool: of LangChain's, or in the form of a provider."""
+    if isinstance(tool, BaseTool):
+        return tool.name
     if isinstance(tool, Mapping):
         function = tool.get("function")
         name = (function if isinstance(function, Mapping) else tool).get("name")

@@ -7,6 +7,7 @@ shown, and are the same after a restart, on a fork and in a resumed run. A new t
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter, eq, is_
 from typing import Any
 
@@ -71,17 +72,23 @@ def whole_history(
     """
     if not past:
         return Whole(messages)
-    start = _place(messages, past[0].id)
-    if start is not None and (messages[start - 1].id if start else "") == after:
-        for noted in (past, _latest(past)):
-            if _begins(noted, messages, start):
-                known = start + len(noted)
-                return Whole(messages, start, known, unseen=messages[known:])
-    return _merged(messages, _latest(past), tools, is_input=is_input)
+    start = _place(messages, past[0].id, len(messages) - len(past))
+    if start is None or (messages[start - 1].id if start else "") != after:
+        return _merged(messages, _latest(past), tools, is_input=is_input)
+    # Nearly always it is as it was recorded, and nothing in it is looked at.
+    noted = past if _begins(past, messages, start) else _latest(past)
+    if noted is past or _begins(noted, messages, start):
+        known = start + len(noted)
+        return Whole(messages, start, known, unseen=messages[known:])
+    return _merged(messages, noted, tools, is_input=is_input)
 
 
-def _place(messages: Sequence[BaseMessage], message_id: str | None) -> int | None:
-    return next((at for at, message in enumerate(messages) if message.id == message_id), None)
+def _place(messages: Sequence[BaseMessage], message_id: str | None, near: int) -> int | None:
+    """The index of the message. It is looked for from `near` back to the first, and only then after it:
+    earlier tasks of a long thread need not be looked at."""
+    near = max(near, 0)
+    places = chain(range(min(near, len(messages) - 1), -1, -1), range(near + 1, len(messages)))
+    return next((at for at in places if messages[at].id == message_id), None)
 
 
 def _begins(past: Sequence[BaseMessage], messages: Sequence[BaseMessage], start: int) -> bool:
@@ -99,7 +106,7 @@ def _latest(past: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 
 def _merged(
-    messages: Sequence[BaseMessage], past: list[BaseMessage], tools: Tools, *, is_input: bool
+    messages: Sequence[BaseMessage], past: Sequence[BaseMessage], tools: Tools, *, is_input: bool
 ) -> Whole:
     """The task from the ledger, with current versions of its messages, and the new messages."""
     places = {message.id: at for at, message in enumerate(messages)}

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from uuid import uuid4
 
 from langchain_core.exceptions import ContextOverflowError
@@ -79,7 +79,7 @@ try:
     )
     from langchain.agents.middleware.types import hook_config
 
-    from signoff.guards.calls import Goes, HandlerCall, Running
+    from signoff.guards.calls import Goes, HandlerCall, Running, Start
     from signoff.guards.state import GuardedState, check_channels, filled
 except ImportError:
     check_version()
@@ -136,6 +136,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         if bounds.cost is not None and bounds.prices is None:
             raise SetupError("A limit of cost needs prices; write limits=Limits(cost=…, prices=Prices(…)).")
         self.tools = [control.tool for control in self._controls]
+        self._own = {tool.name: tool for tool in self.tools}
         self._deps = Dependencies(
             own=_NO_MODELS,
             by_name=_no_models,
@@ -273,7 +274,8 @@ class Guards(AgentMiddleware[Any, Any, Any]):
 
     def _with_controls(self, tools: Sequence[Any]) -> list[Any]:
         """The tools with the control tools added: other middleware may have selected only some tools."""
-        return [*tools, *(tool for tool in self.tools if not any(tool is one for one in tools))]
+        there = set(map(id, tools))
+        return [*tools, *(tool for tool in self.tools if id(tool) not in there)]
 
     def _cutting(self, model: BaseChatModel) -> BaseChatModel:
         """The model with the guard that closes a stream once a finish in it is complete."""
@@ -306,9 +308,11 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             return Command()
         reply_id, call = found
         writer = ResultWriter(call, state, run, None, time.monotonic())
-        running = Running(HandlerCall(handler, self._resolve(request, call)), writer)
+        journalled = run.deps.toolbox.is_effect(call.name) and self._has_journal(run, call)
+        asking = HandlerCall(handler, self._resolve(request, call))
+        running = Running(asking, writer, Start() if journalled else None)
         try:
-            if not run.deps.toolbox.is_effect(call.name) or not self._has_journal(run, call):
+            if not journalled:
                 (result,) = yield running
                 written = result.written
             else:
@@ -367,7 +371,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             raise SetupError(
                 "create_agent(response_format=…) ends the agent by itself; write Guards(response_format=…)."
             )
-        own = {control.tool.name: control.tool for control in self._controls}
+        own = self._own
         for tool in request.tools:
             name = name_of(tool)
             if name in own and tool is not own[name]:
@@ -385,11 +389,12 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         position: GuardPosition | None = state.get("guards")
         kinds = dict(position["tools"]) if position is not None else {}
         controls = self._deps.toolbox.controls
-        here = {tool.name: tool for tool in tools if isinstance(tool, BaseTool) and tool.name not in controls}
+        own = [tool for tool in tools if isinstance(tool, BaseTool)]
+        here = {tool.name: tool for tool in own if tool.name not in controls}
         self._known |= here
         for name in here:
             kinds.setdefault(name, "")
-        for tool in tools:
+        for tool in tools if len(own) < len(tools) else ():
             if is_provided(tool) and (name := provider_name(tool)) not in controls:
                 kinds.setdefault(name, PROVIDED)
         if not kinds:
@@ -411,9 +416,25 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         return made[1]
 
 
-for _hook in (Guards.wrap_model_call, Guards.awrap_model_call, Guards.wrap_tool_call, Guards.awrap_tool_call):
-    # LangChain's LangSmith integration inspects the signature in each call, traced or not.
-    vars(_hook)["__signature__"] = signature(_hook)
+class _Signed:
+    """A hook that brings its signature: LangChain's LangSmith integration asks for it in each call, traced or
+    not, and Python would make that of a bound method anew each time."""
+
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        whole = signature(hook)
+        self._hook = hook
+        self._signature = whole.replace(parameters=list(whole.parameters.values())[1:])
+
+    def __get__(self, guards: Guards | None, owner: type[Guards]) -> Callable[..., Any]:
+        if guards is None:
+            return self._hook
+        bound: Any = partial(self._hook, guards)
+        bound.__signature__ = self._signature
+        return cast(Callable[..., Any], bound)
+
+
+for _name in ("wrap_model_call", "awrap_model_call", "wrap_tool_call", "awrap_tool_call"):
+    setattr(Guards, _name, _Signed(vars(Guards)[_name]))
 
 _PAST = (
     "The agent ended before a finish was accepted: another middleware, or a tool that returns directly, went "

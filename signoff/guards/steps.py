@@ -258,7 +258,8 @@ class Walk:
     @property
     def added(self) -> list[BaseMessage]:
         """The messages that the states have appended."""
-        return list(islice(self.state.get("messages") or (), len(self.before), None))
+        messages: Sequence[BaseMessage] = self.state.get("messages") or ()
+        return list(messages[len(self.before) :])
 
     @property
     def messages(self) -> list[BaseMessage]:
@@ -324,14 +325,13 @@ def due_calls(messages: Sequence[BaseMessage], run: GuardedRun) -> Mapping[str, 
 def _is_of(reply: Reply, message: BaseMessage) -> bool:
     """Whether the message would still be read like this: other middleware may change its calls."""
     given = reply.message.tool_calls
-    return (
-        reply.message is message
-        and len(given) == len(reply.calls)
-        and all(
-            call.args is raw["args"] and (call.name, call.id) == (raw["name"], raw["id"])
-            for call, raw in zip(reply.calls, given, strict=True)
-        )
-    )
+    if reply.message is not message or len(given) != len(reply.calls):
+        return False
+    # A loop: a generator costs more than what it looks at, and this is asked twice a turn.
+    for call, raw in zip(reply.calls, given, strict=True):
+        if call.args is not raw["args"] or call.name != raw["name"] or call.id != raw["id"]:
+            return False
+    return True
 
 
 def prompt_of(walk: Walk, shown: Sequence[BaseMessage], system: Any) -> tuple[SystemMessage, list[Any]]:
@@ -348,7 +348,7 @@ def prompt_of(walk: Walk, shown: Sequence[BaseMessage], system: Any) -> tuple[Sy
         added = (message for message in walk.messages if message.id not in news)
         seen: Any = {**state, "messages": [*(news.get(one.id, one) for one in shown), *added]}
         state, reader = seen, read_messages(seen, run.deps.toolbox)
-    told = run.deps.prompt_with(system if system is not None else run.deps.system_prompt)
+    told = run.deps.whole_prompt if system is None else run.deps.prompt_with(system)
     prompt = build_prompt(state, reader, told, run.deps.texts)
     first = prompt[0]
     assert isinstance(first, SystemMessage), "a prompt begins with the system message"
