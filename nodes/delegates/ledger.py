@@ -291,7 +291,17 @@ class TreeMachine:
             found["lost"] = lost
         if self.task.tree and (counted := self.task.tree.get("counted")):
             found["counted"] = counted
+        if granted := self._granted():
+            found["granted"] = granted
         return found
+
+    def _granted(self) -> GrantedCalls | None:
+        """What the last reply was granted, also when no call of it is left: without it, the value in the
+        state would change once more for each reply."""
+        found = self.task.tree.get("granted") if self.task.tree else None
+        if found is None or self.task.last is None or self.task.due:
+            return None
+        return found if found["reply"] == self.task.last.message.id else None
 
     def deciding(
         self, machines: Mapping[str, LedgerEntry], wanted: int = 0
@@ -333,7 +343,8 @@ _NAMES: dict[int, str] = {}
 
 def _process() -> str:
     """An id of this process, since process numbers are reused."""
-    return _NAMES.setdefault(os.getpid(), uuid.uuid4().hex)
+    number = os.getpid()
+    return _NAMES.get(number) or _NAMES.setdefault(number, uuid.uuid4().hex)
 
 
 def _is_anothers(reply: OpenReply) -> bool:
