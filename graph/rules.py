@@ -383,7 +383,17 @@ def tool_choice(task: Task, required: bool) -> ToolChoice:
 
 
 def decide(task: Task, limits: Limits) -> Decision:
-    """The first rule that applies: its name, its event and the reason."""
+    """The first rule that applies: its name, its event and the reason.
+
+    A delegate's rules are applied twice to the same task: before `decide` for its ledger, and in it.
+    """
+    if task.decided is None or task.decided[0] is not limits:
+        task.decided = limits, _decision(task, limits)
+    found: Decision = task.decided[1]
+    return found
+
+
+def _decision(task: Task, limits: Limits) -> Decision:
     for rule in RULES:
         if why := rule.applies(task, limits):
             return Decision(rule=rule.name, event=rule.event.value, why=why)

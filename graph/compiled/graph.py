@@ -270,7 +270,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         begun = carry_out(self._entry(input, config), self)
         options = {"durability": self._raised(durability), **_with_context(kwargs)}
         stream = super().stream(begun, self._prepared(config), **options)
-        steps = self._steps(config)
+        steps = self._steps(config, options["durability"])
         return stream if steps is None else _saved(stream, *steps, shown)
 
     def astream_held(
@@ -298,7 +298,7 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     ) -> AsyncGenerator[Any, None]:
         begun = await acarry_out(self._entry(input, config), self)
         stream = cast(AsyncGenerator[Any, None], super().astream(begun, self._prepared(config), **options))
-        if (steps := self._steps(config)) is not None:
+        if (steps := self._steps(config, options["durability"])) is not None:
             stream = _asaved(stream, *steps, shown)
         async with aclosing(stream):
             async for item in stream:
@@ -424,12 +424,16 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         if channels and (values := channels_of(given, channels)):
             checked_input(values, channels, {}, None)
 
-    def _steps(self, config: RunnableConfig | None) -> tuple[Any, str] | None:
-        """The thread and its saver, if that saves whole steps at once (see `signoff.storage.steps`)."""
+    def _steps(
+        self, config: RunnableConfig | None, durability: Durability | None
+    ) -> tuple[Any, str, AbstractContextManager[None]] | None:
+        """The saver, the thread, and what saves its steps as a whole during a run, if the saver can do that
+        (see `signoff.storage.steps`)."""
         at = self._place_to_hold(config)
         if at is None or not hasattr(at[0], "whole_steps"):
             return None
-        return at[0], at[1]["configurable"]["thread_id"]
+        saver, thread_id = at[0], at[1]["configurable"]["thread_id"]
+        return saver, thread_id, saver.whole_steps(thread_id, keeps_entries=durability == "sync")
 
     def _place_to_hold(
         self, config: RunnableConfig | None
@@ -475,9 +479,11 @@ class JournalledGraph(DurableGraph[ResultT]):
         return "sync" if self.checkpointer else durability
 
 
-def _saved(stream: Iterator[Any], saver: Any, thread_id: str, shown: bool) -> Iterator[Any]:
+def _saved(
+    stream: Iterator[Any], saver: Any, thread_id: str, whole_steps: AbstractContextManager[None], shown: bool
+) -> Iterator[Any]:
     """The items of a run whose node writes are held back until their checkpoint."""
-    with saver.whole_steps(thread_id), closing(cast(Generator[Any, None, None], stream)):
+    with whole_steps, closing(cast(Generator[Any, None, None], stream)):
         for item in stream:
             if shown:
                 saver.save_held(thread_id)
@@ -485,10 +491,14 @@ def _saved(stream: Iterator[Any], saver: Any, thread_id: str, shown: bool) -> It
 
 
 async def _asaved(
-    stream: AsyncGenerator[Any, None], saver: Any, thread_id: str, shown: bool
+    stream: AsyncGenerator[Any, None],
+    saver: Any,
+    thread_id: str,
+    whole_steps: AbstractContextManager[None],
+    shown: bool,
 ) -> AsyncGenerator[Any, None]:
     """`_saved`, for an event loop."""
-    with saver.whole_steps(thread_id):
+    with whole_steps:
         try:
             async with aclosing(stream):
                 async for item in stream:

@@ -99,7 +99,8 @@ class Task:
     the usage of the task, `used` the part that counts against its limits, `spent` the cost of its summaries.
     `row` is how often its last work was repeated, by `repeats`. `resumed` is the number of replies before the
     last "resumed" mark. `before` is the task before this one. `tree` is the last known budget of the task's
-    tree. `unready` says what `compress` must do before the rules can be applied.
+    tree. `unready` says what `compress` must do before the rules can be applied. `decided` is what `decide`
+    has found, with the limits for which it holds.
     """
 
     id: str = ""
@@ -137,6 +138,7 @@ class Task:
     before: "Task | None" = None
     tree: TreeBudget | None = None
     unready: str | None = None
+    decided: tuple[Any, Any] | None = field(default=None, init=False, repr=False, compare=False)
     _row: RepeatCount | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

@@ -7,6 +7,10 @@ again counts nothing twice; its reservation is one reply, and the calls of that 
 one atomic swap, in which the rules decide whether a reply may start. The values read there are saved with the
 step before `decide`, so that a restart and a replay decide the same without the store.
 
+In Signoff's own storages only the runner of the thread changes the entry. There it is changed in the process,
+and saved with the checkpoint of the step that has changed it: a reservation before the reply is asked for,
+the cost of a reply together with the reply.
+
 Without a store, or without a thread, the tree keeps its ledger in the process.
 """
 
@@ -28,6 +32,7 @@ from signoff.graph.history.reader import calls_left
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
 from signoff.graph.history.usage import of_reply
+from signoff.graph.inside.private import saver_of
 from signoff.graph.limits import Limits
 from signoff.graph.machine import Event, State, next_state
 from signoff.graph.messages import foreseen
@@ -94,36 +99,66 @@ _ONE_BY_ONE = threading.Lock()
 
 @dataclass(frozen=True)
 class _Change:
-    """Changes the ledger of the tree; returns the result of the edit, which may run more than once."""
+    """Changes the ledger of the tree; returns the result of the edit, which may run more than once.
+
+    at_once: it is stored before the node goes on, not just with the checkpoint that follows.
+    """
 
     root: str
     kept: RunLedger | None
     edit: _Edit[Any]
+    at_once: bool = False
 
     def do(self, run: NodeContext) -> Any:
         if self.kept is not None:
             return self.kept.change(self.edit)
-        store, place = run.store, ("signoff", LEDGER, label(run.thread_id))
+        if (held := self._held(run)) is None:
+            return self._swapped(run)
+        found = held.change(self._edited)
+        if self.at_once:
+            _saver(run).save_held(run.thread_id)
+        return found
+
+    async def ado(self, run: NodeContext) -> Any:
+        held = None if self.at_once else self._held(run)
+        if self.kept is not None or (held is not None and held.is_read):
+            return self.do(run)
+        return await asyncio.to_thread(self.do, run)
+
+    def _name(self, run: NodeContext) -> tuple[tuple[str, ...], str]:
+        return ("signoff", LEDGER, label(run.thread_id)), self.root
+
+    def _held(self, run: NodeContext) -> Any:
+        """The ledger, if it is saved with the checkpoints of the thread (see `signoff.storage.steps`)."""
+        entry = getattr(_saver(run), "entry", None)
+        return entry and entry(run.thread_id, run.store, self._name(run))
+
+    def _edited(self, before: Mapping[str, Any] | None) -> tuple[dict[str, Any], Any]:
+        machines, found = self.edit(before["machines"] if before else {})
+        return {"machines": machines}, found
+
+    def _swapped(self, run: NodeContext) -> Any:
+        store, (place, key) = run.store, self._name(run)
         assert store is not None, "without a store the tree keeps its ledger in the process"
         swaps = hasattr(store, "swap")
         last = _LAST.setdefault(store, {}) if swaps else {}
         # The value last written by this process is nearly always the current one.
-        before = last.pop((place, self.root), None)
+        before = last.pop((place, key), None)
         with nullcontext() if swaps else _ONE_BY_ONE:
             while True:
                 if before is None:
-                    item = store.get(place, self.root)
+                    item = store.get(place, key)
                     before = None if item is None else item.value
-                machines, found = self.edit(before["machines"] if before else {})
-                after = {"machines": machines}
-                if Swap(place, self.root, before, after).on(store):
+                after, found = self._edited(before)
+                if Swap(place, key, before, after).on(store):
                     if len(last) < _MOST_LAST:
-                        last[place, self.root] = after
+                        last[place, key] = after
                     return found
                 before = None
 
-    async def ado(self, run: NodeContext) -> Any:
-        return self.do(run) if self.kept is not None else await asyncio.to_thread(self.do, run)
+
+def _saver(run: NodeContext) -> Any:
+    return saver_of(run.config.get("configurable", {}))
 
 
 def _begun(entry: LedgerEntry, name: str) -> float:
@@ -256,7 +291,17 @@ class TreeMachine:
             found["lost"] = lost
         if self.task.tree and (counted := self.task.tree.get("counted")):
             found["counted"] = counted
+        if granted := self._granted():
+            found["granted"] = granted
         return found
+
+    def _granted(self) -> GrantedCalls | None:
+        """What the last reply was granted, also when no call of it is left: without it, the value in the
+        state would change once more for each reply."""
+        found = self.task.tree.get("granted") if self.task.tree else None
+        if found is None or self.task.last is None or self.task.due:
+            return None
+        return found if found["reply"] == self.task.last.message.id else None
 
     def deciding(
         self, machines: Mapping[str, LedgerEntry], wanted: int = 0
@@ -298,7 +343,8 @@ _NAMES: dict[int, str] = {}
 
 def _process() -> str:
     """An id of this process, since process numbers are reused."""
-    return _NAMES.setdefault(os.getpid(), uuid.uuid4().hex)
+    number = os.getpid()
+    return _NAMES.get(number) or _NAMES.setdefault(number, uuid.uuid4().hex)
 
 
 def _is_anothers(reply: OpenReply) -> bool:
@@ -325,9 +371,9 @@ def _machine(task: Task, state: AgentState, run: NodeContext) -> TreeMachine:
     return TreeMachine(run.ns, task, run.limits, bounds, again)
 
 
-def _change(run: NodeContext, task: Task, edit: _Edit[_T]) -> _Change:
+def _change(run: NodeContext, task: Task, edit: _Edit[_T], *, at_once: bool = False) -> _Change:
     above = run.descent
-    return _Change(above.root if above else task.id, above.ledger if above else None, edit)
+    return _Change(above.root if above else task.id, above.ledger if above else None, edit, at_once)
 
 
 def fresh(task: Task, run: NodeContext) -> Part[Task]:
@@ -378,7 +424,10 @@ def _kept(state: State, work: Work) -> Work:
             calling = state is State.CALL_LLM
             task = run.task(held)
             machine = _machine(task, held, run)
-            yield _change(run, task, lambda machines: machine.begun_again(machines, calling=calling))
+            # The reply that is begun again is asked for in this very step.
+            yield _change(
+                run, task, lambda machines: machine.begun_again(machines, calling=calling), at_once=True
+            )
         if state is State.FINISH:
             return (yield from _ended(work, held, run))
         found = work(held, run)

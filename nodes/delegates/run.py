@@ -120,6 +120,7 @@ class ChildMachine:
         return Descent(
             ns=self.ns,
             deeper=run.limits.depth - 1,
+            own=self.deps is not None,
             policies=(*(above.policies if above else ()), run.deps.toolbox.approvals),
             bounds=bounds_below(task, run),
             root=above.root if above else task.id,

@@ -54,8 +54,9 @@ def postgres_storage(url: str) -> Iterator[PostgresStorage]:
     address = Address(url)
     scope = set_up(address)
     with open_pool(address, scope) as database:
-        threads = PostgresThreads(database)
+        threads, entries = PostgresThreads(database), PostgresEntries(database)
+        threads.entries = entries
         try:
-            yield PostgresStorage(threads, PostgresEntries(database))
+            yield PostgresStorage(threads, entries)
         finally:
             end_with(threads)

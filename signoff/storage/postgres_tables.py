@@ -22,7 +22,7 @@ from signoff.storage.base import StoreInThreads
 from signoff.storage.deleting import POSTGRES, delete_rows, delete_thread, lock_of, workspace_of
 from signoff.storage.postgres_address import Address
 from signoff.storage.postgres_pool import FencedPool, SharedDatabase, usable, writing
-from signoff.storage.steps import Statement, StepSaver, recorded, recorder
+from signoff.storage.steps import EntryName, Statement, StepSaver, recorded, recorder
 
 __all__ = [
     "PostgresEntries",
@@ -94,6 +94,11 @@ class PostgresThreads(StepSaver, PostgresSaver):
         with writing((label(thread_id),)):
             self.database.save(statements)
 
+    def entry_saved(self, name: EntryName, value: Mapping[str, Any]) -> Statement:
+        namespace, key = name
+        values = (".".join(namespace), valid_text(key), Jsonb(valid_values(value)))
+        return _UPSERT, [values]
+
     def record(self, thread_id: str, write: Callable[[], Any]) -> builtins.list[Statement]:
         # A saver that does not use our cursor writes immediately.
         with writing((label(thread_id),)):
@@ -117,6 +122,12 @@ def _first(cursor: Cursor[DictRow], statement: str, values: tuple[str, ...]) -> 
     # In a pipeline a cursor knows only afterwards whether its statement returns rows.
     row = cursor.fetchone() if statement.startswith("SELECT") else None
     return row and next(iter(row.values()))
+
+
+_UPSERT = (
+    "INSERT INTO store (prefix, key, value) VALUES (%s, %s, %s) ON CONFLICT (prefix, key) "
+    "DO UPDATE SET value = EXCLUDED.value, updated_at = CURRENT_TIMESTAMP"
+)
 
 
 class PostgresEntries(StoreInThreads, PostgresStore):

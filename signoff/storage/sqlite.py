@@ -37,7 +37,7 @@ from signoff.graph.compiled.graph import GRACE_SECONDS, busy
 from signoff.graph.errors import SetupError, StorageError
 from signoff.storage.base import StoreInThreads
 from signoff.storage.schema import BUSY_SECONDS, SCHEMA
-from signoff.storage.steps import Statement, StepSaver, recorder
+from signoff.storage.steps import EntryName, Statement, StepSaver, recorder
 
 __all__ = [
     "SqliteStorage",
@@ -308,6 +308,10 @@ class ThreadSaver(StepSaver, SqliteSaver):
             for query, rows in statements:
                 cursor.executemany(query, rows)
 
+    def entry_saved(self, name: EntryName, value: Mapping[str, Any]) -> Statement:
+        namespace, key = name
+        return _UPSERT, [(".".join(namespace), key, json.dumps(value))]
+
     def in_turn(self, work: Callable[[], Any]) -> Any:
         return self._access.do(work)
 
@@ -379,6 +383,10 @@ class ThreadSaver(StepSaver, SqliteSaver):
 _INSERT = "INSERT INTO store (prefix, key, value) VALUES (?, ?, ?) ON CONFLICT (prefix, key) DO NOTHING"
 _UPDATE = (
     "UPDATE store SET value = ?, updated_at = CURRENT_TIMESTAMP WHERE prefix = ? AND key = ? AND value = ?"
+)
+_UPSERT = (
+    "INSERT INTO store (prefix, key, value) VALUES (?, ?, ?) ON CONFLICT (prefix, key) "
+    "DO UPDATE SET value = excluded.value, updated_at = CURRENT_TIMESTAMP"
 )
 
 
@@ -517,5 +525,6 @@ def _opened(file: Path, for_checkpoints: sqlite3.Connection, for_store: sqlite3.
     checkpointer.setup()
     store = ThreadStore(for_store)
     store.setup()
+    checkpointer.entries = store
     for_checkpoints.execute(f"PRAGMA user_version={SCHEMA}")
     return SqliteStorage(file, checkpointer, store)

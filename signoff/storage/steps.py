@@ -3,19 +3,26 @@
 LangGraph saves the writes of a node as soon as it has run, and the checkpoint right after. Where one state
 runs at a time nothing happens between the two, so the writes may wait for the checkpoint. If the process is
 killed in between, the state runs again: its effects are in the journal by then.
+
+What a state changes in an entry of the store that belongs to the thread may wait, too (`HeldEntry`), if the
+checkpoint is saved before the next state begins.
 """
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, ChannelVersions, Checkpoint, CheckpointMetadata
+from langgraph.store.base import BaseStore
 
 from signoff.graph.errors import ThreadLost
+from signoff.nodes.delegates.descent import is_machine
 from signoff.storage.base import SaverInThreads
 
 Statement = tuple[str, Sequence[Any]]
@@ -59,26 +66,91 @@ def _record(found: Recorder, write: Callable[[], Any]) -> None:
     write()
 
 
+_T = TypeVar("_T")
+Value = dict[str, Any]
+EntryName = tuple[tuple[str, ...], str]
+"""The namespace and the key of an entry in the store."""
+
+
+class HeldEntry:
+    """An entry of the store that nobody but the runner of a thread changes, while it runs.
+
+    It is read once; from then on this object has its value. What is changed is saved together with whatever
+    of the thread is saved next.
+    """
+
+    def __init__(self, read: Callable[[], Value | None]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._value: Value | None = None
+        self._changes = self._saved = 0
+        self.is_read = False
+
+    def change(self, edit: Callable[[Value | None], tuple[Value, _T]]) -> _T:
+        """Replaces the value by what `edit` makes of it; returns its result.
+
+        Reads the database for the first change. `edit` must leave the value that it is given as it is.
+        """
+        with self._lock:
+            if not self.is_read:
+                self._value, self.is_read = self._read(), True
+            after, found = edit(self._value)
+            if after != self._value:
+                self._value, self._changes = after, self._changes + 1
+        return found
+
+    def unsaved(self) -> tuple[int, Value] | None:
+        """Returns the number of the last change, and the value; None if there is nothing to save."""
+        with self._lock:
+            if self._changes == self._saved or self._value is None:
+                return None
+            return self._changes, self._value
+
+    def is_saved(self, number: int) -> None:
+        self._saved = number
+
+
 Held = dict[int, Statement]
 """The waiting statements, numbered in the order in which they were written."""
 
 
-class HeldWrites:
-    """The writes that wait for their checkpoint, by thread; only for threads inside `whole_steps`.
+@dataclass(eq=False)
+class HeldSteps:
+    """What waits in one run of a thread.
 
-    It has no lock, which a signal could leave held: each line changes one dict once, which is atomic in
+    in_order: held while something is saved with entries, of which an older value must not follow a newer one.
+    """
+
+    writes: Held = field(default_factory=dict)
+    entries: dict[EntryName, HeldEntry] = field(default_factory=dict)
+    keeps_entries: bool = False
+    in_order: threading.Lock = field(default_factory=threading.Lock)
+
+    def unsaved(self) -> list[tuple[EntryName, int, Value]]:
+        """Returns the entries to save, each with the number of its last change."""
+        found = ((name, entry.unsaved()) for name, entry in self.entries.copy().items())
+        return [(name, *one) for name, one in found if one is not None]
+
+    def waits(self) -> bool:
+        return bool(self.writes) or bool(self.unsaved())
+
+
+class HeldWrites:
+    """What waits for its checkpoint, by thread; only for threads inside `whole_steps`.
+
+    Writes have no lock, which a signal could leave held: each line changes one dict once, which is atomic in
     Python. Writes are removed only after they were saved, so that none gets lost in between; writes that two
     callers save at once are in the database once, because none of them replaces anything.
     """
 
     def __init__(self) -> None:
-        self._by_thread: dict[str, Held] = {}
+        self._by_thread: dict[str, HeldSteps] = {}
         self._numbers = itertools.count()
 
-    def begin(self, thread_id: str, held: Held) -> None:
+    def begin(self, thread_id: str, held: HeldSteps) -> None:
         self._by_thread[thread_id] = held
 
-    def end(self, thread_id: str, held: Held) -> None:
+    def end(self, thread_id: str, held: HeldSteps) -> None:
         # Not the entry of a run that began after this one was interrupted.
         if self._by_thread.get(thread_id) is held:
             self._by_thread.pop(thread_id, None)
@@ -89,36 +161,33 @@ class HeldWrites:
         if held is None:
             return False
         for statement in statements:
-            held[next(self._numbers)] = statement
+            held.writes[next(self._numbers)] = statement
         # If the run ended before the last statement was added, nothing would save it any more.
         return self._by_thread.get(thread_id) is held
 
-    def of(self, thread_id: str) -> Held:
-        """Returns a copy of the waiting statements."""
-        held = self._by_thread.get(thread_id)
-        return held.copy() if held else {}
-
-    def are_saved(self, thread_id: str, numbers: Iterable[int]) -> None:
-        held = self._by_thread.get(thread_id, {})
-        for number in numbers:
-            held.pop(number, None)
+    def of(self, thread_id: str) -> HeldSteps | None:
+        return self._by_thread.get(thread_id)
 
     def runs(self, thread_id: str) -> bool:
         """Whether new writes of the thread are held."""
         return thread_id in self._by_thread
 
     def there(self, thread_id: str) -> bool:
-        return bool(self._by_thread.get(thread_id))
+        held = self._by_thread.get(thread_id)
+        return held is not None and held.waits()
 
     def threads(self) -> list[str]:
-        return [thread_id for thread_id, held in self._by_thread.copy().items() if held]
+        return [thread_id for thread_id, held in self._by_thread.copy().items() if held.waits()]
 
 
 class StepSaver(SaverInThreads):
     """A SQL checkpointer that saves the writes of a state together with the next checkpoint.
 
     It does so only inside `whole_steps`. Reads through this checkpointer include the waiting writes.
+    entries: the store in the same database, whose entries may be saved with a checkpoint.
     """
+
+    entries: BaseStore | None = None
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -126,6 +195,10 @@ class StepSaver(SaverInThreads):
 
     def save(self, thread_id: str, statements: Sequence[Statement]) -> None:
         """Executes the statements in one transaction."""
+        raise NotImplementedError
+
+    def entry_saved(self, name: EntryName, value: Mapping[str, Any]) -> Statement:
+        """Returns the statement that saves an entry of the store."""
         raise NotImplementedError
 
     def record(self, thread_id: str, write: Callable[[], Any]) -> list[Statement]:
@@ -137,12 +210,14 @@ class StepSaver(SaverInThreads):
         return work()
 
     @contextmanager
-    def whole_steps(self, thread_id: str) -> Iterator[None]:
+    def whole_steps(self, thread_id: str, *, keeps_entries: bool = False) -> Iterator[None]:
         """Lets the writes of a state wait for their checkpoint inside the block.
 
         For a run that holds the thread and runs one state at a time. Saves at the end whatever still waits.
+        keeps_entries: entries of the store may wait, too, since each checkpoint is saved before the next
+        state begins.
         """
-        held: Held = {}
+        held = HeldSteps(keeps_entries=keeps_entries)
         try:
             self._held.begin(thread_id, held)
             yield
@@ -160,8 +235,20 @@ class StepSaver(SaverInThreads):
                 # Should an interrupt have come to the line above.
                 self._held.end(thread_id, held)
 
+    def entry(self, thread_id: str, store: BaseStore | None, name: EntryName) -> HeldEntry | None:
+        """Returns an entry of `store` that only the runner of the thread changes.
+
+        None if it cannot be saved with the thread's checkpoints: it is in another database, the thread does
+        not run in `whole_steps`, or its checkpoints may be saved later.
+        """
+        held = self._held.of(thread_id)
+        if held is None or not held.keeps_entries or store is None or store is not self.entries:
+            return None
+        found = held.entries.get(name)
+        return found or held.entries.setdefault(name, HeldEntry(lambda: _value_in(store, name)))
+
     def holds(self, thread_id: str) -> bool:
-        """Whether writes of the thread wait for their checkpoint."""
+        """Whether something of the thread waits for its checkpoint."""
         return self._held.there(thread_id)
 
     def save_held(self, thread_id: str) -> None:
@@ -217,11 +304,27 @@ class StepSaver(SaverInThreads):
         self.in_turn(lambda: self._save(thread_id, statements))
 
     def _save(self, thread_id: str, statements: Sequence[Statement]) -> None:
-        """Saves the statements after the waiting ones."""
+        """Saves the statements after the waiting ones, and the entries."""
         held = self._held.of(thread_id)
-        if held or statements:
-            self.save(thread_id, [*held.values(), *statements])
-            self._held.are_saved(thread_id, held)
+        if held is None:
+            self.save(thread_id, statements)
+            return
+        # An entry that begins to wait from now on is saved by whoever changes it.
+        has_entries = bool(held.entries)
+        with held.in_order if has_entries else nullcontext():
+            writes, changed = held.writes.copy(), held.unsaved() if has_entries else []
+            entries = [self.entry_saved(name, value) for name, _, value in changed]
+            if writes or statements or entries:
+                self.save(thread_id, [*writes.values(), *statements, *entries])
+            for number in writes:
+                held.writes.pop(number, None)
+            for name, number, _ in changed:
+                held.entries[name].is_saved(number)
+
+
+def _value_in(store: BaseStore, name: EntryName) -> Value | None:
+    item = store.get(*name)
+    return None if item is None else item.value
 
 
 _COUNTERS, _HISTORY, _MOST_STEPS = "counters_since_delta_snapshot", "messages", 2_500
@@ -244,6 +347,6 @@ def _may_wait(config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_pa
     """Whether the checkpoint follows at once; none does after an error, an interrupt or a resume value."""
     return (
         task_path.startswith(_OF_A_NODE)
-        and not config["configurable"].get("checkpoint_ns")
+        and is_machine(config["configurable"])
         and not any(channel in WRITES_IDX_MAP for channel, _ in writes)
     )

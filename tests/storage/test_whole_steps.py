@@ -11,9 +11,10 @@ import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from signoff import Session, StorageError, build_graph, current_outcome, sqlite_storage
+from signoff import Limits, Session, StorageError, build_graph, current_outcome, delegate, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
+from signoff.nodes.delegates.descent import DESCENT, Descent
 from signoff.storage.base import fork_mark, short_version, version_mark, version_number
 from signoff.storage.postgres import postgres_storage
 from signoff.storage.postgres_pool import batches
@@ -64,6 +65,70 @@ def test_a_step_is_one_transaction_in_a_file(way: str, storage: SqliteStorage) -
     checkpoints = len(list(storage.checkpointer.list(THREAD)))
     assert checkpoints > 8
     assert told.count("COMMIT") == checkpoints
+
+
+def lead_on(storage: Any, limits: Limits | None = None, below: Any = SCRIPT) -> Graph:
+    worker = delegate("worker", build_graph(ScriptedModel(below), [look]), description="Works.")
+    steps = [call("worker", task="Look."), SCRIPT[-1]]
+    return build_graph(ScriptedModel(steps), [worker], storage=storage, limits=limits)
+
+
+LIMITS = [None, Limits(tree_turns=9, tool_calls=9, tokens=9_000)]
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_step_of_a_delegate_is_one_transaction_in_a_file_with_the_ledger_of_its_tree(
+    way: str, limits: Limits | None, storage: SqliteStorage
+) -> None:
+    told, beside = list[str](), list[str]()
+    graph = lead_on(storage, limits)
+    storage.checkpointer.conn.set_trace_callback(told.append)
+    storage.store.conn.set_trace_callback(beside.append)
+    run(graph, way)
+    storage.checkpointer.conn.set_trace_callback(None)
+    storage.store.conn.set_trace_callback(None)
+    checkpoints = storage.checkpointer.conn.execute("SELECT count(*) FROM checkpoints").fetchone()
+    assert told.count("COMMIT") == checkpoints[0] > 16
+    # It is read once, and never written by itself.
+    assert sum("signoff.ledger" in one for one in beside) == (limits is not None)
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_reply_is_asked_for_when_it_is_reserved_in_a_file(
+    way: str, durability: Any, tmp_path: Path
+) -> None:
+    reply_is_asked_for_when_reserved(partial(sqlite_storage, tmp_path / "threads.sqlite"), way, durability)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_reply_is_asked_for_when_it_is_reserved_in_postgresql(
+    way: str, durability: Any, postgres_url: str
+) -> None:
+    reply_is_asked_for_when_reserved(partial(postgres_storage, postgres_url), way, durability)
+
+
+def reply_is_asked_for_when_reserved(open_storage: Callable[[], Any], way: str, durability: Any) -> None:
+    found: list[tuple[int, float]] = []
+
+    def below(messages: list[Any]) -> Any:
+        # Another process would find the same.
+        with open_storage() as other:
+            (row,) = other.store.search(("signoff", "ledger"))
+        (entry,) = [entry for ns, entry in row.value["machines"].items() if ns]
+        found.append((entry["open"]["turn"], entry["used"]["tree_turns"]))
+        return SCRIPT[sum(message.type == "ai" for message in messages)]
+
+    with open_storage() as storage:
+        graph = lead_on(storage, Limits(tree_turns=9), below)
+        if way == "sync":
+            graph.invoke(GO, THREAD, durability=durability)
+        else:
+            asyncio.run(graph.ainvoke(GO, THREAD, durability=durability))
+    assert found == [(1, 0), (2, 1)]
 
 
 @pytest.mark.slow
@@ -168,6 +233,8 @@ def test_a_checkpoint_that_cannot_be_saved_loses_nothing_of_its_state(storage: S
     assert (outcome["status"], outcome["turns"]) == ("success", 2)
 
 
+BELOW = {DESCENT: Descent(ns="worker:1", deeper=1)}
+OTHER_BELOW = {DESCENT: Descent(ns="worker:1", deeper=1, own=False)}
 WAITS: list[tuple[str, str, str, bool]] = [
     (NODE, "", "event", True),
     (NODE, "", "__interrupt__", False),
@@ -199,6 +266,73 @@ def test_only_what_a_checkpoint_follows_waits(
         # Whoever reads by this checkpointer finds everything, and everybody else does afterwards.
         assert pending(saver)
         assert pending(other.checkpointer)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "passed", "waits"),
+    [
+        ("worker:1", BELOW, True),
+        # A graph that a tool of the delegate runs, and a delegate that is any other graph.
+        ("worker:1|execute:2", BELOW, False),
+        ("worker:1", OTHER_BELOW, False),
+    ],
+)
+def test_what_a_delegate_writes_waits_if_it_runs_one_state_at_a_time(
+    namespace: str, passed: dict[str, Any], waits: bool, storage: SqliteStorage
+) -> None:
+    saver = storage.checkpointer
+    at: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": namespace}}
+    at = saver.put(at, empty_checkpoint(), {}, {})
+    with saver.whole_steps("t"):
+        saver.put_writes({"configurable": {**at["configurable"], **passed}}, [("event", "v")], "task", NODE)
+        assert saver.holds("t") is waits
+
+
+NAME = (("signoff", "ledger", "t"), "task")
+
+
+def test_an_entry_is_held_only_in_a_run_that_saves_each_step_in_the_same_database(
+    storage: SqliteStorage, tmp_path: Path
+) -> None:
+    saver, store = storage.checkpointer, storage.store
+    assert saver.entry("t", store, NAME) is None
+    with saver.whole_steps("t"):
+        assert saver.entry("t", store, NAME) is None
+    with saver.whole_steps("t", keeps_entries=True), sqlite_storage(tmp_path / "other") as other:
+        assert saver.entry("t", other.store, NAME) is None
+        assert saver.entry("another", store, NAME) is None
+        assert saver.entry("t", store, NAME) is saver.entry("t", store, NAME) is not None
+
+
+def test_a_held_entry_is_saved_with_whatever_comes_next_and_read_anew_by_the_next_run(
+    storage: SqliteStorage,
+) -> None:
+    saver, store = storage.checkpointer, storage.store
+    at: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+
+    def counted(value: Any) -> tuple[dict[str, Any], int]:
+        number = value["n"] + 1 if value else 1
+        return {"n": number}, number
+
+    def stored() -> Any:
+        item = store.get(*NAME)
+        return item and item.value["n"]
+
+    for begun in (0, 10):
+        if begun:
+            store.put(*NAME, {"n": begun})
+        with saver.whole_steps("t", keeps_entries=True):
+            held = saver.entry("t", store, NAME)
+            assert held is not None
+            assert [held.change(counted), held.change(counted)] == [begun + 1, begun + 2]
+            assert saver.holds("t")
+            assert stored() == (begun or None)
+            saver.put(at, empty_checkpoint(), {}, {})
+            assert (stored(), saver.holds("t")) == (begun + 2, False)
+            held.change(lambda value: (dict(value or {}), None))
+            assert not saver.holds("t")
+            held.change(counted)
+        assert stored() == begun + 3
 
 
 @pytest.mark.parametrize("held", [True, False])
