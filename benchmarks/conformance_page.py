@@ -1,6 +1,7 @@
 """`python -m benchmarks.conformance_page`: writes the page and picture of Loopcheck's recorded results."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 from loopcheck.case import Case, load_cases
 from loopcheck.picture import draw
-from loopcheck.real import Provider, RealRun, write_pairs
+from loopcheck.real import WAYS, Provider, RealRun, write_pairs
 from loopcheck.results import Column, Results
 from loopcheck.table import group_by_theme, write_case_table, write_table
 
@@ -19,6 +20,8 @@ REAL = RECORDED / "real.json"
 PAGE = ROOT / "docs" / "benchmarks" / "conformance.md"
 PICTURE = ROOT / "docs" / "pictures" / "conformance.svg"
 OWN = "signoff"
+# `loopcheck real` says how many of AgentDojo's tasks have a first request of at most so many tokens.
+ROOM, FIT = 1_300, 37
 
 _HEAD = """\
 # Agent loops under faults: Loopcheck
@@ -167,17 +170,24 @@ def _link(case: Case) -> str:
 
 def _real(saved: Mapping[str, Any]) -> str:
     runs = [RealRun(**run) for run in saved["runs"]]
-    pairs = len({(run.subject, run.source, run.task, run.seed) for run in runs})
+    ways = Counter((run.subject, run.source, run.task, run.seed) for run in runs)
+    pairs = sum(number == len(WAYS) for number in ways.values())
+    most = saved["most_turns"]
     return f"""\
 ## A real model, in pairs
 
 Each task runs twice with the same model and subject: once ending with text, once with a call. This is the
-embedded model (1.5 billion parameters, 4-bit quantization) on two cores, and most of these tasks are too long
-for it. So the number of tasks is only {pairs}, which shows the form of the report and proves nothing
-({saved["day"]}, by `loopcheck real --only langchain --what agentdojo --room 1300 --seed 1 --tasks 2`, stopped
-after the first pair). `--model` and `--base-url` select any other OpenAI-compatible model.
+embedded model (1.5 billion parameters, 4-bit quantization) on two cores. Only the {FIT} AgentDojo tasks whose
+first request has at most {ROOM:,} tokens fit its speed, and {pairs} of them were run, with at most {most} turns in a run.
+The table shows what the report says, and how weak this model is; it is too small to prove anything
+({saved["day"]}). `--model` and `--base-url` select any other OpenAI-compatible model.
 
-{write_pairs(runs, Provider("", saved["model"], "", *saved["prices"]))}"""
+{write_pairs(runs, Provider("", saved["model"], "", *saved["prices"]))}
+
+```sh
+.bench/loopcheck/bin/python -m loopcheck real --only langchain --what agentdojo --room {ROOM} --tasks {pairs} --turns {most} \\
+    --model MODEL --base-url URL
+```"""
 
 
 def _again(sample: Results) -> str:
