@@ -178,15 +178,15 @@ def _real(saved: Mapping[str, Any]) -> str:
 
 Each task runs twice with the same model and subject: once ending with text, once with a call. This is the
 embedded model (1.5 billion parameters, 4-bit quantization) on two cores. Only the {FIT} AgentDojo tasks whose
-first request has at most {ROOM:,} tokens fit its speed, and {pairs} of them were run, with at most {most} turns in a run.
-The table shows what the report says, and how weak this model is; it is too small to prove anything
-({saved["day"]}). `--model` and `--base-url` select any other OpenAI-compatible model.
+first request has at most {ROOM:,} tokens fit its speed, and {pairs} of them were run, with at most
+{most} turns in a run. The table shows what the report says, and how weak this model is; it is too small to
+prove anything ({saved["day"]}). `--model` and `--base-url` select any other OpenAI-compatible model.
 
 {write_pairs(runs, Provider("", saved["model"], "", *saved["prices"]))}
 
 ```sh
-.bench/loopcheck/bin/python -m loopcheck real --only langchain --what agentdojo --room {ROOM} --tasks {pairs} --turns {most} \\
-    --model MODEL --base-url URL
+.bench/loopcheck/bin/python -m loopcheck real --only langchain --what agentdojo \\
+    --room {ROOM} --tasks {pairs} --turns {most} --model MODEL --base-url URL
 ```"""
 
 
