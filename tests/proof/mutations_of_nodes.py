@@ -6,6 +6,7 @@ from typing import Any
 import signoff.graph.compiled.states
 import signoff.graph.history.reader
 import signoff.graph.history.replies
+import signoff.graph.history.task
 import signoff.graph.prompt.prompt
 import signoff.nodes.compress
 import signoff.nodes.execute
@@ -122,7 +123,8 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
     "nobody is asked": Mutation(
         "approvals",
         lambda patch: (
-            patch.setattr(signoff.graph.history.reader.TaskSection, "undecided", lambda *_: ()),
+            patch.setattr(signoff.graph.history.reader, "undecided", lambda *_: ()),
+            patch.setattr(signoff.graph.history.task, "undecided", lambda *_: ()),
             patch.setattr(signoff.nodes.execute, "_may_run", lambda *_: True),
         )[0],
         ["only approved calls"],
