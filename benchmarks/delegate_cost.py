@@ -2,8 +2,8 @@
 
 Both run the same scripted model and tool alternately, each on its own SQLite database. A ratio is taken
 between neighbouring runs, so that a machine that is slow for a while slows both; the median of the ratios
-counts. A parent runs the delegate, and its two turns count, too. `--record` writes the result to
-`benchmarks/delegate_cost.json` and to the page of delegates.
+counts. A parent runs the delegate, and its two turns count, too. A missed target is printed with the profile
+of such a run. `--record` writes the result to `benchmarks/delegate_cost.json` and to the page of delegates.
 """
 
 import argparse
@@ -13,12 +13,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from langchain_core.messages import AIMessage
+from rich.console import Console
 
+from benchmarks.overhead.explain import profile
 from signoff import Limits, build_graph, delegate, outcome_of, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call, reply
@@ -114,6 +117,16 @@ def page(text: str, record: Mapping[str, Any]) -> str:
     return head + _BEGIN + "\n".join(["", *table(record), ""]) + _END + tail
 
 
+def explain(record: Mapping[str, Any], turns: int) -> None:
+    """Prints the profile of each kind of run that misses the target."""
+    console = Console(stderr=True)
+    for way in ("sync", "async"):
+        for name, ratio in record[way].items():
+            if ratio > MOST:
+                console.print(f"Missed, {way}, {name}: {ratio} of {MOST}. A run spends its time in:")
+                profile(partial(seconds, WAYS[name], turns, way), turns, console)
+
+
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--turns", type=at_least(10), default=300)
@@ -127,6 +140,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if given.record:
         RESULTS.write_text(json.dumps(record, indent=2) + "\n")
         PAGE.write_text(page(PAGE.read_text("utf-8"), record), "utf-8")
+    explain(record, given.turns)
     sys.exit(0 if max(*record["sync"].values(), *record["async"].values()) <= MOST else 1)
 
 

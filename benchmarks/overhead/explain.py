@@ -53,21 +53,21 @@ def explain(recorded: Recorded, console: Console) -> None:
 def _turns(console: Console) -> None:
     for words, made in (("", signoff), (" with default settings", defaults)):
         console.print(f"A run of {_LONG} turns{words} spends its time in:")
-        _profile(made(_LONG, None), _LONG, console)
+        profile(made(_LONG, None), _LONG, console)
 
 
 def _guards(console: Console) -> None:
     console.print(f"A run of {_LONG} turns of create_agent with Guards spends its time in:")
     # LangChain may be missing if only Signoff is measured.
     subjects = import_module("benchmarks.overhead.subjects.of_guards")
-    _profile(subjects.guards(_LONG, None), _LONG, console)
+    profile(subjects.guards(_LONG, None), _LONG, console)
 
 
 def _client(console: Console) -> None:
     console.print(f"A run with a real client, {CHUNKS} chunks a reply, listened to, spends its time in:")
     with provider() as url:
         run = with_client["signoff, listened to"](CLIENT_TURNS, None, url=url, chunks=CHUNKS)
-        _profile(run, CLIENT_TURNS, console)
+        profile(run, CLIENT_TURNS, console)
 
 
 def _session(console: Console) -> None:
@@ -98,7 +98,7 @@ def _imported(line: str) -> tuple[int, str]:
 
 def _crowd(console: Console) -> None:
     console.print(f"{SIZES[0]} runs at once of {TURNS} turns spend their time in:")
-    _profile(_runs(), SIZES[0] * TURNS, console)
+    profile(_runs(), SIZES[0] * TURNS, console)
 
 
 def _runs() -> Crowd:
@@ -112,7 +112,7 @@ class _Profile(cProfile.Profile):
         self.snapshot_stats()
 
 
-def _profile(run: Callable[[], object], turns: int, console: Console) -> None:
+def profile(run: Callable[[], object], turns: int, console: Console) -> None:
     """Measures CPU, including that of the run's threads: waits cost nothing."""
     profiles = [_Profile(time.thread_time)]
 

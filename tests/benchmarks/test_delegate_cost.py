@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks import delegate_cost
-from benchmarks.delegate_cost import PAGE, RESULTS, compared, page
+from benchmarks.delegate_cost import PAGE, RESULTS, compared, explain, page
 
 
 def test_neighbouring_runs_are_compared() -> None:
@@ -20,6 +20,13 @@ def test_the_command_measures_every_kind(capsys: pytest.CaptureFixture[str]) -> 
         way, _, told = line.partition(" ")
         assert way in ("sync", "async")
         assert json.loads(told).keys() == delegate_cost.WAYS.keys() - {"alone"}
+
+
+def test_a_missed_target_comes_with_its_profile(capsys: pytest.CaptureFixture[str]) -> None:
+    explain({"sync": {"no limit on the tree": 1.1, "a limit of turns": 1.11}, "async": {}}, 10)
+    heading, *rows = capsys.readouterr().err.splitlines()
+    assert heading.startswith("Missed, sync, a limit of turns: 1.11 of 1.1.")
+    assert len([row for row in rows if "µs a turn" in row]) == 12
 
 
 def test_the_page_has_the_recorded_table() -> None:
