@@ -85,9 +85,10 @@ def _is_watched(client: Any) -> bool:
     another one in a subclass)."""
     if not _is_original(client, "create"):
         return True
-    inner = client._client
+    # In a version of the SDK without one of these names, the call is the SDK's own.
+    inner, post = getattr(client, "_client", None), getattr(client, "_post", None)
     # A resource keeps `post` from the time when it was made.
-    return getattr(client._post, "__self__", None) is not inner or not all(
+    return getattr(post, "__self__", None) is not inner or not all(
         _is_original(inner, name) for name in SEEING
     )
 

@@ -161,7 +161,8 @@ def _follow(twin: Any, name: str, root: str, old: Any) -> None:
     # One that was replaced, or that tracing has changed, stays.
     if own is None or type(given) is not type(own) or "create" in vars(given):
         return
-    if given._client is old:
+    of: Any = getattr(given, "_client", None)
+    if of is old:
         twin.__dict__[name] = own
-    elif _is_client(given._client):
-        twin.__dict__[name] = given._client.with_options(max_retries=0).chat.completions
+    elif _is_client(of):
+        twin.__dict__[name] = of.with_options(max_retries=0).chat.completions
