@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "benchmarks" / "conformance.md"
 PICTURE = ROOT / "docs" / "pictures" / "conformance.svg"
 OWN = "signoff"
 # `loopcheck real` says how many of AgentDojo's tasks have a first request of at most so many tokens.
-ROOM, FIT = 1_300, 37
+ROOM, FIT, CHOSEN = 1_300, 37, 12
 
 _HEAD = """\
 # Agent loops under faults: Loopcheck
@@ -177,10 +177,11 @@ def _real(saved: Mapping[str, Any]) -> str:
 ## A real model, in pairs
 
 Each task runs twice with the same model and subject: once ending with text, once with a call. This is the
-embedded model (1.5 billion parameters, 4-bit quantization) on two cores. Only the {FIT} AgentDojo tasks whose
-first request has at most {ROOM:,} tokens fit its speed, and {pairs} of them were run, with at most
-{most} turns in a run. The table shows what the report says, and how weak this model is; it is too small to
-prove anything ({saved["day"]}). `--model` and `--base-url` select any other OpenAI-compatible model.
+embedded model (1.5 billion parameters, 4-bit quantization) on two cores. Of the {FIT} AgentDojo tasks whose
+first request has at most {ROOM:,} tokens, {CHOSEN} were chosen, and the run was stopped for time after
+{pairs}, with at most {most} turns in a run. The table shows what the report says, and how weak this model is;
+it is too small to prove anything ({saved["day"]}). `--model` and `--base-url` select any other
+OpenAI-compatible model.
 
 {write_pairs(runs, Provider("", saved["model"], "", *saved["prices"]))}
 
