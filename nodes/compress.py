@@ -87,7 +87,7 @@ def _compacted(
         task = current_task(reader, state, can_ask=run.can_ask)
     most = budget(state, task.id, run)
     if most >= NO_BUDGET:
-        # The messages are not even counted, which takes time in proportion to all of them.
+        # Counting the messages would take time in proportion to the whole history.
         return {}
     size = prompt_size(state, reader, run.system_prompt, run.deps.texts)
     if size + beyond(reader, most) <= most:

@@ -274,7 +274,7 @@ def _reminders(section: TaskSection) -> _Reminders:
 def _refused(section: TaskSection, verdicts: Mapping[str, Verdict]) -> dict[str, RefusedFinish]:
     """The refused finishes, by `Reply.key`, and why."""
     if not section.sent_back and not verdicts:
-        # Nearly always.
+        # Most tasks have no refused finish.
         return {}
     return dict.fromkeys(section.sent_back, RefusedFinish(kind=SENT_BACK, why="")) | refusals_of(verdicts)
 

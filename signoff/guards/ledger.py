@@ -84,8 +84,8 @@ def whole_history(
 
 
 def _place(messages: Sequence[BaseMessage], message_id: str | None, near: int) -> int | None:
-    """The index of the message. It is looked for from `near` back to the first, and only then after it:
-    earlier tasks of a long thread need not be looked at."""
+    """The index of the message. Searches from `near` back to the first message, and only then after `near`,
+    so that the earlier tasks of a long thread are not read."""
     near = max(near, 0)
     places = chain(range(min(near, len(messages) - 1), -1, -1), range(near + 1, len(messages)))
     return next((at for at in places if messages[at].id == message_id), None)

@@ -417,8 +417,8 @@ class Guards(AgentMiddleware[Any, Any, Any]):
 
 
 class _Signed:
-    """A hook that brings its signature: LangChain's LangSmith integration asks for it in each call, traced or
-    not, and Python would make that of a bound method anew each time."""
+    """A hook with a stored signature: LangChain's LangSmith integration inspects it in each call, traced or
+    not, and Python computes that of a bound method each time."""
 
     def __init__(self, hook: Callable[..., Any]) -> None:
         whole = signature(hook)
