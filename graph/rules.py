@@ -75,12 +75,12 @@ COUNTED: Mapping[str, CountedLimit] = MappingProxyType(
         "turns": CountedLimit(
             "{used} of {limit} turns are used",
             lambda task, _: task.turns,
-            lambda task, limits: limits.turns + task.extra_turns,
+            lambda task, limits: task.most_turns(limits.turns),
         ),
         "tree_turns": CountedLimit(
             "{used} of {limit} turns of the tree are used",
             lambda task, _: task.turns + task.total.below_turns,
-            lambda task, limits: limits.tree_turns and limits.tree_turns + task.extra_turns,
+            lambda task, limits: limits.tree_turns and task.most_tree_turns(limits.tree_turns),
             total=lambda task, _: task.turns + task.total.below_turns,
         ),
         "tool_calls": CountedLimit(

@@ -116,7 +116,10 @@ def _turns(name: str, args: Mapping[str, Any], run: NodeContext) -> int:
 def _answer(
     call: Call, turns: int, task: Task, run: NodeContext, words: str = "", **notes: Any
 ) -> ToolMessage:
-    left = run.limits.turns + task.extra_turns + turns - task.turns
+    most = task.most_turns(run.limits.turns)
+    left = max(0, most - task.turns) + turns
+    if turns and task.turns > most:
+        notes["at_turn"] = task.turns
     text = run.deps.texts.results["granted" if turns else "not_granted"]
     shown = text.format(turns=turns, left=left, words=words).rstrip()
     return result(call.id, call.name, shown, ok=turns > 0, granted=turns, **notes)

@@ -28,9 +28,11 @@ def extend(
 ) -> Command[Any]:
     """The input that continues a task that ended at a limit, with `turns` more turns.
 
-    Works after every limit: all other limits (tool calls, tokens, seconds, cost, replies without a call,
-    repetitions) count from now on, so that the full amount is available again. Delegates that ended at a
-    limit just before continue, too, with the same number of extra turns.
+    The turns add to the limit of the graph. If more than that were used, after answered questions or under a
+    higher limit, they add to those used, so that there are always at least `turns` more. Works after every
+    limit: all other limits (tool calls, tokens, seconds, cost, replies without a call, repetitions) count
+    from now on, so that the full amount is available again. Delegates that ended at a limit just before
+    continue, too, with the same number of extra turns.
 
     `graph.invoke(extend(graph.get_state(config).values, turns=10), config)`. Raises ThreadError when the
     task did not end at a limit, SetupError when `turns` is below 1.
@@ -49,7 +51,8 @@ def extend(
     tree = state.get("tree") or {}
     if tree.get("task") == outcome["task"] and "lost" in tree:
         update["tree"] = {**tree, "counted": tree["lost"]}
-    return _again(Event.EXTEND, texts, state, {"extended": dict(mine)}, turns, **update)
+    notes = {"extended": dict(mine), "granted": turns, "at_turn": outcome["turns"]}
+    return _again(Event.EXTEND, texts, state, notes, turns, **update)
 
 
 def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS) -> Command[Any]:

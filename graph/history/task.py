@@ -95,8 +95,9 @@ class Task:
     reply that is put to the user in a dialogue; `batch` is the number of calls in the last reply, if the
     model works in rounds. `replies` is the list of the reader that made the task, and grows with it: use a
     task before more is read. Consecutive counts (`talk_turns`, `filtered`) restart at a "resumed" mark.
-    `extra_turns` were granted by `extend`, or on the model's request (`requested`: it has asked). `total` is
-    the usage of the task, `used` the part that counts against its limits, `spent` the cost of its summaries.
+    `extra_turns` were granted by `extend`, or on the model's request (`requested`: it has asked); `reach` and
+    `tree_reach` are the turns that they allow at least, see `most_turns`. `total` is the usage of the task,
+    `used` the part that counts against its limits, `spent` the cost of its summaries.
     `row` is how often its last work was repeated, by `repeats`. `resumed` is the number of replies before the
     last "resumed" mark. `before` is the task before this one. `tree` is the last known budget of the task's
     tree. `unready` says what `compress` must do before the rules can be applied. `decided` is what `decide`
@@ -124,6 +125,8 @@ class Task:
     answered: bool = False
     call_ids: AbstractSet[str] = frozenset()
     extra_turns: int = 0
+    reach: int = 0
+    tree_reach: int = 0
     requested: bool = False
     total: Used = NOTHING
     used: Used = NOTHING
@@ -150,6 +153,18 @@ class Task:
     @property
     def turns(self) -> int:
         return len(self.replies)
+
+    def most_turns(self, limit: int) -> int:
+        """The turns that this task may take, with the limit of its graph.
+
+        Granted turns add to the limit, but count at least from the turns that were used by then: these may be
+        above it, after answered questions, or if the graph was built again with a lower limit.
+        """
+        return max(limit + self.extra_turns, self.reach)
+
+    def most_tree_turns(self, limit: int) -> int:
+        """The same for the turns of this task and all delegates below it together."""
+        return max(limit + self.extra_turns, self.tree_reach)
 
     def lost(self, name: str, *, since_extended: bool = True) -> float:
         """The cost of this machine's replies that were lost in a crash. since_extended: only those since the
@@ -233,6 +248,8 @@ def _task(state: AgentState, reader: Reader, section: TaskSection, **more: Any) 
         filtered=_filtered_in_a_row(_newest(section.replies, marked)),
         answered=_answered(section),
         extra_turns=(extra["turns"] if extra and extra["task"] == section.id else 0) + tally.granted,
+        reach=tally.reach,
+        tree_reach=tally.tree_reach,
         requested=tally.requested,
         total=total,
         used=tally.used(total),

@@ -219,13 +219,19 @@ NOTHING = Used()
 
 
 class Tally:
-    """The sums of one task. `granted`: extra turns granted on request; `requested`: whether it asked."""
+    """The sums of one task. `granted`: extra turns granted on request; `requested`: whether it asked.
 
-    __slots__ = ("_all", "_before", "granted", "repeats", "requested")
+    `reach`: the turns that all grants, by `extend` or on request, allow at least, each counted from the turns
+    used by then; `tree_reach`: the same for all machines of the tree together.
+    """
+
+    __slots__ = ("_all", "_before", "granted", "reach", "repeats", "requested", "tree_reach")
 
     def __init__(self) -> None:
         self.repeats = Repeats()
         self.granted = 0
+        self.reach = 0
+        self.tree_reach = 0
         self.requested = False
         self._all = NOTHING
         self._before = NOTHING
@@ -259,6 +265,7 @@ class Tally:
                 self._all = self._all.plus(of_child(child))
         elif call.effect is Effect.MORE_TURNS:
             self.granted += notes.get("granted", 0)
+            self._note_grant(notes, self._all.below_turns)
             self.requested = self.requested or "granted" in notes or why == "rejected"
         elif why is None and (call.effect is Effect.ASK or notes.get(SENT_BACK)):
             self.note_person()
@@ -272,12 +279,25 @@ class Tally:
                 for used in marks(message).get("again", {}).get("delegates", {}).values():
                     # Its result was withdrawn, and the next one carries its total usage.
                     self._before = self._before.plus(of_child({"used": used})).plus(Used(tool_calls=1))
+                self._note_grant(marks(message), self._before.below_turns)
         elif kind == REPEATING:
             self.repeats.note_warning()
         elif kind == FROM_TOOL:
             self.repeats.note_display(message)
         elif kind == SENT_BACK:
             self.note_person()
+
+    def _note_grant(self, notes: Marks, below: int) -> None:
+        """Records granted turns. below: the turns of the delegates by then.
+
+        Marks of older versions do not tell the turns used by then; what they grant adds to the limit alone.
+        """
+        if used := notes.get("at_turn", 0):
+            self.reach = max(self.reach, used)
+            self.tree_reach = max(self.tree_reach, used + below)
+        if self.reach:
+            self.reach += notes.get("granted", 0)
+            self.tree_reach += notes.get("granted", 0)
 
     def note_person(self) -> None:
         """Records a person's message: later work does not count as a repetition of earlier work."""

@@ -153,6 +153,18 @@ def test_an_extension_of_the_tree_is_exact_too(tmp_path: Path) -> None:
     assert outcome.tree.turns <= 16
 
 
+def test_an_extension_of_the_tree_adds_to_what_was_used_above_a_lower_limit(tmp_path: Path) -> None:
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        lead(Limits(tree_turns=9), storage=storage).invoke(GO, THREAD)
+        again = lead(Limits(tree_turns=2), storage=storage)
+        ends = []
+        for _ in range(2):
+            outcome = outcome_of(again.invoke(extend(again.get_state(THREAD), turns=3), THREAD))
+            assert outcome.tree is not None
+            ends.append((outcome.reason, outcome.tree.turns))
+    assert ends == [("tree_turns", 12), ("tree_turns", 15)]
+
+
 @pytest.mark.filterwarnings("ignore::signoff.graph.errors.JournalWarning")
 @pytest.mark.parametrize("where", ["sqlite", "no store"])
 def test_what_waits_keeps_what_it_has_used(where: str, tmp_path: Path) -> None:

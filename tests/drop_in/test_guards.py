@@ -213,6 +213,23 @@ def test_an_agent_goes_on_by_extend_and_retry(build: Any, way: Any) -> None:
 
 
 @pytest.mark.parametrize("way", ways(), ids=["sync", "async"])
+def test_an_extension_adds_to_the_turns_used_beyond_the_limit(way: Any) -> None:
+    script = [call("ask_user", question="Which?"), *[call("look", name=name) for name in "abcd"]]
+    held = guarded(agent(*script, saved=True, limits={"turns": 1}))
+    way(held, GO)
+    way(held, Command(resume="The red one."))
+    assert (outcome_of(held.get_state(CONFIG)).reason, outcome_of(held.get_state(CONFIG)).turns) == (
+        "turns",
+        2,
+    )
+    way(held, extend(held.get_state(CONFIG), turns=2))
+    assert (outcome_of(held.get_state(CONFIG)).reason, outcome_of(held.get_state(CONFIG)).turns) == (
+        "turns",
+        4,
+    )
+
+
+@pytest.mark.parametrize("way", ways(), ids=["sync", "async"])
 @pytest.mark.parametrize("answer", [None, {}])
 def test_an_answer_that_says_nothing_is_told_and_can_be_given_again(answer: Any, way: Any) -> None:
     held = guarded(agent(call("ask_user", question="Which?"), DONE, saved=True))

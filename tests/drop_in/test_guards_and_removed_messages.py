@@ -211,6 +211,22 @@ def test_a_task_goes_on_after_a_limit_with_what_it_has_used(remover: Any) -> Non
     assert (outcome_of(found).turns, agents.asked) == (8, 8)
 
 
+@pytest.mark.parametrize("name", sorted(set(REMOVERS) - {"tells it anew"}))
+def test_an_extension_adds_to_the_turns_used_beyond_the_limit(name: str) -> None:
+    # The one left out takes the question away before anybody is asked.
+    remover = REMOVERS[name]
+    agents = Agents(
+        lambda turn: call("ask_user", question="?") if turn in (2, 3) else looks(turn), limits={"turns": 2}
+    )
+    agents.made(remover()).invoke(GO, CONFIG)
+    for _ in range(2):
+        agents.made(remover()).invoke(Command(resume="this"), CONFIG)
+    for used in (4, 7, 10):
+        agent = agents.made(remover())
+        assert outcome_of(agent.get_state(CONFIG)).turns == agents.asked == used
+        agent.invoke(extend(agent.get_state(CONFIG).values, turns=3), CONFIG)
+
+
 def test_a_thread_that_is_emptied_between_two_tasks_begins_the_second() -> None:
     agents = Agents(lambda turn: DONE)
     agent = agents.made()

@@ -96,6 +96,43 @@ CASES: dict[str, tuple[list[Any], Limits, dict[str, Any], str]] = {
         {"extra": {"task": "m0", "turns": 3}},
         "think",
     ),
+    "more turns were granted, fewer than were used beyond the limit": (
+        [user(), *[ai(WRITE), done("w")] * 4, nudged("resumed", extended={}, granted=2, at_turn=4)],
+        TWO,
+        {"extra": {"task": "m0", "turns": 2}},
+        "think",
+    ),
+    "and used": (
+        [
+            user(),
+            *[ai(WRITE), done("w")] * 4,
+            nudged("resumed", extended={}, granted=2, at_turn=4),
+            *[ai(WRITE), done("w")] * 2,
+        ],
+        TWO,
+        {"extra": {"task": "m0", "turns": 2}},
+        "turns",
+    ),
+    "by a version that did not store what was used, as that decided": (
+        [user(), *[ai(WRITE), done("w")] * 4, nudged("resumed", extended={})],
+        TWO,
+        {"extra": {"task": "m0", "turns": 2}},
+        "turns",
+    ),
+    "in the task before": (
+        [
+            user(),
+            *[ai(WRITE), done("w")] * 4,
+            nudged("resumed", extended={}, granted=9, at_turn=4),
+            ai(FINISH),
+            done("f"),
+            user("b"),
+            *[ai(WRITE), done("w")] * 2,
+        ],
+        TWO,
+        {"outcome": {"task": "m0"}, "extra": {"task": "m0", "turns": 9}},
+        "turns",
+    ),
     "talk only": ([user(), *TALK * 5], Limits(), {}, "talk_turns"),
     "talk only, but went on after that limit": (
         [user(), *TALK * 5, nudged("resumed")],

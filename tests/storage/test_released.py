@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from signoff import sqlite_storage
+from signoff import Limits, build_graph, extend, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.graph.machine import MACHINE
 from signoff.models import ScriptedModel
@@ -30,11 +30,12 @@ from tests.released import (
     name_of,
     stands,
     thread,
+    tools,
     unpack,
     write_sqlite,
 )
 from tests.support.histories import assert_sendable
-from tests.support.released_conditions import CONDITIONS
+from tests.support.released_conditions import CONDITIONS, PAY
 
 Run = Callable[[Graph, Any, Any], dict[str, Any]]
 
@@ -95,6 +96,20 @@ def test_a_thread_of_an_earlier_version_is_picked_up(
 ) -> None:
     with sqlite_storage(unpack(packed, tmp_path)) as storage:
         pick_up(name, storage, run)
+
+
+@every_file
+def test_a_thread_of_an_earlier_version_is_extended_under_a_lower_limit(packed: Path, tmp_path: Path) -> None:
+    name = "ended at a limit twice, after a phase and a refusal"
+    if name not in threads_in(packed):
+        pytest.skip("this version left no such thread")
+    with sqlite_storage(unpack(packed, tmp_path)) as storage, ScriptedModel([PAY, PAY, PAY]) as model:
+        graph = build_graph(model, tools([], False), limits=Limits(turns=1), storage=storage)
+        used = graph.get_state(thread(name)).values["outcome"]["turns"]
+        for turns in (2, 1):
+            found = graph.invoke(extend(graph.get_state(thread(name)), turns=turns), thread(name))["outcome"]
+            used += turns
+            assert (found["reason"], found["turns"]) == ("turns", used)
 
 
 @both_ways

@@ -51,8 +51,8 @@ def sent_back(call_id: str) -> ToolMessage:
     return result(call_id, "finish_task", "A person did not accept this.", ok=False, sent_back=True)
 
 
-def nudged(kind: str) -> HumanMessage:
-    return nudge(kind, "go on")
+def nudged(kind: str, **notes: Any) -> HumanMessage:
+    return nudge(kind, "go on", **notes)
 
 
 def spent(reply: AIMessage, tokens: int = 0, seconds: float = 0.0) -> AIMessage:

@@ -119,8 +119,8 @@ class Watch:
 
     def _limits(self, status: ThreadStatus, limits: Limits) -> Iterator[str]:
         task = status.task
-        if task.turns > limits.turns + task.extra_turns + self.words:
-            yield f"{task.turns} turns of {limits.turns} + {task.extra_turns}"
+        if task.turns > task.most_turns(limits.turns) + self.words:
+            yield f"{task.turns} turns of {task.most_turns(limits.turns)}"
         if limits.tool_calls and task.total.tool_calls > limits.tool_calls * (1 + self.extended):
             yield f"{task.total.tool_calls} tool calls of {limits.tool_calls}"
         if task.talk_turns > limits.talk_turns + self.words:
