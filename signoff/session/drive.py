@@ -342,7 +342,7 @@ def _stretch(thread: DrivenThread, given: Any, status: ThreadStatus, extra: int,
     task, messages = status.task, status.values.get("messages", ()) if wanted.events else None
     undoing = status.values.get("undo") or {}
     undone = len(undoing.get("done", ())) if status.outcome is None else 0
-    follower = Follower(task, thread.deps.toolbox, thread.turns, task.extra_turns + extra, messages, undone)
+    follower = Follower(task, thread.deps.toolbox, thread.turns, extra, messages, undone)
     control = thread.asked.control(wanted.pieces)
     modes = ["updates", "messages"] if wanted.pieces else ["updates"]
     config = thread.config
@@ -350,7 +350,7 @@ def _stretch(thread: DrivenThread, given: Any, status: ThreadStatus, extra: int,
         config = {**config, "configurable": {**config.get("configurable", {}), LISTENS: True}}
     below = wanted.below and bool(thread.deps.toolbox.delegates)
     stretch = Stretch(thread.graph, given, config, thread.context, control, modes, wanted.events, below)
-    nested = Nested(thread.deps, (yield from thread.stood_below(task)) if below else {})
+    nested = Nested(thread.deps, (yield from thread.stood_below(task)) if below else {}, extra)
     happened, said = False, None
     while (item := (yield stretch)) is not END:
         ns, mode, data = item

@@ -44,9 +44,10 @@ _OF_RETRYING = ("seconds", "why", "tries", "most", "dropped", "model")
 class Follower:
     """Turns messages and updates into events, in order.
 
-    task: the task as already in the history. turns: the turn limit of one task. extra: turns granted on top
-    of it. messages: the history, so that new messages get the ids that they will have in it; None if not
-    needed. undone: how many effects of the task have already been processed by an undo.
+    task: the task as already in the history. turns: the turn limit of one task. extended: the turns by which
+    the task is extended now, which is not in the history yet. messages: the history, so that new messages get
+    the ids that they will have in it; None if not needed. undone: how many effects of the task have already
+    been processed by an undo.
     """
 
     def __init__(
@@ -54,14 +55,16 @@ class Follower:
         task: Task,
         toolbox: Toolbox,
         turns: int,
-        extra: int = 0,
+        extended: int = 0,
         messages: Sequence[BaseMessage] | None = None,
         undone: int = 0,
     ) -> None:
         self.toolbox = toolbox
         self.turns = turns
-        self.extra = extra
         self.turn = task.turns
+        self.most = task.most_turns(turns)
+        if extended:
+            self.most = max(self.most, self.turn) + extended
         self.undone = undone
         self.tokens = sum(_tokens(reply.message) for reply in task.replies)
         self.open: dict[str, Called] = {}
@@ -93,7 +96,7 @@ class Follower:
             yield Ended(written["outcome"])
         if state is not LAST or written["event"] in TRANSITIONS[state]:
             to = next_state(state, Event(written["event"]))
-            yield Entered(to, self.turn, self.turns + self.extra, self.tokens, state)
+            yield Entered(to, self.turn, self.most, self.tokens, state)
             if to is State.EXECUTE:
                 yield from self._batch()
 
@@ -115,7 +118,8 @@ class Follower:
 
     def begin(self) -> None:
         """A new task begins."""
-        self.turn = self.tokens = self.extra = 0
+        self.turn = self.tokens = 0
+        self.most = self.turns
         self.open.clear()
         self.decisions = {}
 
@@ -222,7 +226,8 @@ class Follower:
         called = called or Called(message.name or "", {}, message.tool_call_id)
         effect, notes = self.toolbox.effect(called.name), marks(message)
         args, ok = called.args, message.status != "error"
-        self.extra += notes.get("granted", 0)
+        if granted := notes.get("granted"):
+            self.most = max(self.most, notes.get("at_turn", 0)) + granted
         waited, by = float(notes.get("waited", 0.0)), notes.get("by", "")
         ids: dict[str, Any] = {
             "call_id": called.call_id,

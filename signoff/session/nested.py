@@ -74,11 +74,13 @@ class _Machine:
 
 
 class Nested:
-    """Turns the stream of a graph's delegates into events. stood: their positions before the run."""
+    """Turns the stream of a graph's delegates into events. stood: their positions before the run. extended:
+    the turns by which it extends the graph's task, and with it the delegates that had ended."""
 
-    def __init__(self, deps: Dependencies, stood: Mapping[str, Stood]) -> None:
+    def __init__(self, deps: Dependencies, stood: Mapping[str, Stood], extended: int = 0) -> None:
         self._deps = deps
         self._stood = stood
+        self._extended = extended
         self._known: dict[tuple[str, ...], _Machine | None] = {}
 
     def events(self, ns: tuple[str, ...], mode: str, data: Any) -> Iterator[SessionEvent]:
@@ -106,8 +108,8 @@ class Nested:
         if below is None or part is None:
             return None
         stood = self._stood.get("|".join(ns), Stood(Task(), ()))
-        turns, extra = below.limits.turns, stood.task.extra_turns
-        follower = Follower(stood.task, below.toolbox, turns, extra, stood.messages)
+        extended = self._extended if stood.task.ended else 0
+        follower = Follower(stood.task, below.toolbox, below.limits.turns, extended, stood.messages)
         return _Machine(graph, below, follower, (*(above.path if above else ()), part["name"]))
 
 

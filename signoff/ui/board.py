@@ -231,7 +231,7 @@ class Board(Vertical):
         self.conversation.begin(thread_id, story.events, _welcome(settings))
         self.machine.reset(story.at, story.edges)
         facts = self.status.facts
-        facts.turn, facts.turns = status.task.turns, settings.turns + status.task.extra_turns
+        facts.turn, facts.turns = status.task.turns, status.task.most_turns(settings.turns)
         facts.tokens, facts.seconds = status.task.total.total_tokens, status.task.total.seconds
         facts.model, facts.thread = settings.model, thread_id
         self.set_class("shell" not in settings.tools, "-no-terminal")

@@ -10,13 +10,24 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 
-from signoff import Finished, Limits, Question, Session, build_graph, delegate, outcome_of, sqlite_storage
+from signoff import (
+    Extend,
+    Finished,
+    Limits,
+    Question,
+    Session,
+    build_graph,
+    delegate,
+    outcome_of,
+    sqlite_storage,
+)
 from signoff.graph.build import Graph
 from signoff.graph.finish.again import GoingOn, extend, retry
 from signoff.graph.messages import marks
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call, reply
 from signoff.session.commands import Retry
+from signoff.session.events import Entered
 from signoff.session.replay import replay
 from signoff.storage.sqlite import SqliteStorage
 from signoff.workers.drive import drive
@@ -130,6 +141,24 @@ def test_a_delegate_at_its_own_limit_gets_more_turns_with_its_parent(
     assert (first.outcome.reason, shop.done) == ("turns", ["0", "1"])
     assert isinstance(session.extend(3), Finished)
     assert shop.done == ["0", "1", "2", "3"]
+
+
+def test_a_delegate_gets_all_of_its_turns_that_was_answered_beyond_its_limit(
+    shop: Shop, storage: SqliteStorage
+) -> None:
+    pays = [call("pay", to=f"{n}") for n in range(9)]
+    child = graph_of([call("ask_user", question="Which?"), *pays], [shop.pay], limits={"turns": 1})
+    made = delegate("helper", child, description="Helps.")
+    graph = graph_of([call("helper", task="Go."), DONE], [made], limits={"turns": 1}, storage=storage)
+    session = Session(graph, "t")
+    assert isinstance(session.run("go"), Question)
+    assert isinstance(session.resume("this"), Finished)
+    assert shop.done == ["0"]
+    events = [event for event in session.events(Extend(3)) if isinstance(event, Entered)]
+    assert shop.done == ["0", "1", "2", "3"]
+    told = {event.path: (event.turn, event.turns) for event in events}
+    assert told == {(): (2, 4), ("helper",): (5, 5)}
+    assert {event.turns for event in events if event.path} == {5}
 
 
 def test_what_was_ended_by_a_stop_goes_on_where_it_stood(shop: Shop, storage: SqliteStorage) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -366,6 +366,22 @@ def test_more_turns_are_told(bench: Bench) -> None:
     first, *rest = session.events(Extend(2))
     assert first == Resumed("extend", turns=2)
     assert {event.turns for event in of(Entered, rest)} == {3}
+
+
+def test_more_turns_are_told_where_more_than_the_limit_were_used(bench: Bench) -> None:
+    asks, more = call("ask_user", question="Which?"), call("request_more_turns", reason="x", turns=1)
+    script = [asks, call("pay", amount=1), call("pay", amount=2), asks, call("pay", amount=3), more, DONE]
+    session = bench(*script, limits=Limits(turns=1), more_turns="once")
+    session.run("do it")
+    assert turns_of(session.events(Answer("this"))) == [(1, 1), (2, 1)]
+    assert turns_of(session.events(Extend(2))) == [(2, 4), (3, 4), (4, 4)]
+    assert turns_of(session.events(Answer("this"))) == [(4, 4), (5, 4)]
+    assert turns_of(session.events(Extend(1))) == [(5, 6), (6, 6), (6, 7), (7, 7)]
+
+
+def turns_of(events: Iterable[SessionEvent]) -> list[tuple[int, int]]:
+    """The turns that were told, each with how many there may be."""
+    return list(dict.fromkeys((event.turn, event.turns) for event in of(Entered, events)))
 
 
 def test_a_retry_of_the_model_is_told(bench: Bench) -> None:
