@@ -106,7 +106,9 @@ def key(point: MachinePoint, machine: Machine) -> Hashable:
 
 def _task(task: Task, machine: Machine) -> Hashable:
     limits = machine.deps.limits
-    left = max(0, limits.turns + task.extra_turns - task.turns)
+    # Below 0 after answered questions: the machine treats that as 0, also where turns are granted then, and
+    # an exploration that took this for granted would never see it broken.
+    left = max(-1, task.most_turns(limits.turns) - task.turns)
     fresh = task.fresh
     return (
         bool(task.id),

@@ -34,19 +34,21 @@ def within_limits(step: MachineStep, machine: Machine) -> Why:
     if not asks_model(step):
         return None
     records = reading.of_task(step.before)
-    most = machine.deps.limits.turns + _extra(step)
+    most = _most_turns(step.before, machine)
     if len(records) < most or (records and reading.person_spoke(step.before, records[-1])):
         return None
     return f"the model is asked for reply {len(records) + 1} of at most {most}"
 
 
-def _extra(step: MachineStep) -> int:
-    """Returns the turns granted to this task beyond its limit, by `extend` or on request."""
-    state = step.before.state
-    found = state.get("extra")
-    extended = found["turns"] if found and found["task"] == state.get("task") else 0
-    mine = step.before.messages[reading.task_start(step.before) :]
-    return extended + sum(int(marks(message).get("granted", 0)) for message in mine)
+def _most_turns(point: MachinePoint, machine: Machine) -> int:
+    """Returns the turns that this task may take: those granted, by `extend` or on request, come on top of
+    what was left when they were granted."""
+    most, turns = machine.deps.limits.turns, 0
+    for message in point.messages[reading.task_start(point) :]:
+        turns += is_reply(message)
+        if granted := marks(message).get("granted"):
+            most = max(most, turns) + granted
+    return most
 
 
 def real_limit(step: MachineStep, machine: Machine) -> Why:
@@ -54,8 +56,9 @@ def real_limit(step: MachineStep, machine: Machine) -> Why:
     if not outcome or outcome["status"] != "limit" or step.before.via is Event.ENDED:
         return None
     limits, records = machine.deps.limits, reading.of_task(step.after)
-    if outcome["reason"] == "turns" and len(records) < limits.turns:
-        return f"ended by turns after {len(records)}"
+    most = _most_turns(step.after, machine)
+    if outcome["reason"] == "turns" and len(records) < most:
+        return f"ended by turns after {len(records)} of {most}"
     talk = sum(not reply.calls for reply in records)
     if outcome["reason"] == "talk_turns" and talk < limits.talk_turns:
         return f"ended by talk_turns after {talk}"
@@ -143,8 +146,8 @@ def slip_is_told(step: MachineStep, machine: Machine) -> Why:
 def near_is_told(step: MachineStep, machine: Machine) -> Why:
     if not asks_model(step):
         return None
-    limits, records = machine.deps.limits, reading.of_task(step.before)
-    left = limits.turns + _extra(step) - len(records)
+    records = reading.of_task(step.before)
+    left = _most_turns(step.before, machine) - len(records)
     if left == 1 and len(records) and "near_limit" not in reading.nudges(step.before):
         return "the last turn, and the model was not warned"
     kinds = reading.nudges(step.before)

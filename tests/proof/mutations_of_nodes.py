@@ -7,6 +7,7 @@ import signoff.graph.compiled.states
 import signoff.graph.history.reader
 import signoff.graph.history.replies
 import signoff.graph.history.task
+import signoff.graph.history.usage
 import signoff.graph.prompt.prompt
 import signoff.nodes.compress
 import signoff.nodes.execute
@@ -195,6 +196,12 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
     ),
     "a task that failed is not undone": Mutation(
         "undo", put(signoff.nodes.finish, "may_have_effects", _no_effects), ["no effect forgotten"]
+    ),
+    "an extension adds to the limit alone, whatever was used": Mutation(
+        "two events", put(signoff.graph.history.usage.Tally, "_note_grant", lambda *_: None), ["real limits"]
+    ),
+    "turns granted on request add to the limit alone": Mutation(
+        "more turns", put(signoff.graph.history.usage.Tally, "_note_grant", lambda *_: None), ["real limits"]
     ),
     "a reading is never looked at again": Mutation(
         "few calls",
