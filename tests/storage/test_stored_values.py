@@ -29,10 +29,10 @@ Keys = set[tuple[str, str]]
 
 # The marks on messages (see graph/messages.py): which there are, and the values of those that name a kind.
 MARKS = {
-    "after", "answer", "answered", "answers", "at", "begins", "by", "checked", "confirmed", "cut", "delegate",
-    "edited", "ended", "estimated", "expired", "extended", "finish", "granted", "held", "model", "not_run",
-    "nudge", "offered", "order", "phase", "ran", "reply", "responded", "retries", "said", "seconds",
-    "sent_back", "shown", "undone", "unknown", "wait", "waited",
+    "after", "answer", "answered", "answers", "at", "at_turn", "begins", "by", "checked", "confirmed", "cut",
+    "delegate", "edited", "ended", "estimated", "expired", "extended", "finish", "granted", "held", "model",
+    "not_run", "nudge", "offered", "order", "phase", "ran", "reply", "responded", "retries", "said",
+    "seconds", "sent_back", "shown", "undone", "unknown", "wait", "waited",
 }  # fmt: skip
 NUDGES = {
     "empty", "filtered", "middleware", "near_limit", "repeating", "resumed", "round", "sent_back", "talked",

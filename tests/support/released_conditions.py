@@ -560,6 +560,22 @@ CONDITIONS: dict[str, Condition] = {
         go_on=answer("blue"),
         ends=(*SUCCESS, 3, 1),
     ),
+    "ended beyond its limit, after an answer": Condition(
+        before=[ASK, PAY],
+        settings={"limits": Limits(turns=1)},
+        moves=[given(answer("red"))],
+        stands="limit",
+        go_on=lambda state: extend(state.values, turns=1),
+        ends=(*SUCCESS, 3, 1),
+    ),
+    "extended beyond its limit, after an answer": Condition(
+        before=[ASK, PAY, ASK],
+        settings={"limits": Limits(turns=1)},
+        moves=[given(answer("red")), given(lambda state: extend(state.values, turns=1))],
+        stands="question",
+        go_on=answer("blue"),
+        ends=(*SUCCESS, 4, 1),
+    ),
     "ended at a limit twice, after a phase and a refusal": Condition(
         before=[PHASE, UNSAID, PAY, PAY],
         settings={"limits": Limits(turns=3)},
