@@ -35,7 +35,8 @@ def finish(state: AgentState, run: NodeContext) -> Steps:
         return Report(Event.TO_UNDO, {**update, "messages": written} if written else update)
     # The usage and changes of delegates whose calls were just closed belong to this task as well.
     task = _with_results(task, written, state, run) if written else task
-    run.forget()
+    if run.descent is None:
+        run.forget()
     outcome = conclude(task, ending, run.thread_id, run.deps.toolbox.is_effect, state.get("undo"))
     yield from record_end(task, outcome, nudges, run)
     if run.outputs.owner and run.descent is None:

@@ -279,7 +279,8 @@ class Approvals:
     @property
     def asks(self) -> bool:
         """Whether it could require approval of any call."""
-        return callable(self.policy) or any(rule is not NOBODY for rule in self._rules.values())
+        own = callable(self.policy) or any(rule is not NOBODY for rule in self._rules.values())
+        return own or bool(self._above)
 
     def allowed(self, name: str, args: Mapping[str, Any]) -> tuple[str, ...]:
         """The decisions that a person may make on this call; empty if it needs nobody."""

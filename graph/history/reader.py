@@ -357,8 +357,11 @@ class Reader:
         return self.index.weights(self.messages)
 
     def holds(self, messages: Sequence[BaseMessage], ended_at: str | None) -> bool:
-        """Whether `messages` begin with exactly the objects that were read."""
-        if self.ended_at != ended_at or len(self.messages) > len(messages):
+        """Whether `messages` begin with exactly the objects that were read, and none was read after the end
+        of a task that was not known then."""
+        if len(self.messages) > len(messages):
+            return False
+        if self.ended_at != ended_at and not (messages and ended_at == messages[-1].id):
             return False
         own = self.lineage
         grown = own is not None and lineage(messages) is own
@@ -520,6 +523,7 @@ def read_messages(state: AgentState, tools: Tools, before: Reader | None = None)
     elif reader.tools is not tools:
         # Which calls need approval may depend on the context of the run.
         reader.tools, reader.task = tools, None
+    reader.ended_at = ended["message"] if ended else None
     if approvals := state.get("approvals"):
         reader.decisions, reader.asked = approvals["calls"], approvals["asked"]
     reader.verdicts = state.get("verdicts")

@@ -83,6 +83,8 @@ def _line(phase: Phase) -> str:
 
 # The channels, beside the messages, from which the task is read.
 _FACTS = ("verdicts", "outcome", "extra", "spent", "stop", "phases", "approvals", "tree")
+READ = ("messages", "ended", *_FACTS)
+"""All channels from which the task is read, and whether it has ended."""
 
 
 @dataclass(slots=True)

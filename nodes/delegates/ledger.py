@@ -33,6 +33,7 @@ from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
 from signoff.graph.history.usage import of_reply
 from signoff.graph.inside.private import saver_of
+from signoff.graph.inside.speed import lazy
 from signoff.graph.limits import Limits
 from signoff.graph.machine import Event, State, next_state
 from signoff.graph.messages import foreseen
@@ -221,11 +222,15 @@ class TreeMachine:
     bounds: tuple[TreeBound, ...]
     again: Mapping[str, GoingOn] = field(default_factory=dict)
 
+    @lazy
+    def cost(self) -> dict[str, float]:
+        """The usage of its last reply."""
+        return _of_reply(self.task.last, self.limits)
+
     def settled(self, machines: Mapping[str, LedgerEntry]) -> dict[str, LedgerEntry]:
         """The entries with this one's use. What those below it have used whose calls have results is part of
         that; the others keep their own."""
-        before = machines.get(self.ns)
-        cost = _of_reply(self.task.last, self.limits)
+        before, cost = machines.get(self.ns), self.cost
         entry = LedgerEntry(used=_used(self.task, self.limits), turn=self.task.turns, reply=cost)
         before = self.without_lost(before) if before else None
         lost = dict(before.get("lost", {})) if before else {}
@@ -282,8 +287,7 @@ class TreeMachine:
 
     def _reserved(self, again: int) -> OpenReply:
         """The next reply, before it is begun."""
-        expected = _of_reply(self.task.last, self.limits)
-        return OpenReply(turn=self.task.turns + 1, reserved=expected, by=_process(), again=again)
+        return OpenReply(turn=self.task.turns + 1, reserved=self.cost, by=_process(), again=again)
 
     def read(self, machines: Mapping[str, LedgerEntry]) -> TreeBudget:
         found = TreeBudget(task=self.task.id, above=_above(machines, self.ns, self.bounds))
@@ -432,7 +436,7 @@ def _kept(state: State, work: Work) -> Work:
             return (yield from _ended(work, held, run))
         found = work(held, run)
         report: Report = found if isinstance(found, Report) else (yield from found)
-        return (yield from _after(state, report, held, run))
+        return (yield from _after(report, held, run)) if _is_noted(state, report, run) else report
 
     def working(held: AgentState, run: NodeContext) -> Report | Steps:
         needed = state is not State.DECIDE or run.goes_on
@@ -455,12 +459,17 @@ def _ended(work: Work, held: AgentState, run: NodeContext) -> Steps:
     return report
 
 
-def _after(state: State, report: Report, held: AgentState, run: NodeContext) -> Steps:
-    """The report of a state, with the ledger as read when it was settled."""
+def _is_noted(state: State, report: Report, run: NodeContext) -> bool:
+    """Whether the ledger is changed after this report of a state."""
     assert report.event is not None, "only the last state reports no event"
-    leads = next_state(state, report.event)
-    if leads is not State.DECIDE and report.event is not Event.REPLIED:
-        return report
+    if report.event is Event.REPLIED:
+        return _may_grant(run)
+    return next_state(state, report.event) is State.DECIDE
+
+
+def _after(report: Report, held: AgentState, run: NodeContext) -> Steps:
+    """The report of a state, with the ledger as read when it was settled."""
+    replied = report.event is Event.REPLIED
     update, messages = report.update, held["messages"]
     if "messages" in update:
         messages, written = foreseen(messages, update["messages"])
@@ -469,7 +478,7 @@ def _after(state: State, report: Report, held: AgentState, run: NodeContext) -> 
     after: AgentState = {**held, **update, "messages": messages}  # type: ignore[typeddict-item]  # what a node reports
     task = run.task(after)
     machine, wanted = _machine(task, after, run), _wanted(task, run)
-    if report.event is not Event.REPLIED:
+    if not replied:
         found = yield _change(run, task, lambda machines: machine.deciding(machines, wanted))
     elif wanted:
         found = yield _change(run, task, lambda machines: machine.replied(machines, wanted))
@@ -481,17 +490,27 @@ def _after(state: State, report: Report, held: AgentState, run: NodeContext) -> 
     return Report(report.event, {**report.update, "tree": found})
 
 
+def _may_grant(run: NodeContext) -> bool:
+    """Whether the ledger may need to know of calls before they run."""
+    box = run.deps.toolbox
+    return _bounds_calls(run) or bool(box.delegates) or box.ask_for_turns or box.approvals.asks
+
+
+def _bounds_calls(run: NodeContext) -> bool:
+    """Whether a limit of tool calls bounds this machine together with others that may run beside it."""
+    if run.deps.toolbox.delegates and run.limits.tool_calls is not None:
+        return True
+    above = run.descent
+    return above is not None and not above.alone and any("tool_calls" in b.limits for b in above.bounds)
+
+
 def _wanted(task: Task, run: NodeContext) -> int:
     """The work calls of the last reply, where the ledger needs to know of them before they run."""
     box = run.deps.toolbox
     work = [
         call for call in task.due if call.effect is None and call.problem is None and call.name in box.tools
     ]
-    # Under its own limit, nothing runs in parallel to a machine without delegates.
-    bounded = (bool(box.delegates) and run.limits.tool_calls is not None) or any(
-        "tool_calls" in bound.limits for bound in (run.descent.bounds if run.descent else ())
-    )
-    if not (bounded or task.undecided or any(call.name in box.delegates for call in work)):
+    if not (_bounds_calls(run) or task.undecided or any(call.name in box.delegates for call in work)):
         return 0
     return sum(not box.misfit(call.name, call.args) for call in work)
 

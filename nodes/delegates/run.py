@@ -32,7 +32,7 @@ from signoff.graph.finish.again import GoingOn
 from signoff.graph.finish.delegated import failed_for_above
 from signoff.graph.foreign import NobodyToAsk, gets_past, unanswered, words
 from signoff.graph.history.replies import Call
-from signoff.graph.history.task import Task, read
+from signoff.graph.history.task import READ, Task, current_task
 from signoff.graph.inside.private import saver_of, within_namespace
 from signoff.graph.inside.speed import in_thread, lazy, listened, unheard, within_config
 from signoff.graph.limits import Prices
@@ -114,8 +114,8 @@ class ChildMachine:
             made["recursion_limit"] = _STEPS_OF_OTHERS
         return made
 
-    def descent(self, task: Task, ledger: RunLedger | None) -> Descent:
-        """What the calling machine passes down to it."""
+    def descent(self, task: Task, ledger: RunLedger | None, *, alone: bool) -> Descent:
+        """What the calling machine passes down to it. alone: no other delegate of that machine runs."""
         run, above = self.run, self.run.descent
         return Descent(
             ns=self.ns,
@@ -125,12 +125,13 @@ class ChildMachine:
             bounds=bounds_below(task, run),
             root=above.root if above else task.id,
             ledger=ledger,
+            alone=alone and (above is None or above.alone),
             listens=above.listens if above else bool(run.config.get("configurable", {}).get(LISTENS)),
         )
 
-    def steps(self, task: Task, ledger: RunLedger | None) -> Part[ToolMessage]:
+    def steps(self, task: Task, ledger: RunLedger | None, *, alone: bool) -> Part[ToolMessage]:
         """Runs it to its end, and returns the result of the call. Raises GraphInterrupt if it waits."""
-        descent = self.descent(task, ledger)
+        descent = self.descent(task, ledger, alone=alone)
         if failed := (yield from self._failed_before()):
             return failed
         for _ in range(_MOST_ENTRIES):
@@ -149,9 +150,6 @@ class ChildMachine:
                 if (failed := self._failed_by(raised)) is None:
                     raise
                 return (yield from self._noted(failed))
-            if self.run.can_ask and self.deps is not None:
-                # What is saved of it tells more than what a run gives back.
-                continue
             if found := self.result(values, over=self.deps is None):
                 return found
         raise ThreadError(
@@ -225,9 +223,7 @@ class ChildMachine:
         notes = {} if self.edited is None else {"edited": True, "ran": dict(self.edited)}
         if self.deps is None:
             return self._of_others(values, notes) if over else None
-        state: Any = values
-        # A run that saves nothing gives back its outcome and its history alone.
-        found = current_outcome(state) if self.run.can_ask else state.get("outcome")
+        found = current_outcome(values)
         if found is None:
             return None
         outcome = typed_outcome(found, None)
@@ -252,9 +248,9 @@ class ChildMachine:
         return read_in
 
     def task(self, values: Mapping[str, Any]) -> Task:
-        assert self.deps is not None, "another graph has no task"
         state: Any = values
-        return read(state, self.deps.toolbox)
+        # Where the last node of the machine has left its reader, nearly all is read.
+        return current_task(self.context.reader(state), state)
 
     def used(self, task: Task) -> results.UsedBelow:
         return results.used_by(task, self._prices)
@@ -293,9 +289,11 @@ class ChildMachine:
             # That of the machine above would set this one's limits and its prompt, too.
             form, users = self.deps.context_form, self.run.users_context
             options["context"] = users if form and users is not None and form.takes(users) else Context()
-            if isinstance(self.run.control, ListeningControl):
-                # Whoever listens is told of every channel, as of those of the machine at the top.
-                options["output_keys"] = self.graph.stream_channels_asis
+            # Its result is made of these, so that its saved state need not be read once more. Whoever listens
+            # by a session is told of every channel, as of those of the machine at the top.
+            all_of_it = isinstance(self.run.control, ListeningControl)
+            given_back = dict.fromkeys([*self.graph.output_channels, *READ])
+            options["output_keys"] = self.graph.stream_channels_asis if all_of_it else list(given_back)
         heard = self.deps is None or listened(config)
         config = config if heard else unheard(config)
         run = partial(self.graph.invoke, given, config, **options)
@@ -378,6 +376,10 @@ class Children:
             for child in self.children:
                 yield from child.enter(self.ledger)
 
+    def steps(self, child: ChildMachine) -> Part[ToolMessage]:
+        """Runs one of them."""
+        return child.steps(self.task, self.ledger, alone=len(self.children) == 1)
+
     def do(self, run: NodeContext) -> list[ToolMessage]:
         carry_out(self._entered(), run)
         if len(self.children) == 1:
@@ -399,15 +401,15 @@ class Children:
 
         async def found(child: ChildMachine) -> ToolMessage:
             if child.tool.name not in room:
-                return await acarry_out(child.steps(self.task, self.ledger), run)
+                return await acarry_out(self.steps(child), run)
             async with room[child.tool.name]:
-                return await acarry_out(child.steps(self.task, self.ledger), run)
+                return await acarry_out(self.steps(child), run)
 
         results = await asyncio.gather(*map(found, self.children), return_exceptions=True)
         return settled(self.children, results)
 
     def _run(self, child: ChildMachine) -> ToolMessage:
-        return carry_out(child.steps(self.task, self.ledger), child.run)
+        return carry_out(self.steps(child), child.run)
 
     def _in_turn(self, child: ChildMachine, room: Mapping[str, Semaphore]) -> ToolMessage:
         if child.tool.name not in room:

@@ -32,6 +32,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.base import Op, Result
 from langgraph.store.sqlite import SqliteStore
+from pydantic_core import to_json
 
 from signoff.graph.compiled.graph import GRACE_SECONDS, busy
 from signoff.graph.errors import SetupError, StorageError
@@ -310,7 +311,9 @@ class ThreadSaver(StepSaver, SqliteSaver):
 
     def entry_saved(self, name: EntryName, value: Mapping[str, Any]) -> Statement:
         namespace, key = name
-        return _UPSERT, [(".".join(namespace), key, json.dumps(value))]
+        # In a fraction of the time that Python's own takes.
+        text = to_json(value, inf_nan_mode="constants").decode()
+        return _UPSERT, [(".".join(namespace), key, text)]
 
     def in_turn(self, work: Callable[[], Any]) -> Any:
         return self._access.do(work)

@@ -99,6 +99,11 @@ class HeldEntry:
                 self._value, self._changes = after, self._changes + 1
         return found
 
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to save."""
+        return self._changes != self._saved
+
     def unsaved(self) -> tuple[int, Value] | None:
         """Returns the number of the last change, and the value; None if there is nothing to save."""
         with self._lock:
@@ -128,8 +133,8 @@ class HeldSteps:
 
     def unsaved(self) -> list[tuple[EntryName, int, Value]]:
         """Returns the entries to save, each with the number of its last change."""
-        found = ((name, entry.unsaved()) for name, entry in self.entries.copy().items())
-        return [(name, *one) for name, one in found if one is not None]
+        waiting = [(name, entry) for name, entry in self.entries.copy().items() if entry.waits]
+        return [(name, *one) for name, entry in waiting if (one := entry.unsaved()) is not None]
 
     def waits(self) -> bool:
         return bool(self.writes) or bool(self.unsaved())

@@ -62,7 +62,7 @@ def real_limit(step: MachineStep, machine: Machine) -> Why:
     talk = sum(not reply.calls for reply in records)
     if outcome["reason"] == "talk_turns" and talk < limits.talk_turns:
         return f"ended by talk_turns after {talk}"
-    calls = sum(len(reply.calls) for reply in records)
+    calls = sum(len(reply.calls) for reply in records) + _calls_below(step.after)
     if outcome["reason"] == "tool_calls" and calls <= (limits.tool_calls or 0):
         return f"ended by tool_calls after {calls}"
     if outcome["reason"] == "review_deadlock" and "refused" not in reading.nudges(step.after):
@@ -70,6 +70,12 @@ def real_limit(step: MachineStep, machine: Machine) -> Why:
         if not any(refused.count(one) > 1 for one in refused) and len(refused) < (limits.refusals or 0):
             return f"ended by review_deadlock after {len(refused)} refusals in a row"
     return None
+
+
+def _calls_below(point: MachinePoint) -> int:
+    """Returns the tool calls of the task's delegates, as their results tell them."""
+    told = (marks(message).get("delegate") for message in point.messages[reading.task_start(point) :])
+    return sum(int(found["used"]["tool_calls"]) for found in told if found)
 
 
 def row_ends(step: MachineStep, machine: Machine) -> Why:

@@ -163,7 +163,7 @@ class Member(Machine):
 
     def carry_out(self, request: Any, run: NodeContext) -> Any:
         if isinstance(request, Children):
-            parts = [child.steps(request.task, request.ledger) for child in request.children]
+            parts = list(map(request.steps, request.children))
             for child in request.children:
                 call = CallOf(child.run.ns, child.reply_id, child.call.id)
                 self._tree.standing.calls[child.ns] = call

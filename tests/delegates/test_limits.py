@@ -21,6 +21,11 @@ def look(n: int) -> str:
     return f"{n}"
 
 
+def note(text: str) -> str:
+    """Note."""
+    return f"noted {text}"
+
+
 look.metadata = {"kind": "read"}  # type: ignore[attr-defined]  # a function takes any attribute
 
 
@@ -147,3 +152,18 @@ def test_use_is_added_up_over_all_levels() -> None:
     assert outcome.tree is not None
     assert (outcome.tree.delegates, outcome.tree.turns, outcome.tree.tool_calls) == (1, 2 + 2 + 3, 1 + 1 + 2)
     assert outcome.tree.total_tokens == 700
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_summaries_of_a_delegate_count_too(stored: bool, tmp_path: Path) -> None:
+    writer = ScriptedModel(lambda _: reply("What was seen so far.", usage=(200, 20)))
+    looks = [paid(call("note", text=f"{n} {'x' * 400}")) for n in range(30)]
+    below = build_graph(ScriptedModel([*looks, paid(DONE)]), [note], compaction=writer, prompt_tokens=3_000)
+    graph = lead(below, Limits())
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        if stored:
+            graph = graph.copy({"checkpointer": storage.checkpointer, "store": storage.store})
+        values = graph.invoke(GO, THREAD)
+    assert writer.seen
+    used = marks(values["messages"][2])["delegate"]["used"]
+    assert used["tokens"] == 100 * used["turns"] + 220 * len(writer.seen)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from signoff import build_graph, sqlite_storage
-from signoff.graph.messages import is_reply
+from signoff import build_graph, delegate, sqlite_storage
+from signoff.graph.messages import is_reply, marks
 from signoff.models import ScriptedModel, call
 from tests.support.older_machine import deps_of
 
@@ -41,3 +41,17 @@ def test_what_a_run_writes_is_as_complete_as_what_is_loaded(stored: bool, tmp_pa
     for message in messages:
         assert message.model_dump(exclude_unset=True) == message.model_dump()
         assert message.model_copy(update={"content": "new"}).content == "new" != message.content
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_what_is_read_of_a_delegate_is_not_kept_after_its_end(stored: bool, tmp_path: Any) -> None:
+    below = build_graph(ScriptedModel(SCRIPT * 3), [step])
+    team = [delegate("worker", below, description="Works.")]
+    calls = [call("worker", task=f"go {n}") for n in range(3)]
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        script = ScriptedModel([*calls, call("finish_task", summary="Done.")])
+        graph = build_graph(script, team, storage=storage if stored else None)
+        config: Any = {"configurable": {"thread_id": "t"}} if stored else {}
+        told = [marks(one) for one in graph.invoke(GO, config)["messages"]]
+    assert [found["delegate"]["used"]["turns"] for found in told if "delegate" in found] == [3, 3, 3]
+    assert len(deps_of(below).readings) == 0

@@ -148,6 +148,27 @@ def test_going_on_from_an_earlier_reading_gives_the_same(name: str) -> None:
     assert look(current_task(reader, whole)) == look(read(whole, CONTROLS))
 
 
+@pytest.mark.parametrize("name", [name for name, (messages, _) in TABLES.items() if messages])
+def test_going_on_after_the_end_of_a_task_gives_the_same(name: str) -> None:
+    """The last node of a task notes its end, after all before it was read."""
+    messages = state(*TABLES[name][0])["messages"]
+    for end in range(1, len(messages) + 1):
+        part, ended = messages[:end], {"task": "m0", "message": messages[end - 1].id}
+        before = read_messages(AgentState(messages=part), CONTROLS)  # type: ignore[typeddict-item]  # a part
+        noted = AgentState(messages=part, ended=ended)  # type: ignore[typeddict-item]
+        assert read_messages(noted, CONTROLS, before) is before
+        whole = AgentState(messages=messages, ended=ended)  # type: ignore[typeddict-item]
+        after = read_messages(whole, CONTROLS, before)
+        assert look(current_task(after, whole)) == look(read(whole, CONTROLS))
+
+
+def test_a_reading_past_the_end_of_a_task_is_not_used() -> None:
+    messages = state(user("a"), user("b"))["messages"]
+    before = read_messages(AgentState(messages=messages), CONTROLS)  # type: ignore[typeddict-item]  # a part
+    ended = AgentState(messages=messages, ended={"task": "m0", "message": "m0"})  # type: ignore[typeddict-item]
+    assert read_messages(ended, CONTROLS, before) is not before
+
+
 def test_a_reading_is_not_used_for_other_messages() -> None:
     before = read_messages(state(user("a"), ai(WRITE)), CONTROLS)
     assert read_messages(state(user("a"), ai(WRITE)), CONTROLS, before) is not before

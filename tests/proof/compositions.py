@@ -15,6 +15,7 @@ from tests.proof.worlds import NAMES, write
 
 LEAD: Names = {**NAMES, "left": ("left", {"task": "Look left."}), "right": ("right", {"task": "Look right."})}
 BOTH = {"both": Symbol(calls=[("left", {}), ("right", {})])}
+ONE = {name: Symbol(calls=[(name, {})]) for name in ("left", "right")}
 ENDS = {
     "done": ALPHABET["finish"],
     "left is open": Symbol(calls=[("finish", {"pending_issues": ["left has failed"]})]),
@@ -110,6 +111,17 @@ COMPOSITIONS: Mapping[str, Callable[[], TreeWorld]] = {
         below=2,
         limits={"tool_calls": 4},
     ),
+    "few calls, one by one": lambda: world(
+        "few calls, one by one",
+        {**ONE, "done": ALPHABET["finish"]},
+        said("two writes", "finish"),
+        said("write", "write + ask"),
+        ("kill",),
+        1,
+        turns=3,
+        below=2,
+        limits={"tool_calls": 5},
+    ),
     "few tokens, and a copy": lambda: world(
         "few tokens, and a copy",
         {**BOTH, "done": ALPHABET["finish"]},
@@ -131,12 +143,10 @@ COMPOSITIONS: Mapping[str, Callable[[], TreeWorld]] = {
         1,
         below=2,
     ),
-    "again": lambda: world(
-        "again", {**BOTH, **ENDS, "left": Symbol(calls=[("left", {})])}, ENDED, ENDED, turns=4
-    ),
+    "again": lambda: world("again", {**BOTH, **ENDS, "left": ONE["left"]}, ENDED, ENDED, turns=4),
     "one below another": lambda: chain(
         "one below another",
-        {"left": Symbol(calls=[("left", {})]), **ENDS},
+        {"left": ONE["left"], **ENDS},
         {"deeper": Symbol(calls=[("deeper", {})]), **said("finish")},
         said("write + finish", "ask"),
         ("kill", "stop"),

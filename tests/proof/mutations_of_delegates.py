@@ -45,7 +45,7 @@ def numbered() -> Break:
 def descends(**changed: Any) -> Break:
     """Something else is handed down."""
     given = ChildMachine.descent
-    return put(ChildMachine, "descent", lambda *args: replace(given(*args), **changed))
+    return put(ChildMachine, "descent", lambda *args, **named: replace(given(*args, **named), **changed))
 
 
 def _no_calls(entry: Any, name: str) -> Any:
@@ -61,9 +61,9 @@ def _first_wait(children: Any, results: Any) -> Any:
         raise GraphInterrupt(all_of.args[0][:1]) from None
 
 
-def _gives_up(child: Any, *args: Any) -> Any:
+def _gives_up(child: Any, *args: Any, **named: Any) -> Any:
     try:
-        return (yield from _steps(child, *args))
+        return (yield from _steps(child, *args, **named))
     except GraphInterrupt:
         return results.abandoned_result(child.call, (), results.NOTHING_USED, child.run)
 
@@ -134,6 +134,10 @@ DELEGATE_MUTATIONS: Mapping[str, Mutation] = {
         "two need approval", descends(policies=()), ["the stricter policy"]
     ),
     "limits are not handed down": Mutation("few tokens", descends(bounds=()), ["one bound"]),
+    "limits are not handed down to one alone": Mutation(
+        "few calls, one by one", descends(bounds=()), ["one bound"]
+    ),
+    "one beside others takes itself to be alone": Mutation("few calls", descends(alone=True), ["one bound"]),
     "what others have begun is not seen": Mutation(
         "few tokens", put(ledger, "_above", lambda *_: {}), ["one bound"]
     ),
