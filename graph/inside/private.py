@@ -1,4 +1,4 @@
-"""Every private name of LangGraph, LangChain and pydantic that Signoff uses; no other file uses one.
+"""Every private name of other packages that Signoff uses; no other file uses one.
 
 Each makes a run faster, and none is required: it is looked up at its first use, and is None if the installed
 version has no such name. Then a public way is used instead, with the same results:
@@ -17,6 +17,8 @@ version has no such name. Then a public way is used instead, with the same resul
   (`nodes/tool_calls/inject.py`).
 - `FIELDS_SET`: a message is rebuilt by `model_construct`.
 - `PRIVATE`: a copy of a model passes on its private attributes one by one.
+- `SDK_CLIENT`, `SDK_POST`, `SDK_STEPS`: names on objects, not looked up here. Without one of them, a call of
+  ChatOpenAI is the SDK's own, and keeps the client that the model has (`nodes/model/openai_client.py`).
 
 The methods of a chat model or a tool (`_stream`, `_generate`, `_llm_type`, `_run`, `_arun` and the like) do
 not count as private: LangChain documents them for subclasses to implement.
@@ -76,6 +78,13 @@ NAMES: Mapping[str, tuple[str, str]] = {
 
 LEAN = ("PregelNode", "ChannelRead", "ChannelWrite", "ChannelWriteTupleEntry", "SEND")
 """The names that `nodes.py` needs."""
+
+
+SDK_CLIENT, SDK_POST = "_client", "_post"
+"""A part of OpenAI's SDK has under these names its client, and the method by which it sends a request."""
+
+SDK_STEPS = ("request", "post", "_prepare_options", "_build_request", "_process_response")
+"""The methods of an SDK's client that get the parts of a request, or its response."""
 
 
 def __getattr__(name: str) -> Any:

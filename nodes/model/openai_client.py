@@ -27,14 +27,13 @@ from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 
+from signoff.graph.inside.private import SDK_CLIENT, SDK_POST, SDK_STEPS
 from signoff.nodes.model.stream import WATCH
 
 _PACKAGES = ("langchain_openai.", "langchain_deepseek.", "langchain_xai.")
 """The classes whose `_stream` accepts dicts as chunks, and treats them the same."""
 _CLIENTS = {"client": "Completions", "async_client": "AsyncCompletions"}
 _MODULE = "openai.resources.chat.completions.completions"
-SEEING = ("request", "post", "_prepare_options", "_build_request", "_process_response")
-"""The methods of the SDK's client (and of Anthropic's) that get the parts of a request, or its response."""
 
 # What is neither a dict nor a list where the API is kept to; all else that the SDK knows is left to it.
 _PLAIN_OF_CHUNK = ("id", "created", "model", "object", "obfuscation", "service_tier", "system_fingerprint")
@@ -86,10 +85,10 @@ def _is_watched(client: Any) -> bool:
     if not _is_original(client, "create"):
         return True
     # In a version of the SDK without one of these names, the call is the SDK's own.
-    inner, post = getattr(client, "_client", None), getattr(client, "_post", None)
+    inner, post = getattr(client, SDK_CLIENT, None), getattr(client, SDK_POST, None)
     # A resource keeps `post` from the time when it was made.
     return getattr(post, "__self__", None) is not inner or not all(
-        _is_original(inner, name) for name in SEEING
+        _is_original(inner, name) for name in SDK_STEPS
     )
 
 

@@ -21,10 +21,9 @@ from tenacity import (
 )
 
 from signoff.graph.foreign import gets_past
-from signoff.graph.inside.private import share_private
+from signoff.graph.inside.private import SDK_CLIENT, SDK_STEPS, share_private
 from signoff.graph.limits import MODEL_TRIES, CheckedModel
 from signoff.nodes.model.advice import is_too_long, may_pass, retry_after
-from signoff.nodes.model.openai_client import SEEING
 from signoff.nodes.model.stream import Silent
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ def _is_client(value: Any) -> bool:
     copy would not have what tracing has put into this one object."""
     if not isinstance(getattr(value, "max_retries", None), int) or not hasattr(value, "with_options"):
         return False
-    return not any(name in vars(value) for name in SEEING)
+    return not any(name in vars(value) for name in SDK_STEPS)
 
 
 def _is_cached(model: BaseChatModel, name: str) -> bool:
@@ -161,7 +160,7 @@ def _follow(twin: Any, name: str, root: str, old: Any) -> None:
     # One that was replaced, or that tracing has changed, stays.
     if own is None or type(given) is not type(own) or "create" in vars(given):
         return
-    of: Any = getattr(given, "_client", None)
+    of: Any = getattr(given, SDK_CLIENT, None)
     if of is old:
         twin.__dict__[name] = own
     elif _is_client(of):

@@ -22,9 +22,12 @@ from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from openai.types.chat import ChatCompletionChunk
 from pydantic import BaseModel, SecretStr
 
+import signoff.nodes.model.openai_client
+import signoff.nodes.model.retries
 from signoff import ModelRetries, build_graph
 from signoff.nodes.model.guard import guarded, without_streaming
 from signoff.nodes.model.openai_client import dumped, past_conversion
+from signoff.nodes.model.retries import without_own_retries
 from signoff.nodes.model.stream import WATCH, CallBounds
 from tests.support.histories import CONTROLS
 from tests.support.servers.fake_provider import FakeProvider, Reply, error, tool_call
@@ -610,6 +613,25 @@ def test_who_wraps_the_sdks_class_sees_every_argument(kind: str, monkeypatch: py
     found = clients(guarded(model, CONTROLS))
     replaced = [type(one).__module__ == "signoff.nodes.model.openai_client" for one in found]
     assert replaced == [kind != "Completions", kind != "AsyncCompletions"]
+
+
+@both
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("SDK_CLIENT", "_none"), ("SDK_POST", "_none"), ("SDK_STEPS", ("request", "_none"))],
+)
+def test_a_version_of_the_sdk_without_a_private_name_sends_the_call_itself(
+    name: str, value: Any, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (signoff.nodes.model.openai_client, signoff.nodes.model.retries):
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, value)
+    with FakeProvider([Reply("Hello.")]) as server:
+        model = model_of(server.url)
+        twin = guarded(without_own_retries(model), CONTROLS)
+        assert [type(one) for one in clients(twin)] == [type(one) for one in clients(model)]
+        assert _sent(twin, [HumanMessage("go")], mode, True) is None
+    assert [request.body["messages"] for request in server.requests] == [[ASKED]]
 
 
 class Watcher:
