@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from signoff import Answer, Session, delegate
+from signoff import Answer, Session, StorageError, delegate
 from signoff.models import ScriptedModel, call
 from signoff.session.status import look, reading_graph
 from signoff.storage.postgres import postgres_storage
@@ -24,23 +24,29 @@ from tests.support.sweeps.nested import EFFECTS, QUESTIONS, graph_of, storage_of
 pytestmark = pytest.mark.slow
 
 
+DONE_OR_DUE, UNREACHED, FAILED = 0, 75, 1
+
+
 def killed_at(folder: Path, database: str, moment: int) -> bool:
     """Drives the thread in a process of its own, which dies at this moment; whether it lived."""
     child = os.fork()
     if child == 0:
-        code = 1
+        code = FAILED
         try:
             with storage_of(folder, database) as storage:
                 Moments.left = moment
                 drive(graph_of(storage, folder / "ledger"), "t")
-                code = 0
-        except BaseException:
+                code = DONE_OR_DUE
+        except BaseException as error:
             traceback.print_exc()
+            # A machine that stands still for seconds may keep the server from answering in time. The worker
+            # gives up then, and the thread is driven on by the next one.
+            code = UNREACHED if isinstance(error, StorageError) and "be reached" in str(error) else FAILED
             raise
         finally:
             os._exit(code)
     status = os.waitpid(child, 0)[1]
-    assert not os.WIFEXITED(status) or os.WEXITSTATUS(status) == 0, "drive failed"
+    assert not os.WIFEXITED(status) or os.WEXITSTATUS(status) in (DONE_OR_DUE, UNREACHED), "drive failed"
     return os.WIFEXITED(status)
 
 
