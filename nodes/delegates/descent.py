@@ -34,9 +34,9 @@ class Descent:
     ns: its own namespace among the checkpoints of the thread. deeper: how many levels of delegates may stand
     below it. own: it is one of Signoff's machines, not any other graph. policies: of approvals, of all
     machines above it. bounds: the limits above it that bound the whole tree. root: the task at the top.
-    ledger: of the tree, where it is kept in the process. alone: no other machine of the tree runs while it
-    does, except those below it. listens: whoever runs the thread can be asked to
-    pause by another process. made, limits_of: what its nodes have made of it, to save time.
+    ledger: of the tree, where it is kept in the process. alone: no other delegate of the tree runs while it
+    does, except those below it. listens: whoever runs the thread can be asked to pause by another process.
+    made, limits_of: what its nodes have made of it, to save time.
     """
 
     ns: str

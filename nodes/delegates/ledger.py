@@ -2,10 +2,11 @@
 
 A machine knows its own usage from its history, and that of its delegates once their calls have results.
 Machines that run in parallel do not see each other. So each machine of a tree with a limit writes to one
-entry of the store before and after each reply. Its usage is a sum over its own history, so that writing it
-again counts nothing twice; its reservation is one reply, and the calls of that reply. The entry is changed by
-one atomic swap, in which the rules decide whether a reply may start. The values read there are saved with the
-step before `decide`, so that a restart and a replay decide the same without the store.
+entry of the store before each reply, and after it where others run beside it. Its usage is a sum over its own
+history, so that writing it again counts nothing twice; its reservation is one reply, and beside others the
+calls of that reply. The entry is changed by one atomic swap, in which the rules decide whether a reply may
+start. The values read there are saved with the step before `decide`, so that a restart and a replay decide
+the same without the store.
 
 In Signoff's own storages only the runner of the thread changes the entry. There it is changed in the process,
 and saved with the checkpoint of the step that has changed it: a reservation before the reply is asked for,
@@ -278,6 +279,9 @@ class TreeMachine:
             return after, None
         after[self.ns] = entry = self.without_lost(entry)
         reply = entry.get("open")
+        if reply and reply["turn"] <= self.task.turns:
+            # It has arrived, and is settled only after its calls.
+            reply = None
         if reply and (calling or _is_anothers(reply)):
             after[self.ns] = {**entry, "open": {**reply, "by": _process(), "again": reply["again"] + 1}}
         elif calling and not reply:
@@ -501,7 +505,10 @@ def _bounds_calls(run: NodeContext) -> bool:
     if run.deps.toolbox.delegates and run.limits.tool_calls is not None:
         return True
     above = run.descent
-    return above is not None and not above.alone and any("tool_calls" in b.limits for b in above.bounds)
+    if above is None or not any("tool_calls" in bound.limits for bound in above.bounds):
+        return False
+    # Another graph may run several machines side by side, and hands the same down to each.
+    return not (above.alone and above.own and above.ns == run.ns)
 
 
 def _wanted(task: Task, run: NodeContext) -> int:

@@ -33,7 +33,7 @@ from signoff.graph.finish.delegated import failed_for_above
 from signoff.graph.foreign import NobodyToAsk, gets_past, unanswered, words
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import READ, Task, current_task
-from signoff.graph.inside.private import saver_of, within_namespace
+from signoff.graph.inside.private import saver_of, with_runtime, within_namespace
 from signoff.graph.inside.speed import in_thread, lazy, listened, unheard, within_config
 from signoff.graph.limits import Prices
 from signoff.graph.machine import FIRST, Event, enters, has_command, unknown_state
@@ -243,14 +243,26 @@ class ChildMachine:
         descent = Descent(ns=self.ns, deeper=0, policies=(*above, self.run.deps.toolbox.approvals))
         # What an undo asks a person belongs to the node that undoes: the answer comes to its namespace.
         here = {**self.run.config.get("configurable", {}), **descent.config}
-        read_in = begin(self.deps, {**self.run.config, "configurable": here})
+        config: RunnableConfig = {**self.run.config, "configurable": here}
+        if (runtime := self.run.runtime) is not None:
+            config = with_runtime(config, runtime.override(context=self.users_context))
+        read_in = begin(self.deps, config)
         read_in.ns = self.ns
         return read_in
+
+    @lazy
+    def users_context(self) -> Any:
+        """The context of its runs: the user's, if its graph takes that. That of the machine above would set
+        this one's limits and its prompt, too."""
+        form, users = self.deps.context_form if self.deps is not None else None, self.run.users_context
+        return users if form is not None and users is not None and form.takes(users) else Context()
 
     def task(self, values: Mapping[str, Any]) -> Task:
         state: Any = values
         # Where the last node of the machine has left its reader, nearly all is read.
-        return current_task(self.context.reader(state), state)
+        found = current_task(self.context.reader(state), state)
+        self.context.forget()
+        return found
 
     def used(self, task: Task) -> results.UsedBelow:
         return results.used_by(task, self._prices)
@@ -286,9 +298,7 @@ class ChildMachine:
     def _invoked(self, given: Any, config: RunnableConfig) -> Operation:
         options: dict[str, Any] = {}
         if self.deps is not None:
-            # That of the machine above would set this one's limits and its prompt, too.
-            form, users = self.deps.context_form, self.run.users_context
-            options["context"] = users if form and users is not None and form.takes(users) else Context()
+            options["context"] = self.users_context
             # Its result is made of these, so that its saved state need not be read once more. Whoever listens
             # by a session is told of every channel, as of those of the machine at the top.
             all_of_it = isinstance(self.run.control, ListeningControl)

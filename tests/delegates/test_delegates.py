@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from signoff import (
     sqlite_storage,
 )
 from signoff.graph.build import Graph
+from signoff.graph.errors import ApprovalWarning
 from signoff.graph.finish.delegated import FailedDelegate, unlisted
 from signoff.graph.messages import marks
 from signoff.graph.state import Context
@@ -565,3 +566,41 @@ def test_a_function_that_makes_no_graph_is_told_when_it_is_called(
         run(graph, GO, way)
     made.append(lambda: child(DONE))
     assert run(graph, None, way)["outcome"]["status"] == "success"
+
+
+@dataclass
+class ContextAbove:
+    user: str
+
+
+@dataclass
+class ContextBelow:
+    user: str
+    tenant: str
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_delegate_whose_context_needs_more_than_that_above_has_none(stored: bool, tmp_path: Path) -> None:
+    seen = list[Any]()
+
+    def policy(args: Mapping[str, Any], context: Any) -> bool:
+        seen.append(context)
+        return False
+
+    steps = ScriptedModel([call("look_up", word="heron"), DONE])
+    # It has no checkpointer of its own, and one only if the graph above has.
+    with pytest.warns(ApprovalWarning):
+        below = build_graph(steps, [look_up], context_schema=ContextBelow, approvals={"look_up": policy})
+    team = [delegate("helper", below, description="Helps.")]
+    script = ScriptedModel([call("helper", task="Find it."), END_OF_PARENT])
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        graph = build_graph(script, team, context_schema=ContextAbove, storage=storage if stored else None)
+        config: Any = {"configurable": {"thread_id": "t"}}
+        found = graph.invoke({"messages": [("user", "go")]}, config, context=ContextAbove("Ada"))
+    assert found["outcome"]["status"] == "success"
+    assert {type(one) for one in seen} <= {type(None), Context}
+
+
+def look_up(word: str) -> str:
+    """Look up."""
+    return word

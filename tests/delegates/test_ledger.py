@@ -1,17 +1,21 @@
 """The ledger of a tree: however many machines run beside each other, they use no more than its limits."""
 
 import asyncio
-from collections.abc import Iterator
+import operator
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 
 from signoff import Limits, Prices, SetupError, build_graph, delegate, extend, outcome_of, sqlite_storage
 from signoff.graph.build import Graph
@@ -317,3 +321,89 @@ def test_each_reply_after_one_that_was_settled_and_not_saved_is_lost_too() -> No
     row, found = after.replied(row, 1)
     assert row["a:1"]["used"]["tokens"] == 300
     assert row["a:1"]["lost"]["tokens"] == found["lost"]["tokens"] == 200
+
+
+def test_a_reply_that_has_arrived_is_not_begun_again() -> None:
+    """Its calls are still open: it is settled after them."""
+    before, row = machine(2)
+    row, _ = before.deciding(row)
+    row["a:1"]["open"]["by"] = "another"
+    after, _ = machine(3)
+    assert after.begun_again(row, calling=False)[0] == row
+
+
+def confirmed(n: int) -> str:
+    """Works, once a person has said so."""
+    return str(interrupt({"type": "question", "question": f"{n}?", "options": []}))
+
+
+def in_another_process(work: Callable[[], object]) -> None:
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("limits", [Limits(tokens=10_000), Limits(tokens=10_000, tool_calls=50)])
+def test_answers_in_other_processes_cost_no_reply(limits: Limits, tmp_path: Path) -> None:
+    work = [reply(call("confirmed", n=n), usage=(90, 10)) for n in range(3)]
+
+    def step(answer: str | None) -> dict[str, Any]:
+        with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+            done = reply(call("finish_task", summary="Done."), usage=(90, 10))
+            child = build_graph(scripted_by_replies([*work, done]), [confirmed])
+            team = [delegate("worker", child, description="Works.")]
+            called = reply(call("worker", task="go"), usage=(90, 10))
+            top = scripted_by_replies([called, done])
+            graph = build_graph(top, team, limits=limits, storage=storage)
+            given = GO if answer is None else Command(resume=answer)
+            found: dict[str, Any] = graph.invoke(given, THREAD)
+            return found
+
+    in_another_process(lambda: step(None))
+    for _ in range(2):
+        in_another_process(lambda: step("yes"))
+    outcome = outcome_of(step("yes"))
+    assert outcome.tree is not None
+    assert (outcome.status, outcome.tree.turns, outcome.tree.total_tokens) == ("success", 6, 600)
+
+
+def scripted_by_replies(replies: Sequence[Any]) -> ScriptedModel:
+    """A model that finds its place in the script by the history, whichever process asks it."""
+    return ScriptedModel(lambda messages: replies[sum(isinstance(one, AIMessage) for one in messages)])
+
+
+class SideBySide(TypedDict):
+    messages: Annotated[list[Any], operator.add]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_machines_in_another_graph_share_what_is_left(stored: bool, tmp_path: Path) -> None:
+    ran = list[int]()
+
+    def slow(n: int) -> str:
+        """Looks for a while."""
+        ran.append(n)
+        time.sleep(0.02)
+        return f"{n}"
+
+    def two(messages: list[Any]) -> Any:
+        return reply(call("slow", n=len(messages)), call("slow", n=-len(messages)))
+
+    builder = StateGraph(SideBySide)
+    for name in ("a", "b"):
+        builder.add_node(name, build_graph(ScriptedModel(two), [slow], limits=Limits(turns=8)))
+        builder.add_edge(START, name)
+    both = delegate("both", builder.compile(), description="Works.", read=lambda _: "done")
+    steps = [call("both", task="go"), call("finish_task", summary="Done.")]
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        graph = build_graph(
+            ScriptedModel(steps), [both], limits=Limits(tool_calls=9), storage=storage if stored else None
+        )
+        graph.invoke(GO, THREAD)
+    assert len(ran) == 8

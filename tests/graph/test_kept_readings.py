@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 from signoff import build_graph, delegate, sqlite_storage
 from signoff.graph.messages import is_reply, marks
@@ -54,4 +56,16 @@ def test_what_is_read_of_a_delegate_is_not_kept_after_its_end(stored: bool, tmp_
         config: Any = {"configurable": {"thread_id": "t"}} if stored else {}
         told = [marks(one) for one in graph.invoke(GO, config)["messages"]]
     assert [found["delegate"]["used"]["turns"] for found in told if "delegate" in found] == [3, 3, 3]
+    assert len(deps_of(below).readings) == 0
+
+
+def test_what_is_read_of_a_delegate_that_waited_is_not_kept_after_its_end() -> None:
+    below = build_graph(ScriptedModel([call("ask_user", question="Which?"), SCRIPT[-1]]))
+    team = [delegate("worker", below, description="Works.")]
+    script = ScriptedModel([call("worker", task="go"), call("finish_task", summary="Done.")])
+    # Without a store, what a delegate has used before is read from its history when it goes on.
+    graph = build_graph(script, team, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "t"}}
+    graph.invoke(GO, config)
+    assert graph.invoke(Command(resume="this"), config)["outcome"]["status"] == "success"
     assert len(deps_of(below).readings) == 0
