@@ -227,8 +227,13 @@ class NodeContext:
         return getattr(self.runtime, "store", None)
 
     @lazy
+    def given(self) -> Any:
+        """The context as the run was given it."""
+        return getattr(self.runtime, "context", None)
+
+    @lazy
     def context(self) -> Context:
-        given = getattr(self.runtime, "context", None)
+        given = self.given
         if isinstance(given, Context):
             return given
         if isinstance(given, Mapping):
@@ -242,8 +247,8 @@ class NodeContext:
     @lazy
     def users_context(self) -> Any:
         """The context as user code receives it: an instance of the user's type, if there is one."""
-        held, form = getattr(self.runtime, "context", None), self.deps.context_form
-        return held if form is None else form.users_part(held)
+        form = self.deps.context_form
+        return self.given if form is None else form.users_part(self.given)
 
     @property
     def users_runtime(self) -> Any:
@@ -459,9 +464,12 @@ class Node(Runnable[AgentState, dict[str, Any]]):
         return update
 
 
-def begin(deps: Dependencies, config: RunnableConfig) -> NodeContext:
-    """The context of an invocation, with the policies that apply to it."""
+def begin(deps: Dependencies, config: RunnableConfig, given: Any = None) -> NodeContext:
+    """The context of an invocation, with the policies that apply to it. given: what its run was given as
+    context, where the configuration is that of another machine."""
     run, policy = NodeContext(deps, config), deps.toolbox.approvals
+    if given is not None:
+        run.given = given
     descent = run.descent
     above = descent.policies if descent is not None else ()
     if not policy.by_context and not above:

@@ -33,7 +33,7 @@ from signoff.graph.finish.delegated import failed_for_above
 from signoff.graph.foreign import NobodyToAsk, gets_past, unanswered, words
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import READ, Task, current_task
-from signoff.graph.inside.private import saver_of, with_runtime, within_namespace
+from signoff.graph.inside.private import saver_of, within_namespace
 from signoff.graph.inside.speed import in_thread, lazy, listened, unheard, within_config
 from signoff.graph.limits import Prices
 from signoff.graph.machine import FIRST, Event, enters, has_command, unknown_state
@@ -243,10 +243,7 @@ class ChildMachine:
         descent = Descent(ns=self.ns, deeper=0, policies=(*above, self.run.deps.toolbox.approvals))
         # What an undo asks a person belongs to the node that undoes: the answer comes to its namespace.
         here = {**self.run.config.get("configurable", {}), **descent.config}
-        config: RunnableConfig = {**self.run.config, "configurable": here}
-        if (runtime := self.run.runtime) is not None:
-            config = with_runtime(config, runtime.override(context=self.users_context))
-        read_in = begin(self.deps, config)
+        read_in = begin(self.deps, {**self.run.config, "configurable": here}, self.users_context)
         read_in.ns = self.ns
         return read_in
 
