@@ -8,14 +8,14 @@ from benchmarks import delegate_cost
 from benchmarks.delegate_cost import PAGE, RESULTS, compared, explain, page
 
 
-def test_neighbouring_runs_are_compared() -> None:
+def test_the_runs_of_a_round_are_compared() -> None:
     """A machine that is slow for a while slows both."""
     assert compared({"alone": [1.0, 4.0, 2.0], "a": [1.1, 4.4, 5.0]}) == {"a": 1.1}
 
 
 def test_the_command_measures_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        delegate_cost.main(["--turns", "10", "--runs", "1"])
+        delegate_cost.main(["--turns", "10", "--runs", "1", "--processes", "2"])
     for line in capsys.readouterr().out.splitlines():
         way, _, told = line.partition(" ")
         assert way in ("sync", "async")
