@@ -26,6 +26,7 @@ from pydantic import BaseModel
 
 from signoff.graph.errors import SetupError, ThreadError, quote_id
 from signoff.graph.finish.again import entering
+from signoff.graph.foreign import valid_text
 from signoff.graph.machine import TRANSITIONS, Event, check_states, enters, has_command, next_states
 from signoff.graph.messages import append_messages, as_messages, is_genuine, slim
 from signoff.graph.outcome import current_outcome
@@ -294,7 +295,8 @@ def _with_id(write: Any) -> Any:
     if not isinstance(write, BaseMessage | dict):
         return write
     (message,) = as_messages([write])
-    return message if message.id else slim(message.model_copy(update={"id": str(uuid.uuid4())}))
+    own = valid_text(message.id) if message.id else str(uuid.uuid4())
+    return message if message.id == own else slim(message.model_copy(update={"id": own}))
 
 
 def _is_at_rest(saved: CheckpointTuple | None) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from signoff import Session, SetupError, build_graph, sqlite_storage
@@ -141,3 +142,17 @@ def test_workers_refuse_it_in_the_same_words(bad: Any, postgres_url: str) -> Non
                 way()
             assert str(refused.value) == f"{SENTENCE}{bad!r}."
         assert storage.threads() == []
+
+
+@pytest.mark.parametrize("message_id", ["a\0b", "a\ud800b", "\udc00"])
+def test_a_message_with_an_id_that_is_no_valid_text_gets_one_that_is(
+    message_id: str, tmp_path: Path, postgres_url: str
+) -> None:
+    given = {"messages": [HumanMessage("go", id=message_id)]}
+    opened = (sqlite_storage(tmp_path / "threads.sqlite"), postgres_storage(postgres_url))
+    for storage in opened:
+        with storage as kept:
+            model = ScriptedModel([call("finish_task", summary="Done.")])
+            found = build_graph(model, storage=kept).invoke(given, named("t"))
+        assert found["outcome"]["status"] == "success"
+        assert found["messages"][0].id == message_id.translate(dict.fromkeys(map(ord, "\0\ud800\udc00"), "�"))
