@@ -1,6 +1,6 @@
 """Kills a tree of five machines at every moment around its writes, and records what came of it.
 
-Run as a program: `python -m tests.nested_kills [--way async] [--stride N] [--record]`, or with
+Run as a program: `python -m tests.nested_kills [--way WAY] [--stride N] [--record]`, or with
 `--database postgresql://…`. It prints one line for each fault, fails when there is one, and writes how many
 kills there were into `benchmarks/nested_kills.json`; see `tests/support/sweeps/nested.py`.
 """
@@ -51,7 +51,7 @@ def record(where: Path, name: str, found: dict[str, Any]) -> None:
 
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--way", choices=["sync", "async"], default="sync")
+    parser.add_argument("--way", choices=["sync", "async", "in-turn"], default="sync")
     parser.add_argument("--stride", type=at_least(1), default=1, help="kill at every N-th moment")
     parser.add_argument("--database", default="", help="the address of a PostgreSQL database")
     parser.add_argument("--record", action="store_true", help=f"write the result to {RESULTS.name}")
@@ -75,7 +75,8 @@ def main(words: Sequence[str] | None = None) -> None:
     }
     print(json.dumps(found))
     if given.record:
-        record(RESULTS, "postgresql" if given.database else "sqlite", found)
+        name = "postgresql" if given.database else "sqlite"
+        record(RESULTS, f"{name}, in turn" if given.way == "in-turn" else name, found)
     sys.exit(1 if wrong else 0)
 
 

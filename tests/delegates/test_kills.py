@@ -37,7 +37,9 @@ def test_what_was_recorded_of_the_whole_sweep() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("way", "first", "stride"), [("sync", 40, 190), ("async", 70, 230)])
+@pytest.mark.parametrize(
+    ("way", "first", "stride"), [("sync", 40, 190), ("async", 70, 230), ("in-turn", 60, 270)]
+)
 def test_no_effect_runs_twice_and_no_wait_is_lost(
     way: str, first: int, stride: int, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
@@ -48,7 +50,7 @@ def test_no_effect_runs_twice_and_no_wait_is_lost(
 
 @pytest.mark.slow
 @pytest.mark.thorough
-@pytest.mark.parametrize(("way", "first"), [("sync", 5), ("async", 9)])
+@pytest.mark.parametrize(("way", "first"), [("sync", 5), ("async", 9), ("in-turn", 13)])
 def test_the_same_at_many_more_moments(
     way: str, first: int, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:

@@ -1,9 +1,9 @@
 """Kills a real process with SIGKILL at every moment of a tree of machines, and lets another one go on.
 
 Run as a program: `python tests/support/sweeps/nested.py FOLDER WAY FIRST STRIDE [MOST] [DATABASE]`. WAY is
-sync or async; kill number n is at the moment FIRST + n * STRIDE, and up to five processes that go on are
-killed, too. DATABASE is the address of a PostgreSQL database; without it there is one of SQLite for each
-kill.
+sync, async, or in-turn: sync, and the parent calls its delegates in two replies, so that no two machines run
+at once. Kill number n is at the moment FIRST + n * STRIDE, and up to five processes that go on are killed,
+too. DATABASE is the address of a PostgreSQL database; without it there is one of SQLite for each kill.
 
 The parent calls two delegates in one reply; each acts, calls a delegate of its own, which acts and asks, then
 acts again and asks. The tree has limits, so that each reply is in its ledger, too. An effect is a line
@@ -66,7 +66,7 @@ def unknown(messages: list[BaseMessage]) -> int:
     return below + sum(text.startswith("Outcome unknown: act") for text in texts)
 
 
-def graph_of(storage: Any, ledger: Path) -> Any:
+def graph_of(storage: Any, ledger: Path, *, in_turn: bool = False) -> Any:
     lock = threading.Lock()
 
     @tool
@@ -92,7 +92,8 @@ def graph_of(storage: Any, ledger: Path) -> Any:
     both = [delegate(side, child, description="Works.") for side in ("left", "right")]
     calls = [call(side, task=side, id="call_0") for side in ("left", "right")]
     limits = Limits(tree_turns=60, tool_calls=60, tokens=100_000)
-    return build_graph(by_turn(said, calls), both, storage=storage, limits=limits)
+    lead = by_turn(said, *calls) if in_turn else by_turn(said, calls)
+    return build_graph(lead, both, storage=storage, limits=limits)
 
 
 def kills_of(report: Mapping[str, Any]) -> int:
@@ -112,9 +113,9 @@ def faults(report: Mapping[str, Any]) -> list[str]:
         "no effect lost in silence": len(report["missing"]) <= report["unknown"],
         "no wait lost": {tuple(path) for path in report["asked"]} == QUESTIONS,
         "the end": (report["status"], report["told"]) == ("success", ["success"] * 3),
-        "turns": report["turns"] == 18,
-        # A reply of each of the two that run at once may be cut short before it has cost anything.
-        "the ledger": real <= spent <= real + 2 * TOKENS * kills_of(report),
+        "turns": report["turns"] == 18 + report["in_turn"],
+        # A reply of each machine that runs may be cut short before it has cost anything.
+        "the ledger": real <= spent <= real + (2 - report["in_turn"]) * TOKENS * kills_of(report),
     }
     return [name for name, holds in right.items() if not holds]
 
@@ -164,7 +165,7 @@ def drive(folder: Path, way: str, kill_at: int, database: str = "") -> dict[str,
     ledger, asked = folder / "ledger", folder / "asked"
     thread: Any = {"configurable": {"thread_id": folder.name}}
     with storage_of(folder, database) as storage:
-        graph = graph_of(storage, ledger)
+        graph = graph_of(storage, ledger, in_turn=way == "in-turn")
         Moments.left, rounds = kill_at, 0
         while not current_outcome(graph.get_state(thread).values):
             state, rounds = graph.get_state(thread), rounds + 1
@@ -173,7 +174,7 @@ def drive(folder: Path, way: str, kill_at: int, database: str = "") -> dict[str,
                 with asked.open("a") as file:
                     file.writelines(json.dumps(found.value["path"]) + "\n" for found in state.interrupts)
                 what = answer_of(state, rounds)
-            if way == "sync":
+            if way != "async":
                 patient(lambda what=what: graph.invoke(what, thread))
             else:
                 patient(lambda what=what: asyncio.run(graph.ainvoke(what, thread)))
@@ -182,6 +183,7 @@ def drive(folder: Path, way: str, kill_at: int, database: str = "") -> dict[str,
     (machine,) = row.value["machines"].values()
     happened = Counter(ledger.read_text().splitlines())
     return {
+        "in_turn": way == "in-turn",
         "twice": [effect for effect, times in happened.items() if times > 1],
         "missing": [effect for effect in EFFECTS if not happened[effect]],
         "unknown": unknown(values["messages"]),
