@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_core.tools import BaseTool
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from signoff.graph.errors import SetupError
 
@@ -20,6 +20,13 @@ class Assignment(BaseModel):
         description="The task, with all that is needed for it: nothing of this conversation is known to "
         "whoever gets it.",
     )
+
+    @field_validator("task")
+    @classmethod
+    def _says_something(cls, task: str) -> str:
+        if not task.strip():
+            raise ValueError("it says nothing; write what there is to do")
+        return task
 
 
 GIVEN = frozenset(Assignment.model_fields)

@@ -55,6 +55,11 @@ class Descent:
         """The machine's own limits, with at most the depth that is left."""
         return own if own.depth <= self.deeper else own.model_copy(update={"depth": self.deeper})
 
+    def leaves_alone(self, ns: str) -> bool:
+        """Whether no other delegate runs beside the machine in this namespace. Another graph may run several
+        machines side by side, and hands the same down to each."""
+        return self.alone and self.own and self.ns == ns
+
     @property
     def costs(self) -> bool:
         """Whether a machine above it has a limit of cost."""

@@ -507,8 +507,7 @@ def _bounds_calls(run: NodeContext) -> bool:
     above = run.descent
     if above is None or not any("tool_calls" in bound.limits for bound in above.bounds):
         return False
-    # Another graph may run several machines side by side, and hands the same down to each.
-    return not (above.alone and above.own and above.ns == run.ns)
+    return not above.leaves_alone(run.ns)
 
 
 def _wanted(task: Task, run: NodeContext) -> int:

@@ -125,7 +125,7 @@ class ChildMachine:
             bounds=bounds_below(task, run),
             root=above.root if above else task.id,
             ledger=ledger,
-            alone=alone and (above is None or above.alone),
+            alone=alone and (above is None or above.leaves_alone(run.ns)),
             listens=above.listens if above else bool(run.config.get("configurable", {}).get(LISTENS)),
         )
 

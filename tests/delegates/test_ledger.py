@@ -382,8 +382,9 @@ class SideBySide(TypedDict):
     messages: Annotated[list[Any], operator.add]
 
 
+@pytest.mark.parametrize("deeper", [False, True])
 @pytest.mark.parametrize("stored", [True, False])
-def test_machines_in_another_graph_share_what_is_left(stored: bool, tmp_path: Path) -> None:
+def test_machines_in_another_graph_share_what_is_left(stored: bool, deeper: bool, tmp_path: Path) -> None:
     ran = list[int]()
 
     def slow(n: int) -> str:
@@ -397,7 +398,12 @@ def test_machines_in_another_graph_share_what_is_left(stored: bool, tmp_path: Pa
 
     builder = StateGraph(SideBySide)
     for name in ("a", "b"):
-        builder.add_node(name, build_graph(ScriptedModel(two), [slow], limits=Limits(turns=8)))
+        below = build_graph(ScriptedModel(two), [slow], limits=Limits(turns=8))
+        if deeper:
+            # Each calls one delegate, which is alone below it, and not in the tree.
+            called = scripted_by_replies([call("worker", task="go"), *[FAILED] * 9])
+            below = build_graph(called, [delegate("worker", below, description="Works.")])
+        builder.add_node(name, below)
         builder.add_edge(START, name)
     both = delegate("both", builder.compile(), description="Works.", read=lambda _: "done")
     steps = [call("both", task="go"), call("finish_task", summary="Done.")]
@@ -406,4 +412,5 @@ def test_machines_in_another_graph_share_what_is_left(stored: bool, tmp_path: Pa
             ScriptedModel(steps), [both], limits=Limits(tool_calls=9), storage=storage if stored else None
         )
         graph.invoke(GO, THREAD)
-    assert len(ran) == 8
+    # Of nine calls, those of delegates count, too.
+    assert len(ran) == (6 if deeper else 8)

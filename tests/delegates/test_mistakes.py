@@ -58,7 +58,7 @@ def test_an_answer_for_a_path_that_no_longer_waits(storage: SqliteStorage) -> No
         graph.invoke(Command(resume={first.id: "that"}), THREAD)
 
 
-@pytest.mark.parametrize("args", [{"x": 1}, {}, {"task": ""}, {"task": 5}, {"task": None}])
+@pytest.mark.parametrize("args", [{"x": 1}, {}, {"task": ""}, {"task": " \n"}, {"task": 5}, {"task": None}])
 def test_a_persons_edit_that_does_not_fit_is_told_and_begins_nothing(
     args: dict[str, Any], storage: SqliteStorage
 ) -> None:
