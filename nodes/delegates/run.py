@@ -249,8 +249,8 @@ class ChildMachine:
 
     @lazy
     def users_context(self) -> Any:
-        """The context of its runs: the user's, if its graph takes that. That of the machine above would set
-        this one's limits and its prompt, too."""
+        """The context of its runs: the user's, if its graph takes that type. Signoff's own context of the
+        machine above would set this one's limits and its prompt, too."""
         form, users = self.deps.context_form if self.deps is not None else None, self.run.users_context
         return users if form is not None and users is not None and form.takes(users) else Context()
 

@@ -311,7 +311,7 @@ class ThreadSaver(StepSaver, SqliteSaver):
 
     def entry_saved(self, name: EntryName, value: Mapping[str, Any]) -> Statement:
         namespace, key = name
-        # In a fraction of the time that Python's own takes.
+        # Faster than `json.dumps`, and this is saved in each turn.
         text = to_json(value, inf_nan_mode="constants").decode()
         return _UPSERT, [(".".join(namespace), key, text)]
 
