@@ -3,8 +3,9 @@
 Both run the same scripted model and tool alternately, each on its own SQLite database. A ratio is taken
 between runs of one round, so that a machine that is slow for a while slows both; the median of the ratios
 counts. Several processes run the rounds, since the ratios differ by several per cent from one process to the
-next, and each round begins with another subject. A parent runs the delegate, and its two turns count, too. A missed target is printed with the profile of such a run. `--record` writes the result
-to `benchmarks/delegate_cost.json` and to the page of delegates.
+next, and each round begins with another subject. A parent runs the delegate, and its two turns count, too. A
+missed target is printed with the profile of such a run. `--record` writes the result to
+`benchmarks/delegate_cost.json` and to the page of delegates.
 """
 
 import argparse
