@@ -1,7 +1,6 @@
 """`--tools`: what a run works with, and what it leaves behind."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from signoff.front.settings import Given, settle
 from signoff.front.working import shell_path
 from tests.support.benches.cli import Bench, one_sentence, steps
+from tests.support.process_table import runs
 
 DONE = 'call("finish_task", summary="All done.")'
 TOOLS = 'lambda m: call("nothing")'
@@ -100,12 +100,6 @@ def test_the_shell_has_no_secrets_and_ends_with_the_run(bench: Bench) -> None:
     pid, _, environment = found["outcome"]["summary"].partition("\n")
     assert "hunter2" not in environment
     assert not runs(int(pid.split()[-1]))
-
-
-def runs(pid: int) -> bool:
-    """Whether the process does anything still; a dead one may wait for somebody to take notice."""
-    done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return done.stdout.strip()[:1] not in ("", "Z")
 
 
 @pytest.mark.parametrize("words", [["--json"], ["--quiet"]])

@@ -19,6 +19,7 @@ from signoff.models import ScriptedModel
 from signoff.tools.checks import HALF, CappedOutput, make_checks, run_command
 from tests.support.cases.checks import CASES, GIVEN_UP, Object, hangs, two
 from tests.support.cases.loop import FINISH, GO, THREAD, WRITE
+from tests.support.process_table import gone
 from tests.support.reviews import both_modes, play
 
 
@@ -90,18 +91,6 @@ async def test_a_command_that_is_killed_takes_its_children_along(mode: str, tmp_
     given = {"messages": GO}
     await graph.ainvoke(given) if mode == "async" else graph.invoke(given)
     assert gone(int(noted.read_text()))
-
-
-def gone(pid: int) -> bool:
-    for _ in range(100):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except FileNotFoundError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
-    return False
 
 
 async def test_a_cancelled_run_kills_the_command(tmp_path: Path) -> None:

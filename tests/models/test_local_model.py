@@ -20,6 +20,7 @@ from signoff.models.local.install import server_version
 from signoff.models.local.weights import (
     missing_packages,
 )
+from tests.support.process_table import children, gone
 
 
 def tool_named(name: str) -> dict[str, Any]:
@@ -195,20 +196,6 @@ WAYS = {
 }
 
 
-def gone(pid: int | None, seconds: float = 10) -> bool:
-    """Whether the process ends within `seconds`."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except FileNotFoundError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.05)
-    return False
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
@@ -246,8 +233,7 @@ def child_of(owner: int) -> int:
     """The process id of the first child of `owner`, waiting for it."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        for tasks in Path(f"/proc/{owner}/task").glob("*/children"):
-            if children := tasks.read_text().split():
-                return int(children[0])
+        if found := children(owner):
+            return found[0]
         time.sleep(0.02)
     raise AssertionError("no child appeared")

@@ -19,7 +19,7 @@ from signoff.models import ScriptedModel, call
 from signoff.tools.sandbox import choose_sandbox, python_tool
 from signoff.tools.terminal import ShellPool, terminal_tool
 from tests.support.prepared import run_python
-from tests.tools.test_mcp import runs
+from tests.support.process_table import runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 

@@ -5,7 +5,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from signoff.models import ScriptedModel, call
 from signoff.tools.control import standard_controls
 from signoff.tools.mcp import mcp_tools
 from signoff.tools.toolbox import make_toolbox
+from tests.support.process_table import gone, runs
 
 SERVERS = Path(__file__).parents[1] / "support" / "servers"
 SERVER = SERVERS / "mcp_server.py"
@@ -41,20 +41,9 @@ def started(pids: Path) -> list[int]:
     return [int(line) for line in pids.read_text().split()] if pids.exists() else []
 
 
-def runs(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state not in "ZX"
-
-
-def gone(pids: Path) -> bool:
+def ended(pids: Path) -> bool:
     """Whether all that were started have ended, at the latest soon."""
-    until = time.monotonic() + 10
-    while (left := any(runs(pid) for pid in started(pids))) and time.monotonic() < until:
-        time.sleep(0.05)
-    return bool(started(pids)) and not left
+    return bool(found := started(pids)) and gone(*found)
 
 
 def graph_calling(tools: list[BaseTool], *names: str, **given: Any) -> Graph:
@@ -83,7 +72,7 @@ async def test_one_server_serves_every_call_and_ends_with_its_graph(tmp_path: Pa
     assert runs(started(pids)[0])
     graph.close()
     gc.collect()
-    assert gone(pids), "the other graph is no longer there, and this one was closed"
+    assert ended(pids), "the other graph is no longer there, and this one was closed"
 
 
 @pytest.mark.slow
@@ -111,7 +100,7 @@ async def test_a_server_is_ended_with_its_last_graph_and_started_anew_by_a_call(
 async def test_a_server_ends_when_nothing_refers_to_its_tools(tmp_path: Path) -> None:
     await mcp_tools(rough("serves", tmp_path / "pids"))
     gc.collect()
-    assert gone(tmp_path / "pids")
+    assert ended(tmp_path / "pids")
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import pytest
 from signoff.tools.sandbox import Bounds, LinuxSandbox
 from signoff.tools.sandbox import confine as landlock
 from signoff.tools.sandbox.linux import wrapping
+from tests.support.process_table import children, gone, runs, state
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are confined on Linux only")
 needs_bubblewrap = pytest.mark.skipif(
@@ -50,19 +51,6 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
 @pytest.fixture
 def sandbox(make: Make) -> LinuxSandbox:
     return make()
-
-
-def state(process: int | str) -> str:
-    """The letter that ps shows: R runs, S sleeps, T stands still, Z has ended; empty when it is gone."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
-
-
-def alive(process: int) -> bool:
-    """Whether the process runs; one that has ended and waits to be collected does not."""
-    return state(process) not in ("", "Z", "X")
 
 
 def interpreter_of(sandbox: LinuxSandbox, thread: str) -> int:
@@ -135,7 +123,7 @@ def test_a_timeout_ends_the_interpreter_and_says_so(sandbox: LinuxSandbox) -> No
     assert (result.exit, result.stdout) == ("timeout", "before\n")
     assert result.note.endswith("The variables of earlier calls are gone.")
     assert 0.5 <= result.seconds < 3
-    assert not alive(process)
+    assert not runs(process)
     after = sandbox.run("x", thread="a")
     assert ("NameError" in after.stderr, after.note) == (True, "")
 
@@ -179,8 +167,7 @@ def test_nothing_runs_between_calls(sandbox: LinuxSandbox) -> None:
         thread="a",
     )
     process = interpreter_of(sandbox, "a")
-    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    family = [str(process), *children]
+    family = [process, *children(process)]
     deadline = time.monotonic() + 2
     while (states := {state(each) for each in family}) != {"T"} and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -290,10 +277,7 @@ def test_interpreters_end_with_their_owner(wrapped: bool, how: str) -> None:
         check=False,
     )
     assert done.returncode == (-signal.SIGKILL if how == "kill" else 0), done.stderr
-    deadline = time.monotonic() + 5
-    while alive(int(done.stdout)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not alive(int(done.stdout))
+    assert gone(int(done.stdout))
 
 
 def test_an_interpreter_outlives_the_thread_that_started_it(sandbox: LinuxSandbox) -> None:

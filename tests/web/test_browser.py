@@ -10,7 +10,8 @@ import pytest
 
 from signoff.session.status import look, reading_graph
 from tests.support.benches.web import WebBench
-from tests.support.benches.web_browser import Seen, Served, browser, gone, listening
+from tests.support.benches.web_browser import Seen, Served, browser, listening
+from tests.support.process_table import gone
 from tests.ui.test_threads import command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -337,7 +338,7 @@ def test_nothing_outlives_the_server(chromium: str, bench: WebBench, number: sig
         started = served.children()
         assert started
         served.end(number)
-        assert gone(started)
+        assert gone(*started, seconds=15)
 
 
 @pytest.mark.thorough

@@ -1,11 +1,9 @@
 """The web application in a real browser: a server in a process of its own, and the pages that look at it."""
 
-import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +13,7 @@ from typing import Any
 from playwright.sync_api import Page
 
 from tests.support.chromium import browser as connected
+from tests.support.process_table import children
 
 SECONDS = 30.0
 AXE = Path(__file__).parents[1] / "vendor" / "axe.min.js"
@@ -38,8 +37,7 @@ class Served:
         """The processes that it has started, and theirs."""
         found = [self.process.pid]
         for pid in found:
-            tasks = Path(f"/proc/{pid}/task").glob("*/children")
-            found += [int(child) for task in tasks for child in task.read_text().split()]
+            found += children(pid)
         return found[1:]
 
     def end(self, number: int = signal.SIGTERM) -> int | None:
@@ -107,26 +105,6 @@ def browser(
             yield Seen(context.new_page())
         finally:
             context.close()
-
-
-def alive(pids: list[int]) -> list[int]:
-    """Those of the processes that still run."""
-    return [pid for pid in pids if os.path.exists(f"/proc/{pid}/exe") and not _is_zombie(pid)]
-
-
-def gone(pids: list[int], seconds: float = 15) -> bool:
-    """Whether these processes end in time."""
-    end = time.monotonic() + seconds
-    while alive(pids) and time.monotonic() < end:
-        time.sleep(0.1)
-    return not alive(pids)
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 class Other:
