@@ -6,6 +6,7 @@ another version, and those of a version that was released, are never written aga
 """
 
 import asyncio
+import functools
 import gzip
 import lzma
 import os
@@ -14,7 +15,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -22,7 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
-from langchain_core.tools import BaseTool, ToolException, tool
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 from langgraph.types import StateSnapshot, interrupt
@@ -32,6 +33,7 @@ from signoff.graph.build import Graph
 from signoff.models import ScriptedModel
 from signoff.workers import drive, submit
 from tests.support.benches.workers import Bench, opened, taken
+from tests.support.prepared import run_python
 from tests.support.released_conditions import ASK, CONDITIONS, FINISH
 from tests.support.servers import postgres
 
@@ -54,10 +56,20 @@ QUEUED: dict[str, tuple[Any, ...]] = {
 _NOT_LOADED = ("\\restrict", "\\unrestrict", "SET transaction_timeout", "--")
 
 
+_made: dict[str, StructuredTool] = {}
+
+
+def _tool(function: Callable[..., str]) -> StructuredTool:
+    """The tool of this function. Those of one name share the schemas that are dear to make."""
+    if (name := function.__name__) not in _made:
+        _made[name] = StructuredTool.from_function(function)
+        _ = _made[name].tool_call_schema
+    return _made[name].model_copy(update={"func": function})
+
+
 def tools(ran: list[str], deadly: bool) -> list[BaseTool]:
     """The tools of every thread; `ran` takes what takes effect. A deadly `pay` kills the process."""
 
-    @tool
     def pay(amount: int) -> str:
         """Pay."""
         if deadly:
@@ -65,30 +77,28 @@ def tools(ran: list[str], deadly: bool) -> list[BaseTool]:
         ran.append(f"pay {amount}")
         return f"paid {amount}"
 
-    @tool
     def choose() -> str:
         """Pay with a card that the user chooses."""
         chosen = interrupt({"type": "card", "question": "Which card?"})
         ran.append(f"chose {chosen}")
         return f"chose {chosen}"
 
-    @tool
     def run_python(code: str) -> str:
         """Run a program."""
         raise ToolException("NameError: name 'x' is not defined")
 
-    @tool
     def note(text: str) -> str:
         """Note."""
         return "noted"
 
-    @tool
     def shell(command: str) -> str:
         """Run a command."""
         raise AssertionError("the driver runs it")
 
-    note.metadata, shell.metadata = {"kind": "read"}, {"kind": "terminal"}
-    return [pay, choose, run_python, note, shell]
+    made = [_tool(function) for function in (pay, choose, run_python, note, shell)]
+    for tool, kind in zip(made[3:], ("read", "terminal"), strict=True):
+        tool.metadata = {"kind": kind}
+    return list[BaseTool](made)
 
 
 def thread(name: str) -> Any:
@@ -187,7 +197,7 @@ def leave(name: str, address: Path | str) -> None:
         begin(name, address)
         return
     # By its module name, so that it imports as this one does.
-    done = subprocess.run([sys.executable, "-m", "tests.released", str(address), name], cwd=REPOSITORY)
+    done = run_python("-m", "tests.released", str(address), name, cwd=REPOSITORY)
     assert done.returncode == -signal.SIGKILL, f"{name} was not killed"
     with opened_at(address) as storage, ScriptedModel(condition.later) as model:
         for move in condition.moves:
@@ -260,8 +270,9 @@ def _keep(target: Path, content: bytes) -> None:
     target.write_bytes(lzma.compress(content, preset=9))
 
 
+@functools.lru_cache(maxsize=1)
 def content_of(packed: Path) -> bytes:
-    """The content of a written file."""
+    """The content of a written file; the last one is kept, for the many tests that want one after another."""
     read = packed.read_bytes()
     return lzma.decompress(read) if packed.suffix == ".xz" else gzip.decompress(read)
 
