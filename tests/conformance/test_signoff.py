@@ -1,6 +1,9 @@
 """Signoff and its guards on Loopcheck: right in all that they claim, but for the failures listed here."""
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 
 import pytest
 
@@ -28,32 +31,39 @@ def command(name: str) -> list[str]:
     return [sys.executable, str(SERVE), str(found.adapter)]
 
 
-def unexpected(names: set[str]) -> list[tuple[str, str, str]]:
+@pytest.fixture(scope="module")
+def start() -> Iterator[Callable[[str], Bench]]:
+    """Starts a subject, once: in a run of the suite all is played on one, too."""
+    with ExitStack() as stack:
+        yield cache(lambda name: stack.enter_context(Bench(command(name))))
+
+
+def unexpected(bench: Bench, names: set[str]) -> list[tuple[str, str, str]]:
     """What is not as it should be in these cases: name, mark, and why."""
-    with Bench(command("signoff")) as bench:
-        lacks = bench.hello.lacks
-        cells = [run_case(bench, case) for case in load_cases() if case.name in names]
+    lacks = bench.hello.lacks
+    cells = [run_case(bench, case) for case in load_cases() if case.name in names]
     wanted = {case.name: "n/a" if lacks.keys() & set(case.needs) else "ok" for case in load_cases()}
     wanted |= dict.fromkeys(OWN_FAILURES, "fail")
     return [(cell.case, cell.mark, cell.why) for cell in cells if cell.mark != wanted[cell.case]]
 
 
-def test_in_a_few_cases() -> None:
+def test_in_a_few_cases(start: Callable[[str], Bench]) -> None:
     assert set(OWN_FAILURES) <= FEW <= NAMES
-    assert unexpected(FEW) == []
+    assert unexpected(start("signoff"), FEW) == []
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
-def test_in_all_others() -> None:
-    assert unexpected(NAMES - FEW) == []
+def test_in_all_others(start: Callable[[str], Bench]) -> None:
+    assert unexpected(start("signoff"), NAMES - FEW) == []
 
 
 @pytest.mark.parametrize("name", ["signoff", "langchain-guarded"])
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.sample(3)
-def test_tasks_come_out_right_whatever_goes_wrong(name: str, fault: str) -> None:
+def test_tasks_come_out_right_whatever_goes_wrong(
+    name: str, fault: str, start: Callable[[str], Bench]
+) -> None:
     planned = [(task, draw_fault(fault, task, 1)) for task in TASKS]
-    with Bench(command(name)) as bench:
-        found = [play(bench, name, task, drawn, 1) for task, drawn in planned if drawn is not None]
+    found = [play(start(name), name, task, drawn, 1) for task, drawn in planned if drawn is not None]
     assert [(one.task, one.why) for one in found if not (one.right and one.claimed)] == []

@@ -8,7 +8,8 @@ import pytest
 
 from tests.random_kills import run_one
 
-THREADS = 12
+THREADS = 8
+"""`python -m tests.random_kills --threads 200` runs more."""
 
 
 def sweep(database: str, folder: Path, seed: int, figure: Callable[[str], None]) -> None:

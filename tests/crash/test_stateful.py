@@ -20,7 +20,7 @@ from tests.support.stateful.world import Killed, World
 
 @pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "steps"), [*enumerate([50] * 2 + [25] * 3 + [10] * 5)])
+@pytest.mark.parametrize(("number", "steps"), [*enumerate([50, 25, 25, 10, 10, 10, 10])])
 @pytest.mark.thorough
 def test_any_order(number: int, steps: int, figure: Callable[[str], None]) -> None:
     """A sample of what `python -m tests.stateful` plays: long examples find more, short ones more often."""

@@ -78,7 +78,7 @@ def race(database: str, rounds: int) -> list[list[int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rounds", [10, 50])
+@pytest.mark.parametrize("rounds", [10, 25])
 @pytest.mark.sample(1)
 def test_on_sqlite(rounds: int, tmp_path: Path, figure: Callable[[str], None]) -> None:
     assert race(str(tmp_path / "t.sqlite"), rounds) == [[WON, LOST]] * rounds
@@ -88,5 +88,5 @@ def test_on_sqlite(rounds: int, tmp_path: Path, figure: Callable[[str], None]) -
 @pytest.mark.slow
 @pytest.mark.thorough
 def test_on_postgresql(postgres_url: str, figure: Callable[[str], None]) -> None:
-    assert race(postgres_url, 50) == [[WON, LOST]] * 50
-    figure("PostgreSQL: two processes resumed one thread 50 times, exactly one won each time")
+    assert race(postgres_url, 25) == [[WON, LOST]] * 25
+    figure("PostgreSQL: two processes resumed one thread 25 times, exactly one won each time")

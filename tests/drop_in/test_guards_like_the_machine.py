@@ -24,7 +24,7 @@ from tests.support.hypothesis_runs import drawn_settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 # How many the thorough test draws; the full sweep is EXAMPLES=10000.
-EXAMPLES = int(os.environ.get("EXAMPLES", "300"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "200"))
 
 FINISHES = (
     call("finish_task", summary="All of it."),

@@ -190,8 +190,9 @@ def test_the_tests_in_the_sdist_are_all_found_and_those_of_each_layer_pass(unpac
 @pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.together
-@pytest.mark.parametrize("extra", EXTRAS)
-@pytest.mark.parametrize("kind", ["sdist", "wheel"])
+@pytest.mark.parametrize(
+    ("kind", "extra"), [("sdist", ""), ("sdist", "ui"), *(("wheel", extra) for extra in EXTRAS)]
+)
 def test_each_extra_installs_into_an_empty_environment(
     kind: str, extra: str, built: tuple[Path, Path], tmp_path: Path
 ) -> None:

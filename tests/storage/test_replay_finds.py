@@ -24,7 +24,7 @@ from tests.support.released_conditions import ASK, CONDITIONS, FINISH, NOTE, PAY
 
 pytestmark = pytest.mark.together
 # How many are drawn by the thorough tests; more with DRAWN_THREADS=1000.
-THREADS = int(os.environ.get("DRAWN_THREADS", "200"))
+THREADS = int(os.environ.get("DRAWN_THREADS", "100"))
 NOT_VISIBLE: Mapping[str, str] = {
     "no rule 'needs_person'": "it applies where there is no checkpointer, and so no thread",
     "review - deadlock -> call_llm": "a person is asked wherever there is a thread",

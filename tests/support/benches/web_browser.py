@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 from playwright.sync_api import Page
 
 from tests.support.chromium import browser as connected
+from tests.support.prepared import Prepared
 from tests.support.process_table import children
 
 SECONDS = 30.0
@@ -26,8 +26,7 @@ class Served:
     """A server and its address."""
 
     def __init__(self, *words: str) -> None:
-        command = [sys.executable, "-m", "signoff.cli", "serve", *words]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process = Prepared(["serve", *words], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().split()[1]
         self.origin, _, rest = self.address.partition("/#token=")
