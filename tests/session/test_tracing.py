@@ -2,8 +2,6 @@
 
 import json
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ from signoff import SetupError, build_graph
 from signoff.models import ScriptedModel
 from signoff.session.tracing import VARIABLE, tracing
 from tests.support.benches.cli import Bench, one_sentence, steps
+from tests.support.prepared import run_python
 from tests.support.servers.collector import Collector, collector
 
 ROOT = Path(__file__).parents[2]
@@ -48,9 +47,7 @@ print(json.dumps([[one._content, one._states] for one in found]))
 @pytest.mark.slow
 @pytest.mark.parametrize(("words", "options"), WORDS)
 def test_the_variable_says_what_is_traced(words: str, options: list[bool] | None) -> None:
-    env = {VARIABLE: words, "PATH": "/usr/bin"}
-    command = [sys.executable, "-c", SHOWN]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, check=True)
+    done = run_python("-c", SHOWN, cwd=ROOT, env={VARIABLE: words, "PATH": "/usr/bin"})
     assert json.loads(done.stdout) == ([] if options is None else [options])
 
 

@@ -14,6 +14,7 @@ from ptyprocess import PtyProcess  # type: ignore[import-untyped]  # the package
 from signoff.graph.inside.installing import install_hint
 from signoff.session.status import reading_graph
 from tests.support.benches.ui import UiBench
+from tests.support.prepared import Prepared
 
 pytestmark = pytest.mark.slow
 
@@ -32,12 +33,12 @@ def command(bench: UiBench, *words: str) -> list[str]:
     return [sys.executable, "-m", "signoff.cli", *words, "--database", str(bench.database)]
 
 
-def begin(bench: UiBench, steps: str, *words: str, delay: float = 0.0) -> subprocess.Popen[bytes]:
+def begin(bench: UiBench, steps: str, *words: str, delay: float = 0.0) -> subprocess.Popen[str]:
     """`signoff run` on thread t1 in another process."""
     options = ("--thread", "t1", "--workspace", str(bench.workspace), "--model", bench.model(steps, delay))
     nobody = subprocess.DEVNULL
-    words = tuple(command(bench, "run", "Do it", *options, *words))
-    return subprocess.Popen(words, stdout=nobody, stderr=nobody, stdin=nobody)
+    words = ("run", "Do it", *options, *words, "--database", str(bench.database))
+    return Prepared(words, stdout=nobody, stderr=nobody, stdin=nobody, text=True)
 
 
 @pytest.mark.thorough
@@ -124,6 +125,7 @@ import asyncio, sys
 from contextlib import suppress
 from pathlib import Path
 from tests.support.benches.ui import UiBench
+from tests.support.prepared import Prepared
 
 async def main():
     bench = object.__new__(UiBench)
