@@ -11,7 +11,7 @@ pytest_plugins = ["tests.support.forked", "tests.support.servers.postgres", "tes
 
 SCREENS = {"ui", "web"}
 """The folders of the tests that look at a screen, which is drawn at its own pace: one that fails is run once
-more, and the end of the run names it."""
+more, and so is one that is marked `timed`; the end of the run names them."""
 
 
 def pytest_configure() -> None:
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(item, pytest.Function) and item.get_closest_marker("sample"):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for item in items:
-        if item.path.parent.name in SCREENS:
+        if item.path.parent.name in SCREENS or item.get_closest_marker("timed"):
             item.add_marker(pytest.mark.flaky(reruns=1))
     for every in cases.values():
         for item in set(every) - set(sampled(every)):

@@ -88,6 +88,7 @@ def test_a_silent_provider_ends_the_run(bench: Bench, words: tuple[str, str], co
     assert (found["exit_code"], found["outcome"]["reason"]) == (code, reason)
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_ends_a_silent_run(bench: Bench, number: signal.Signals) -> None:

@@ -144,6 +144,7 @@ class TestProcesses:
         code, out, _ = bench.process(*offered(out)["Go on"])
         assert (code, "✓ read_file  config.py" in out) == (0, True)
 
+    @pytest.mark.timed
     @pytest.mark.sample(1)
     def test_twice_during_a_model_call_that_hangs(self, bench: Bench, number: signal.Signals) -> None:
         bench.model(steps(sleeping(bench, 600, LOOK)))
@@ -152,6 +153,7 @@ class TestProcesses:
         code, _, _ = bench.process(*offered(out)["Go on"], "--model", bench.model(steps(DONE)))
         assert code == 0
 
+    @pytest.mark.timed
     @pytest.mark.sample(1)
     def test_during_a_streamed_reply(self, bench: Bench, number: signal.Signals) -> None:
         bench.model(steps(sleeping(bench, 0, "'word ' * 2000"), DONE), delay=0.1)
@@ -170,6 +172,7 @@ class TestProcesses:
         assert bench.process(*offered(out)["Go on"])[0] == 0
         assert (bench.workspace / "log").read_text() == "ran\n"
 
+    @pytest.mark.timed
     @pytest.mark.thorough
     def test_twice_during_a_tool(self, bench: Bench, number: signal.Signals) -> None:
         command = f"touch {bench.folder / 'begun'}; sleep 300 & wait"
@@ -179,6 +182,7 @@ class TestProcesses:
         code, out, _ = bench.process(*offered(out)["Go on"])
         assert (code, "unknown" in out) == (0, True)
 
+    @pytest.mark.timed
     @pytest.mark.thorough
     def test_while_the_model_loads(self, bench: Bench, number: signal.Signals) -> None:
         file = bench.folder / "slow.py"

@@ -53,6 +53,7 @@ def ran(program: str, env: Mapping[str, str] | None = None) -> tuple[subprocess.
 
 
 # The bounds are generous, for busy machines: what a module too many costs shows in the packages first.
+@pytest.mark.timed
 @pytest.mark.parametrize(
     ("words", "needless", "most_seconds"),
     [
@@ -75,6 +76,7 @@ def test_a_command_imports_no_more_than_it_needs(
     assert seconds < most_seconds
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("words", ["threads", "show t1"])
 def test_a_command_that_reads_threads_takes_little_more_than_langgraph_does_to_import(
     bench: Bench, words: str

@@ -123,6 +123,7 @@ BOUNDS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("way", ["sync", "async"])
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("case", HANGING)

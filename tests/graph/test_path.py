@@ -146,6 +146,7 @@ def test_the_turn_that_comes_next_counts(storage: SqliteStorage) -> None:
 # Length. (Crashes: see test_kill.)
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.thorough
 def test_a_thousand_turns_are_read_quickly(storage: SqliteStorage, figure: Callable[[str], None]) -> None:

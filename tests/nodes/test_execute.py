@@ -110,6 +110,7 @@ def test_the_next_read_begins_as_soon_as_one_has_ended() -> None:
     assert max(ended[at] for at in range(1, 6)) < ended[0]
 
 
+@pytest.mark.timed
 def test_a_read_that_is_late_gives_its_place_up() -> None:
     let_go = threading.Event()
 
@@ -149,6 +150,7 @@ def test_a_bound_that_is_none_is_told(given: Any) -> None:
         build_graph(ScriptedModel([]), parallel=given)
 
 
+@pytest.mark.timed
 def test_a_tool_that_hangs_is_given_up_on() -> None:
     let_go = threading.Event()
 
@@ -253,6 +255,7 @@ async def test_async_tools_run_in_both_ways(mode: str) -> None:
     assert result["messages"][2].text == "worked"
 
 
+@pytest.mark.timed
 async def test_a_slow_sync_tool_does_not_hold_up_other_runs() -> None:
     def work() -> str:
         """Work."""

@@ -116,6 +116,7 @@ TRIES: dict[str, tuple[ModelRetries, Fault | Reply, int]] = {
 }
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(("policy", "answer", "times"), TRIES.values(), ids=TRIES)
 def test_how_often_it_is_tried(
     policy: ModelRetries, answer: Fault | Reply, times: int, storage: SqliteStorage
@@ -135,6 +136,7 @@ def test_without_it_the_clients_own_retries_are_as_they_were(storage: SqliteStor
         assert (outcome.retries, len(server.requests)) == (0, 3)
 
 
+@pytest.mark.timed
 def test_no_try_begins_after_the_tasks_seconds(storage: SqliteStorage) -> None:
     with FakeProvider([LONG, DONE]) as server:
         found = session(server, storage, limits=Limits(seconds=5), model_retries=ModelRetries())
@@ -277,6 +279,7 @@ def soon(server: FakeProvider, do: Callable[[], Any]) -> threading.Thread:
 ENDED = {"pause": Paused, "signal": Paused, "stop": Failed}
 
 
+@pytest.mark.timed
 @both_modes
 @pytest.mark.parametrize("by", ENDED)
 async def test_a_pause_a_signal_and_a_stop_end_the_wait(by: str, mode: str, storage: SqliteStorage) -> None:

@@ -175,6 +175,7 @@ def test_the_outcome_is_the_same(policy: Any, mode: str) -> None:
     assert (result["outcome"]["status"], texts[0]) == ("success", "First.")
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("policy", ["auto", "never"])
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ MUTE = [
 ]
 
 
+@pytest.mark.timed
 @both
 def test_the_limit_of_seconds_ends_a_reply_that_is_coming_in(mode: str) -> None:
     def ended(way: Way) -> tuple[Any, ...]:
@@ -106,6 +107,7 @@ def test_the_limit_of_seconds_ends_a_reply_that_is_coming_in(mode: str) -> None:
     assert memory() - before < 100_000
 
 
+@pytest.mark.timed
 @both
 def test_a_silent_call_ends_as_model_error(mode: str) -> None:
     def ended(way: Way) -> tuple[Any, ...]:
@@ -257,6 +259,7 @@ ASKED: dict[str, Callable[[Session], Any]] = {
 }
 
 
+@pytest.mark.timed
 @both
 @pytest.mark.parametrize("how", ASKED)
 @pytest.mark.sample(3)
@@ -279,6 +282,7 @@ def test_a_pending_or_silent_call_is_closed_within_two_seconds(how: str, mode: s
     assert found == dict.fromkeys(found, (reason, True, True, "success", 2))
 
 
+@pytest.mark.timed
 def test_a_signal_closes_a_silent_call_in_the_main_thread(storage: SqliteStorage) -> None:
     with HostileServer(hostile.silent) as server:
         session = Session(build_graph(of(server), storage=storage), "t")
@@ -306,6 +310,7 @@ def test_ctrl_c_without_a_session_closes_the_connection() -> None:
     assert len(server.requests) == 1
 
 
+@pytest.mark.timed
 @both
 def test_a_summary_is_not_waited_for_either(mode: str, storage: SqliteStorage) -> None:
     turns = [call("note", text="x" * 400) for _ in range(12)]
@@ -349,6 +354,7 @@ def test_one_thread_serves_all_calls_of_a_run() -> None:
     assert threading.get_ident() not in seen
 
 
+@pytest.mark.timed
 def test_a_model_without_an_async_way_cannot_keep_a_loop_from_ending() -> None:
     held = threading.Event()
 

@@ -337,6 +337,7 @@ async def test_a_run_that_is_cancelled_cancels_its_tool() -> None:
     assert seen == ["begun", "cancelled"]
 
 
+@pytest.mark.timed
 def test_the_time_of_parallel_reads_does_not_add_up() -> None:
     let_go = threading.Event()
 

@@ -137,6 +137,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(("url", "message"), WRONG)
 def test_what_cannot_be_opened_says_so_soon_without_the_password(
     url: str, message: str, postgres_server: Server, caplog: pytest.LogCaptureFixture

@@ -150,6 +150,7 @@ def test_a_file_that_an_edit_would_damage_is_left_alone(bench: Bench, content: b
     assert (bench.root / "f").read_bytes() == content
 
 
+@pytest.mark.timed
 def test_the_closest_lines_of_a_large_file_are_found_in_reasonable_time(bench: Bench) -> None:
     bench.put("f", "".join(f"value_{number} = compute({number * 7919})\n" for number in range(100_000)))
     started = time.monotonic()

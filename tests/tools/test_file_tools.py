@@ -203,6 +203,7 @@ def test_what_is_named_itself_is_shown_all_the_same(bench: Bench) -> None:
     )
 
 
+@pytest.mark.timed
 def test_a_hostile_gitignore_takes_no_time(bench: Bench) -> None:
     bench.put(
         ".gitignore", "*a" * 100 + "b\n" + "**/" * 40 + "x\n" + "[" * 200 + "\n\\\n!\n" + "/" * 300 + "\n"

@@ -116,6 +116,7 @@ def test_variables_stay_in_their_thread(sandbox: LinuxSandbox) -> None:
     assert "NameError" in sandbox.run("x", thread="a").stderr
 
 
+@pytest.mark.timed
 def test_a_timeout_ends_the_interpreter_and_says_so(sandbox: LinuxSandbox) -> None:
     sandbox.run("x = 1", thread="a")
     process = interpreter_of(sandbox, "a")
@@ -196,6 +197,7 @@ def test_many_threads_at_once_share_a_bounded_number_of_interpreters(make: Make)
     assert sandbox.run("1", thread=oldest).note == "The variables of earlier calls are gone."
 
 
+@pytest.mark.timed
 def test_closing_ends_a_running_call(sandbox: LinuxSandbox) -> None:
     threading.Timer(0.3, sandbox.close, ("a",)).start()
     result = sandbox.run("import time; time.sleep(30)", thread="a", timeout=20)

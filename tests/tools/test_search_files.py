@@ -110,6 +110,7 @@ def test_a_large_file_that_is_named_is_searched_or_refused_by_its_size(
 EXPONENTIAL = "(a|a)*b"
 
 
+@pytest.mark.timed
 def test_a_pattern_that_takes_for_ever_is_stopped(bench: Bench) -> None:
     bench.put("z.txt", "a" * 60)
     started = time.monotonic()

@@ -112,6 +112,7 @@ def test_the_time_out_stops_everything(tmp_path: Path) -> None:
         assert "builtin" not in result.output
 
 
+@pytest.mark.timed
 def test_a_command_that_waits_for_input_is_stopped_early(tmp_path: Path) -> None:
     raw = "import select, sys, tty; tty.setraw(0); select.select([0], [], [])"
     kinds = {

@@ -55,6 +55,7 @@ def test_live_output_never_holds_an_endless_sequence_back() -> None:
     assert "xxxx" in live.feed(b"\x1b]52;c;" + b"x" * 10_000)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("unit", [b"\x1b]", b"\x1b[", b"a\r", b"\b", b"\x1b[K", b"x\x1b", b"\x1b]0;"])
 def test_hostile_repetition_takes_linear_time(unit: bytes) -> None:
     begun = time.monotonic()

@@ -86,6 +86,7 @@ async def test_ctrl_c_and_interrupt_end_a_command(tmp_path: Path) -> None:
         assert person.lines == [f"$ {long_sleep()}", "^C", f"$ {long_sleep()}", "^C", "> "]
 
 
+@pytest.mark.timed
 async def test_what_is_typed_and_not_read_does_not_keep_ctrl_c_waiting(tmp_path: Path) -> None:
     async with desk(tmp_path) as person:
         running = person.run(long_sleep())
