@@ -43,17 +43,17 @@ demo-port:
 	@$(PYTHON) examples/demo/install.py "$(UV)"
 	@touch $@
 
-## test: style, types, the short proof, and a test of every promise; the time budget is eight minutes
+## test: style, types, the short proof, and a test of every promise; the time budget is 16 minutes
 test: .venv/installed
-	@$(RUN) python -m tests.budget "make test" 8 $(MAKE) --no-print-directory quick
+	@$(RUN) python -m tests.budget "make test" 16 $(MAKE) --no-print-directory quick
 
 quick:
 	@$(MAKE) --no-print-directory --jobs 2 check proof-short
 	@$(MAKE) --no-print-directory promises
 
-## thorough: the sweeps, the full proof, fuzzing, random histories, all sizes; the time budget is twenty minutes
+## thorough: the sweeps, the full proof, fuzzing, random histories, all sizes; the time budget is 24 minutes
 thorough: .venv/installed
-	@$(RUN) python -m tests.budget "make thorough" 20 $(MAKE) --no-print-directory all-thorough
+	@$(RUN) python -m tests.budget "make thorough" 24 $(MAKE) --no-print-directory all-thorough
 
 all-thorough:
 	@$(MAKE) --no-print-directory --jobs 2 proof lowest
