@@ -60,6 +60,8 @@ class Reader:
 
         def shown() -> bool:
             data = [found["data"] for kind, found in self.events if kind == "terminal"]
+            # What was shown before this reader came is in the whole state that it is given.
+            data += [found["terminal"]["data"] for kind, found in self.events if found.get("terminal")]
             return words.encode() in b"".join(map(base64.b64decode, data))
 
         await until(shown)
