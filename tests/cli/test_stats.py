@@ -386,7 +386,6 @@ def test_an_outcome_of_an_older_version_has_no_figures(storage: SqliteStorage) -
     assert rate(storage.store, "t", 4).task == "m1"
 
 
-@pytest.mark.timed
 @pytest.mark.thorough
 def test_ten_thousand_outcomes_are_read_in_two_seconds(storage: SqliteStorage, figure: Any) -> None:
     fill(storage.store, 10_000)

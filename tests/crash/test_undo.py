@@ -48,10 +48,10 @@ def test_an_undo_that_is_killed_goes_on_and_undoes_nothing_twice(
     ("way", "stride", "least"),
     [("failure", 1, 40), ("request-async", 1, 40), ("request", 3, 13), ("failure-async", 3, 13)],
 )
-def test_the_same_at_every_write(
+def test_the_same_at_many_more_writes(
     way: str, stride: int, least: int, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
-    """Each cause and each kind of run at every write; the other two pairs of them at every third."""
+    """Two ways, which have both causes and both kinds of run, at every write; the others at every third."""
     kills, unknown = check(tmp_path, way, stride)
     figure(f"an undo of five effects, {way}: {kills} kills, none twice, none forgotten, {unknown} unknown")
     assert kills >= least

@@ -23,7 +23,6 @@ from tests.support.process_table import gone
 from tests.support.reviews import both_modes, play
 
 
-@pytest.mark.timed
 @both_modes
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.sample(52)

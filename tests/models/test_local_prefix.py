@@ -183,7 +183,7 @@ def test_the_second_run_waits_a_tenth_for_its_first_token(tmp_path: Path) -> Non
     again, _ = first_token("Which files are there?", env=cache)
     assert again <= first / 10
     kept.unlink()
-    # What is read now is a part of it, which takes less time.
+    # From here on only a part of the system message is read, to save time.
     first_token("Which files are there?", 1200, env={**cache, SWITCH: "off"})
     assert list((tmp_path / "prompts").iterdir()) == []
     first_token("Which files are there?", 1200, env=cache)

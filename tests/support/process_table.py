@@ -8,7 +8,7 @@ def state(pid: int) -> str:
     """The letter that ps shows: R runs, S sleeps, T stands still, Z has ended; empty when it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    # Between opening the file and reading it, a process that ends makes another error than before.
+    # A process that ends after its file was opened raises the second error.
     except (FileNotFoundError, ProcessLookupError):
         return ""
 
