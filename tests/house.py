@@ -1,8 +1,9 @@
 """`python -m tests.house`: how large the house is, and how far a reader walks in it.
 
-The figures: lines of code (without comments, docstrings and blank lines) and files of the product; the files
-that stand at the front of `graph/` and `nodes/`; the class names that stand for more than one thing; and the
-files of ours that one turn with a tool and a finish passes through, as a trace of its calls sees them.
+The figures: lines of code (without comments, docstrings and blank lines), statements and files of the product
+and of the tests; the pages of the docs; the files that stand at the front of `graph/` and `nodes/`; the class
+names that stand for more than one thing; and the files of ours that one turn with a tool and a finish passes
+through, as a trace of its calls sees them.
 """
 
 import ast
@@ -27,28 +28,57 @@ _SILENT = (
 )
 
 
+def python_files(*folders: str) -> list[Path]:
+    """The Python files of the folders, each once: `signoff/` holds links to other folders."""
+    files = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return sorted(path for path in files if path.resolve() == path and "__pycache__" not in path.parts)
+
+
 def product_files() -> list[Path]:
-    """The Python files of the product, each once: `signoff/` holds links to the other folders."""
-    found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-    return sorted(path for path in found if path.resolve() == path and "__pycache__" not in path.parts)
+    """The Python files of the product."""
+    return python_files(*FOLDERS)
+
+
+def docs_pages() -> list[Path]:
+    """The pages of the docs."""
+    return sorted((ROOT / "docs").rglob("*.md"))
+
+
+def _docstrings(tree: ast.Module) -> list[ast.Expr]:
+    """The strings that stand alone in a body: docstrings of modules, classes, functions and attributes."""
+    return [
+        statement
+        for node in ast.walk(tree)
+        if isinstance(body := getattr(node, "body", None), list)
+        for statement in body
+        if isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    ]
 
 
 def code_lines(source: str) -> int:
     """The lines of code in `source`: neither blank, nor comments alone, nor docstrings."""
-    described = set[int]()
-    for node in ast.walk(ast.parse(source)):
-        for one in getattr(node, "body", ()) if isinstance(getattr(node, "body", ()), list) else ():
-            if (
-                isinstance(one, ast.Expr)
-                and isinstance(one.value, ast.Constant)
-                and isinstance(one.value.value, str)
-            ):
-                described.update(range(one.lineno, (one.end_lineno or one.lineno) + 1))
     lines = set[int]()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in _SILENT:
             lines.update(range(token.start[0], token.end[0] + 1))
-    return len(lines - described)
+    for docstring in _docstrings(ast.parse(source)):
+        lines.difference_update(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))
+    return len(lines)
+
+
+def statements(source: str) -> int:
+    """The statements in `source`, docstrings aside: a figure that neither packing nor wrapping changes."""
+    tree = ast.parse(source)
+    return sum(isinstance(node, ast.stmt) for node in ast.walk(tree)) - len(_docstrings(tree))
+
+
+def size(files: list[Path]) -> str:
+    """The lines of code, the statements and the number of these files."""
+    sources = [path.read_text("utf-8") for path in files]
+    lines, count = sum(map(code_lines, sources)), sum(map(statements, sources))
+    return f"{lines:,} lines of code, {count:,} statements in {len(files)} files"
 
 
 def front(folder: str) -> list[str]:
@@ -123,10 +153,10 @@ def walk_of_a_turn() -> Walk:
 
 
 def main() -> None:
-    files = product_files()
-    lines = sum(code_lines(path.read_text("utf-8")) for path in files)
     walk, shared = walk_of_a_turn(), shared_names()
-    print(f"{lines:,} lines of code in {len(files)} files")
+    print(f"product: {size(product_files())}")
+    print(f"tests: {size(python_files('tests'))}")
+    print(f"docs: {len(docs_pages())} pages")
     print(f"{len(front('nodes'))} files at the front of nodes/, {len(front('graph'))} at the front of graph/")
     print(f"{len(shared)} class names stand for more than one thing: {', '.join(sorted(shared))}")
     print(f"one turn with a tool and a finish: {len(walk.visits)} files, {walk.changes} changes of file")

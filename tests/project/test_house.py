@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from signoff.graph.machine import State
-from tests.house import ROOT, code_lines, front, product_files, shared_names, walk_of_a_turn
+from tests.house import ROOT, code_lines, front, product_files, shared_names, statements, walk_of_a_turn
 
 MOST_AT_THE_FRONT = {"nodes": 17, "graph": 14}
 MOST_SHARED_NAMES = 5
@@ -47,6 +47,12 @@ def test_a_turn_passes_through_few_files(figure: Callable[[str], None]) -> None:
 )
 def test_lines_of_code_are_counted_without_what_explains_them(source: str, lines: int) -> None:
     assert code_lines(source) == lines
+
+
+def test_statements_are_counted_however_they_are_laid_out() -> None:
+    packed = 'def f(x):\n    """Docstring."""\n    if x: y = 1; return y\n'
+    spread = "def f(\n    x,\n):\n    if x:\n        y = 1\n        return y\n"
+    assert statements(packed) == statements(spread) == 4
 
 
 def test_the_architecture_names_files_and_states_that_there_are() -> None:
