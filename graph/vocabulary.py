@@ -1,6 +1,6 @@
 """The words for a thread's status and a task's end: one table, for cards, lists, pages and JSON.
 
-Each word of the JSON documents comes with the text that a person reads. `docs/reference/words.md` prints this
+Each word of the JSON documents comes with the text that a person reads. The reference in the docs prints this
 table.
 """
 

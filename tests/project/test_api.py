@@ -4,7 +4,6 @@ import inspect
 import types
 import typing
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,9 @@ from langchain_core.runnables.retry import RunnableRetry
 from langchain_core.tools import BaseTool
 from langgraph.store.base import BaseStore
 
+from docs.hooks.reference import PUBLIC, load
 from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads
 from signoff.tools.pty.bash import WaitingFor
-from tests.api import PUBLIC, module, page
 
 # Imported for type checkers alone, where they stand.
 LATE = {
@@ -29,7 +28,7 @@ LATE = {
 }
 # What a program is handed and never makes: how it is made is private.
 HANDED_OUT = {"Task", "PostgresThreads", "PostgresEntries"}
-GIVEN = {id(getattr(module(name), each)) for name in PUBLIC for each in module(name).__all__}
+GIVEN = {id(getattr(load(name), each)) for name in PUBLIC for each in load(name).__all__}
 
 
 def ours(annotation: Any) -> Iterator[type]:
@@ -64,8 +63,8 @@ def signatures(value: object) -> Iterator[tuple[str, object]]:
 def test_every_type_in_a_public_signature_is_public(name: str) -> None:
     private = {
         f"{each}{where}: {found.__qualname__}"
-        for each in sorted({*module(name).__all__} - HANDED_OUT)
-        for where, value in signatures(getattr(module(name), each))
+        for each in sorted({*load(name).__all__} - HANDED_OUT)
+        for where, value in signatures(getattr(load(name), each))
         if inspect.isclass(value) or inspect.isfunction(value)
         for annotation in typing.get_type_hints(value, localns=LATE).values()
         for found in ours(annotation)
@@ -79,8 +78,3 @@ def test_the_walk_finds_what_is_private() -> None:
 
     found = [each for hint in typing.get_type_hints(asks).values() for each in ours(hint)]
     assert found == [PostgresThreads]
-
-
-def test_the_page_of_public_names_is_current() -> None:
-    told = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text("utf-8")
-    assert told == page(), "write it again: python -m tests.api"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from docs.hooks.reference import PAGES, load, python_page
 from signoff.graph.machine import WHAT_IT_DOES
 from signoff.graph.rules import RULES
-from tests import api, command_line
 from tests.support.pages import DOCS, ROOT, read
 
 CONFIG = ROOT / "mkdocs.yml"
@@ -50,12 +50,11 @@ FAULTS = {
 def told_of_faults(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What the build says of a site with each of these faults."""
     folder = tmp_path_factory.mktemp("faults")
-    shutil.copytree(ROOT / "site", folder / "site", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "docs").mkdir()
+    shutil.copytree(DOCS / "hooks", folder / "docs" / "hooks", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "docs" / "index.md").write_text("# One\n\n[a](nowhere.md)\n\n[b](#nothing)\n")
     (folder / "docs" / "unlisted.md").write_text("# Two\n")
     config, nav = folder / "mkdocs.yml", "nav:\n  - index.md\n  - gone.md\n"
-    config.write_text(f"INHERIT: {CONFIG}\ndocs_dir: {folder}/docs\nextra_css: []\n{nav}")
+    config.write_text(f"INHERIT: {CONFIG}\ndocs_dir: {folder}/docs\nextra_css: []\nhooks: []\n{nav}")
     done = build(folder / "built", config)
     (folder / "docs" / "index.md").write_text("# One\n\n::: signoff.no_such_name\n")
     named = build(folder / "built", config)
@@ -70,19 +69,10 @@ def test_a_fault_of_the_pages_ends_the_build(fault: str, told_of_faults: str) ->
     assert FAULTS[fault] in told_of_faults
 
 
-def test_the_pages_that_commands_write_are_current() -> None:
-    assert read("docs/reference/command-line.md") == command_line.page(), "python -m tests.command_line"
-    folder = DOCS / "reference" / "python"
-    assert {path.name: path.read_text("utf-8") for path in folder.iterdir()} == api.pages(), (
-        "python -m tests.api"
-    )
-
-
 def test_every_name_of_the_package_stands_on_one_page() -> None:
-    told = [line for text in api.pages().values() for line in re.findall(r"^::: (.*)$", text, re.M)]
-    assert len(told) == len(set(told))
-    front = {f"signoff.{name}" for name in vars(api.module("signoff"))["__all__"]}
-    assert front <= set(told)
+    described = [line for page in PAGES for line in re.findall(r"^::: (.*)$", python_page(page), re.M)]
+    assert len(described) == len(set(described))
+    assert {f"signoff.{name}" for name in vars(load("signoff"))["__all__"]} <= set(described)
 
 
 def test_the_page_of_the_rules_lists_them_in_their_order() -> None:

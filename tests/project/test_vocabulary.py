@@ -23,7 +23,6 @@ from signoff.graph.vocabulary import (
     ENDED,
     REASONS,
     STATUSES,
-    TABLES,
     VERIFIED,
     WAITS,
     following,
@@ -39,8 +38,6 @@ from tests.house import ROOT, product_files
 from tests.support.benches.cli import Bench, steps
 from tests.support.benches.page import TASK, outcome, read, run_of
 from tests.support.benches.page_shown import DONE, badge, last_card
-from tests.vocabulary import PAGE
-from tests.vocabulary import page as printed
 
 # By the names of limits, which are reasons too, these say something else: what is used, and what is left.
 TABLES_OF_LIMITS = {
@@ -60,12 +57,6 @@ ENDS: dict[str, dict[str, Any]] = {
         "verified": None,
     },
 }
-
-
-def test_the_docs_print_the_table() -> None:
-    assert PAGE.read_text("utf-8") == printed(), "run `python -m tests.vocabulary`"
-    for words in TABLES.values():
-        assert all(f"| `{name}` |" in printed() for name in words)
 
 
 def test_the_words_are_those_of_the_types() -> None:

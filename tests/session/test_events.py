@@ -46,7 +46,6 @@ from signoff.session.following import Follower
 from signoff.session.history import chapters
 from signoff.session.status import deps_of
 from signoff.storage.sqlite import SqliteStorage
-from tests.events import PAGE, page
 from tests.random_kills import storage_at
 from tests.support.benches.session import DONE, Async, Bench, Sync, ways
 
@@ -523,7 +522,3 @@ def _calls(session: Any, values: Any) -> list[tuple[Any, Any, str]]:
     told = chapters(values, deps_of(session.graph).toolbox)
     events = [event for chapter in told for turn in chapter.turns for event in turn.events]
     return [(event.args, event.asked, event.person) for event in of(CallFinished, events)]
-
-
-def test_the_page_of_events_is_current() -> None:
-    assert PAGE.read_text("utf-8") == page(), "write it again: python -m tests.events"
