@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,7 @@ from loopcheck.table import group_by_theme, write_case_table, write_table
 
 ROOT = Path(__file__).parent.parent
 RECORDED = ROOT / "conformance" / "results"
-SAMPLE, FULL = RECORDED / "sample.json", RECORDED / "full.json"
-REAL = RECORDED / "real.json"
+SAMPLE, REAL = RECORDED / "sample.json", RECORDED / "real.json"
 PAGE = ROOT / "docs" / "benchmarks" / "conformance.md"
 PICTURE = ROOT / "docs" / "pictures" / "conformance.svg"
 OWN = "signoff"
@@ -32,17 +30,44 @@ and faults that a seed selects. It is a separate package in the folder `conforma
 a protocol, a guide for maintainers, and a rule for disputes.
 """
 
+_EVERY_TASK = """\
+## Signoff, every task
+
+`make conformance FULL=1 SEEDS="1 2 3 4 5 6 7 8 9 10"` runs every task of these sources, with one fault per
+seed; over thirteen seeds, each task gets every fault. These are the totals of 2026-11-25, with Signoff
+0.2.0.dev2; the repository does not keep the single runs:
+
+| source | tasks | right |
+| --- | --: | --: |
+| agentdojo | 97 | 970/970 (99.6 to 100 %) |
+| tau2 | 278 | 2780/2780 (99.9 to 100 %) |
+| bfcl | 597 | 5970/5970 (99.9 to 100 %) |
+| all | 972 | 9720/9720 (99.9 to 100 %) |
+
+No effect took place too often, and no required effect was lost.
+
+### AgentDojo, every task under faults
+
+All subjects have the same runs, those with the seeds 1, 2 and 3:
+
+| | Signoff | LangChain create_agent 1.4.7 | create_agent with Guards |
+| --- | --: | --: | --: |
+| right | 291/291 (99 to 100 %) | 259/291 (85 to 92 %) | 291/291 (99 to 100 %) |
+| said that it is done, wrongly | 0 | 32 | 0 |
+| an effect took place too often | 0 | 13 | 0 |
+"""
+
 
 def page() -> str:
     """Returns the page, which begins with what Signoff fails."""
-    sample, full = Results.read(SAMPLE), Results.read(FULL)
+    sample = Results.read(SAMPLE)
     return (
         "\n\n".join(
             [
                 _HEAD.strip(),
-                "## Where Signoff fails\n\n" + _failures(sample, full),
+                "## Where Signoff fails\n\n" + _failures(sample),
                 _under_faults(sample),
-                _everything(full),
+                _EVERY_TASK.strip(),
                 _unit_cases(sample),
                 _real(json.loads(REAL.read_text(encoding="utf-8"))),
                 _again(sample),
@@ -52,16 +77,16 @@ def page() -> str:
     )
 
 
-def _failures(sample: Results, full: Results) -> str:
+def _failures(sample: Results) -> str:
     """Lists the unit cases and tasks that Signoff fails."""
-    own, whole = _column(sample), _column(full)
+    own = _column(sample)
     by_name = {case.name: case for case in load_cases()}
     lines = [
         f"- `{name}`: {by_name[name].question} {_sentence(why)}"
         for name, (mark, why, _) in own.cases.items()
         if mark == "fail"
     ]
-    wrong = [run for run in [*own.runs, *whole.runs] if run.claimed and not run.right]
+    wrong = [run for run in own.runs if run.claimed and not run.right]
     lines += [
         f"- {run.source}, {run.task}, {run.fault} (seed {run.seed}): {_sentence(run.why)}" for run in wrong
     ]
@@ -93,57 +118,6 @@ it.
 ![For each fault and framework, the share of tasks solved](../pictures/conformance.svg)
 
 {write_table(sample, load_cases())}"""
-
-
-def _everything(full: Results) -> str:
-    own = _column(full)
-    shares = "\n".join(_share(own, source) for source in full.sources)
-    twice = sum(bool(run.twice) for run in own.runs)
-    lost = sum(bool(run.lost) for run in own.runs)
-    agentdojo = _same_runs(full, "agentdojo")
-    return f"""\
-## Signoff, every task
-
-Every task of these sources, with one fault per seed (recorded {full.day}); over thirteen seeds, each task
-gets every fault:
-
-| source | tasks | seeds | right |
-| --- | --: | --- | --: |
-{shares}
-| all | {len({(run.source, run.task) for run in own.runs})} | | {own.share_of_runs().text} |
-
-An effect took place too often in {twice} of the {len(own.runs):,} runs, and a required effect was lost in
-{lost}.
-
-### AgentDojo, every task under faults
-
-All subjects have the same runs: {_seeds_of(agentdojo)}.
-
-{write_table(agentdojo, ())}"""
-
-
-def _same_runs(results: Results, source: str) -> Results:
-    """Returns the results on one source with the seeds that all subjects have run."""
-    seeds = set.intersection(
-        *({run.seed for run in one.runs if run.source == source} for one in results.columns)
-    )
-    columns = [
-        replace(one, runs=[run for run in one.runs if run.source == source and run.seed in seeds])
-        for one in results.columns
-    ]
-    return replace(results, columns=columns, seeds=sorted(seeds))
-
-
-def _seeds_of(results: Results) -> str:
-    return f"the seeds {', '.join(map(str, results.seeds))}"
-
-
-def _share(own: Column, source: str) -> str:
-    runs = [run for run in own.runs if run.source == source]
-    seeds = sorted({run.seed for run in runs})
-    told = ", ".join(map(str, seeds))
-    tasks = len({run.task for run in runs})
-    return f"| {source} | {tasks} | {told} | {own.share_of_runs(source=source).text} |"
 
 
 def _unit_cases(sample: Results) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import Counter
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.conformance_page import FULL, PAGE, PICTURE, SAMPLE, page
+from benchmarks.conformance_page import PAGE, PICTURE, SAMPLE, page
 from loopcheck import VERSION
 from loopcheck.case import load_cases
 from loopcheck.conduct import CASES, Part
@@ -23,7 +22,6 @@ from loopcheck.play import TaskRun
 from loopcheck.process import Hello
 from loopcheck.replies import Manner
 from loopcheck.results import Apart, Column, Results, Share, gather
-from loopcheck.sources.registry import SOURCES
 from loopcheck.subjects import Subject
 from loopcheck.table import MARKS, PROMISES, write_case_table, write_table
 
@@ -316,26 +314,6 @@ def test_guards_are_right_in_all_that_create_agent_claims_but_for_those_that_are
     not_claimed = {case for case, (mark, _, _) in columns[name].items() if mark == "n/a"}
     assert claimed - right - not_claimed <= GUARDS_MISS
     assert len(claimed & right) >= 45
-
-
-@pytest.mark.parametrize("column", Results.read(FULL).columns, ids=lambda column: str(column.name))
-def test_a_source_that_is_recorded_whole_is_whole_with_each_of_its_seeds(column: Column) -> None:
-    for name in {run.source for run in column.runs}:
-        runs = [run for run in column.runs if run.source == name]
-        played = Counter(run.task for run in runs)
-        assert set(played.values()) == {len({run.seed for run in runs})}
-        assert len(played) == {"agentdojo": 97, "tau2": 278, "bfcl": 597}[name]
-
-
-def test_signoff_is_recorded_on_all_sources_and_its_guards_on_the_same_runs_of_agentdojo() -> None:
-    found = {column.name: column.runs for column in Results.read(FULL).columns}
-    assert {run.source for run in found["signoff"]} == set(SOURCES)
-    own = {(run.seed, run.task, run.fault) for run in found["signoff"] if run.source == "agentdojo"}
-    for name in ("langchain", "langchain-guarded"):
-        met = {(run.seed, run.task, run.fault) for run in found[name]}
-        assert len({seed for seed, _, _ in met}) >= 3
-        assert {fault for _, _, fault in met} == set(FAULTS)
-        assert met <= own
 
 
 def test_the_docs_show_the_recorded_results() -> None:

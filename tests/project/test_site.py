@@ -122,6 +122,6 @@ def test_the_readme_counts_what_the_conformance_suite_has_judged() -> None:
         counts = [" of ".join(one) for one in re.findall(r"(\d+)/(\d+)", line)]
         (told,) = [line for line in read("README.md").splitlines() if f"[{words}]" in line]
         assert told.endswith(f"| {counts[0]} | {counts[1]} |")
-    ((tasks, right, runs),) = re.findall(r"^\| all \| (\d+) \| \| (\d+)/(\d+) ", page, re.M)
+    ((tasks, right, runs),) = re.findall(r"^\| all \| (\d+) \| (\d+)/(\d+) ", page, re.M)
     ten = f"Of all {tasks} tasks under ten seeds Signoff is right in {int(right):,} of {int(runs):,} runs."
     assert ten in " ".join(read("README.md").split())
