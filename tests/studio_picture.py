@@ -4,7 +4,6 @@ What is drawn, and every word in it, comes from the server's answer to GET /assi
 things stand comes from `graph/drawing/layout.py`.
 """
 
-import json
 import sys
 import tempfile
 import textwrap
@@ -20,7 +19,6 @@ from signoff.graph.machine import FIRST, State
 from tests.support.servers.dev_server import REPOSITORY, Server, langgraph_dev, quiet_environment
 
 PICTURE = REPOSITORY / "docs/pictures/studio-graph.svg"
-DESCRIPTION = PICTURE.with_suffix(".json")
 
 # The layout's boxes hold two words; a description needs room.
 SCALE = 1.5
@@ -163,18 +161,12 @@ def _words(box: Box, name: str, description: str) -> Iterator[str]:
         )
 
 
-def as_text(described: Mapping[str, Any]) -> str:
-    """The description as the repository keeps it."""
-    return json.dumps(described, indent=1) + "\n"
-
-
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder, langgraph_dev(Path(folder), quiet_environment()) as server:
         described = describe(server)
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    DESCRIPTION.write_text(as_text(described), encoding="utf-8")
     PICTURE.write_text(draw(described), encoding="utf-8")
-    sys.stdout.write(f"{DESCRIPTION}\n{PICTURE}\n")
+    sys.stdout.write(f"{PICTURE}\n")
 
 
 if __name__ == "__main__":
