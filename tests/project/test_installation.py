@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = ["", *PROJECT["optional-dependencies"]]
 # Without a process of its own and quick, from each layer.
-SUBSET = ("tests/graph/test_rules.py", "tests/loop/test_notes.py", "tests/project/test_promises.py")
+SUBSET = ("tests/graph/test_rules.py", "tests/loop/test_notes.py", "tests/project/test_house.py")
 
 
 def setup_module_of_ours() -> ModuleType:
