@@ -1,38 +1,11 @@
-"""The house does not grow worse: what stands at the front, what one name means, how far one turn walks.
-
-Its size is no matter of this test: new capabilities add to it. `python -m tests.house` prints all figures.
-"""
+"""What `python -m tests.house` prints is counted right, and the architecture names what there is."""
 
 import re
-from collections.abc import Callable
 
 import pytest
 
 from signoff.graph.machine import State
-from tests.house import ROOT, code_lines, front, product_files, shared_names, statements, walk_of_a_turn
-
-MOST_AT_THE_FRONT = {"nodes": 17, "graph": 14}
-MOST_SHARED_NAMES = 5
-MOST_FILES_OF_A_TURN = 32
-
-
-@pytest.mark.parametrize("folder", MOST_AT_THE_FRONT)
-def test_the_front_of_a_folder_shows_what_one_reads_first(folder: str) -> None:
-    assert len(front(folder)) <= MOST_AT_THE_FRONT[folder], front(folder)
-
-
-def test_a_name_of_a_class_stands_for_one_thing() -> None:
-    assert len(shared_names()) <= MOST_SHARED_NAMES, shared_names()
-
-
-def test_a_turn_passes_through_few_files(figure: Callable[[str], None]) -> None:
-    walk = walk_of_a_turn()
-    figure(
-        f"a turn with a tool and a finish: {len(walk.visits)} files of {len(product_files())}, "
-        f"{walk.changes} changes of file"
-    )
-    assert {"graph/rules.py", "nodes/decide.py", "nodes/execute.py", "nodes/finish.py"} <= walk.visits.keys()
-    assert len(walk.visits) <= MOST_FILES_OF_A_TURN, sorted(walk.visits)
+from tests.house import ROOT, code_lines, statements
 
 
 @pytest.mark.parametrize(
