@@ -24,7 +24,7 @@ PANELS: Mapping[str, Sequence[str]] = {
     "Threads": ("threads", "show", "replay", "diff", "fork", "stats", "rate", "export", "delete", "prune"),
     "Many machines": ("submit", "worker"),
     "The embedded model and the sandbox": ("model", "sandbox"),
-    "Tools for developers": ("diagram", "lint", "verify"),
+    "Tools for developers": ("diagram", "verify"),
 }
 """The commands in the groups and order of the help."""
 
@@ -52,7 +52,6 @@ COMMANDS: Mapping[str, str] = {
     "delete": "signoff.cli.housekeeping:delete",
     "prune": "signoff.cli.housekeeping:prune",
     "diagram": "signoff.cli.machine:diagram",
-    "lint": "signoff.cli.lint:lint",
     "verify": "signoff.cli.machine:verify",
     "model": "signoff.cli.model:app",
     "sandbox": "signoff.cli.sandbox:app",
@@ -85,7 +84,6 @@ SUMMARIES: Mapping[str, str] = {
     "delete": "Delete a thread and everything stored with it; your files stay as they are.",
     "prune": "Delete threads that ended long ago.",
     "diagram": "Draw the machine from its table, as Mermaid or SVG.",
-    "lint": "Find faults in the loop of any agent, from its messages.",
     "verify": "Model-check a graph without calling its model or tools.",
     "model": "Install the embedded model, which needs no key and no network.",
     "sandbox": "Show what the sandbox for Python allows on this machine.",

@@ -41,8 +41,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("signoff", "signoff.storage", "signoff.session", "signoff.models", "signoff.guards"),
     ),
     (
-        "workers, statistics, lint, model checking",
-        ("signoff.workers", "signoff.stats", "signoff.lint", "signoff.verify"),
+        "workers, statistics, model checking",
+        ("signoff.workers", "signoff.stats", "signoff.verify"),
     ),
     ("what the fronts share", ("signoff.front",)),
     (
@@ -181,7 +181,7 @@ def test_every_layer_holds_something_and_they_lie_in_this_order() -> None:
         "signoff.nodes.decide",
         "signoff.graph.build",
         "signoff.session.session",
-        "signoff.lint.trace",
+        "signoff.stats.records",
         "signoff.front.cards",
         "signoff.graph.studio",
     ]

@@ -1,1 +1,0 @@
-"""Histories of several formats, for the tests of `signoff.lint`."""
