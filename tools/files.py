@@ -20,7 +20,6 @@ from signoff.graph.foreign import LIMIT, capped, count_noun, valid_text
 from signoff.graph.kinds import Kind
 from signoff.tools.filesystem.globs import fitting
 from signoff.tools.filesystem.paths import quote_path
-from signoff.tools.filesystem.restoring import recorded, restore
 from signoff.tools.filesystem.search import search_files
 from signoff.tools.filesystem.text import Measured, clipped, end_of, measured, one_line_of, split_lines
 from signoff.tools.filesystem.unseen import UNSEEN
@@ -415,9 +414,6 @@ def workspace_tools(
 ) -> list[BaseTool]:
     """The five file tools for the folder `root`; they return text and raise ToolException.
 
-    Those that write can be undone: the previous content is restored if at most 200,000 characters of it were
-    replaced, and a created file is removed. A file that has changed since is left alone.
-
     protect: what they may read but never write. None means `PROTECTED` of `signoff.tools.protected`: "git"
     (`.git` and repositories), "python" (virtual environments, conda environments, the running Python) and
     "signoff" (its installation and its folder `.signoff`). Omit a name to remove that protection, add a path
@@ -445,14 +441,11 @@ class _Working(StructuredTool):
 
 
 def _tool(workspace: Workspace, run: Callable[..., str], schema: type[BaseModel], kind: Kind) -> BaseTool:
-    writes = kind is Kind.WRITE
-    own = {"undo": partial(restore, workspace)} if writes else {}
     return _Working(
         keep=workspace.keep,
         name=run.__name__,
         description=_DESCRIPTIONS[run.__name__],
         args_schema=schema,
-        func=partial(recorded, run, workspace) if writes else partial(run, workspace),
-        response_format="content_and_artifact" if writes else "content",
-        metadata={"kind": str(kind), **own},
+        func=partial(run, workspace),
+        metadata={"kind": str(kind)},
     )

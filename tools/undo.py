@@ -19,9 +19,6 @@ from signoff.graph.kinds import Kind, kind_of
 UNDO = "undo"
 """The key of the metadata."""
 
-UNDO_PREFIX = "undo_"
-"""The prefix for the name of an undo function, before the name of its tool."""
-
 
 class UndoArguments(BaseModel):
     """The arguments of an undo function."""
@@ -128,7 +125,7 @@ def _from_function(tool: BaseTool, given: Callable[..., Any]) -> BaseTool:
     asks = any(map(inspect.iscoroutinefunction, (given, getattr(given, "__call__", None))))  # noqa: B004  what it calls
     own = tool.metadata or {}
     return StructuredTool(
-        name=f"{UNDO_PREFIX}{tool.name}",
+        name=f"undo_{tool.name}",
         description=f"Undoes a call of {tool.name}.",
         args_schema=UndoArguments,
         func=None if asks else undo,

@@ -114,13 +114,6 @@ class Workspace:
         """
         return self._written(path, data, self._check(path))
 
-    def remove(self, path: str) -> None:
-        """Removes the file at `path`. Raises ToolException, with nothing changed, for a protected path or a
-        non-file."""
-        with beneath(self._roots, path, check=self._check(path)) as place:
-            _regular(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False), path)
-            os.unlink(place.name, dir_fd=place.folder)
-
     def _check(self, path: str) -> Callable[[str], None]:
         def check(real: str) -> None:
             why = self._guard.why(real)

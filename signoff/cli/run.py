@@ -137,8 +137,8 @@ def undo(
 ) -> None:
     """Undo the effects of a task that has ended, the newest first.
 
-    Each is undone at most once. Effects without an undo, and those with an unknown outcome, are listed as not
-    undone.
+    Each is undone at most once. Effects without an undo (edits of files: git does that), and those with an
+    unknown outcome, are listed as not undone.
     """
     thread_id = existing(thread, file)
     if is_handed_over(thread_id, file):

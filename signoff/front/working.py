@@ -23,7 +23,6 @@ from signoff.tools.approvals import Policy
 from signoff.tools.files import workspace_tools
 from signoff.tools.pty.shell import OnOutput, Shell, ShellResult
 from signoff.tools.terminal import ShellPool, terminal_tool
-from signoff.tools.undo import UNDO_PREFIX
 
 _KINDS = (Kind.READ, Kind.WRITE, Kind.TERMINAL)
 _INDENT = 6
@@ -137,17 +136,9 @@ def policy_of(
     }
     if isinstance(waiting, Approval):
         policy |= {
-            name: call.allowed
-            for name, call in zip(_judged(waiting), waiting.calls, strict=True)
-            if not _covered(name, policy, tools)
+            call.name: call.allowed for call in waiting.calls if not _covered(call.name, policy, tools)
         }
     return policy
-
-
-def _judged(waiting: Approval) -> list[str]:
-    """The tools by whose rules the waiting calls are judged: an undo is, by the one whose call it undoes."""
-    names = [call.name for call in waiting.calls]
-    return [name.removeprefix(UNDO_PREFIX) for name in names] if waiting.payload.get("undo") else names
 
 
 def _covered(name: str, policy: Mapping[str, Any], tools: Sequence[BaseTool]) -> bool:
@@ -163,7 +154,7 @@ def for_waiting(tools: list[BaseTool], waiting: Waiting | None) -> tuple[list[Ba
     """
     names = {tool.name for tool in tools}
     if isinstance(waiting, Approval):
-        missing = [name for name in _judged(waiting) if name not in names]
+        missing = [call.name for call in waiting.calls if call.name not in names]
         if missing:
             raise SetupError(
                 f"{missing[0]} waits for approval and is not among the tools of this run; name its group "

@@ -8,7 +8,7 @@ from signoff.graph.vocabulary import VERIFIED as VOCABULARY
 from signoff.page import Run, page
 from signoff.session.events import CallFinished, Nudged
 from signoff.session.history import Chapter, Turn
-from tests.support.benches.cli import Bench, steps
+from tests.support.benches.cli import Bench, steps, undone_elsewhere
 from tests.support.benches.page import TASK, Node, outcome, read, run_of
 from tests.support.benches.page_shown import (
     ASK,
@@ -160,15 +160,12 @@ def test_a_decision_of_an_earlier_task_is_told_though_it_is_not_kept(bench: Benc
 
 
 def test_what_was_undone_and_what_stands(bench: Bench) -> None:
-    bench.model(steps(EDIT, 'call("write_file", path="new.md", content="x")', DONE))
-    bench.run("Change it")
-    (bench.workspace / "new.md").write_text("mine")
-    bench("undo", "t1")
+    undone_elsewhere(bench)
     card = last_card(shown(bench))
     assert "done, and undone since" in card.text
     named = {part.one(class_="label").text: part.one("li").text for part in card.all("div", "named")}
-    assert named["Undone"].endswith("Restored config.py.")
-    assert "new.md has changed since" in named["Not undone, and standing"]
+    assert named["Undone"].endswith("Removed from blue.")
+    assert "its tool has no undo" in named["Not undone, and standing"]
 
 
 def test_a_fork_says_where_it_left_its_thread(bench: Bench) -> None:

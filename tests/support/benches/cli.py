@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import typer.testing
+from langchain_core.tools import StructuredTool
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
+from signoff import Session, build_graph, sqlite_storage
 from signoff.cli.app import app
 from signoff.front.settings import Options, variables
+from signoff.models import ScriptedModel, call
 from tests.support.prepared import Prepared
 
 # Made once: typer's runner makes all commands anew for each one that it runs.
@@ -134,6 +137,28 @@ class Bench:
         with self.start(*words, real=real) as process:
             out, err = process.communicate(timeout=60)
         return process.returncode, out, err
+
+
+def undone_elsewhere(bench: Bench) -> None:
+    """Makes a thread of another program, whose success was undone since: one of its two calls has an undo."""
+
+    def deploy(target: str) -> str:
+        """Deploy."""
+        return f"deployed to {target}"
+
+    def announce() -> str:
+        """Announce."""
+        return "announced"
+
+    deploying = StructuredTool.from_function(
+        deploy, metadata={"undo": lambda args, result: f"Removed from {args['target']}."}
+    )
+    script = [call("deploy", target="blue"), call("announce"), call("finish_task", summary="All done.")]
+    with sqlite_storage(bench.database) as storage:
+        graph = build_graph(ScriptedModel(script), [deploying, announce], storage=storage)
+        session = Session(graph, "t1")
+        session.run("Deploy it")
+        session.undo()
 
 
 def one_sentence(result: Result, *parts: str) -> None:
