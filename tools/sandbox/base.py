@@ -1,6 +1,5 @@
 """The `Sandbox` protocol for model-written Python, and the result of a call, with output of bounded size."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -66,9 +65,6 @@ class Sandbox(Protocol):
 
     def close(self, thread: str | None = None) -> None:
         """Ends what runs for `thread`, or everything; a later call starts again."""
-
-    def moved(self, workspace: str | os.PathLike[str], bounds: Bounds) -> "Sandbox":
-        """Returns another sandbox of the same kind, in which code may change the folder `workspace`."""
 
     def enforced(self) -> Mapping[str, bool | str]:
         """Returns which protections hold on this host, by name: false, true, or how.

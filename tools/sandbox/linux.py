@@ -154,9 +154,6 @@ class LinuxSandbox:
     def close(self, thread: str | None = None) -> None:
         self._pool.close(thread)
 
-    def moved(self, workspace: str | os.PathLike[str], bounds: Bounds) -> "LinuxSandbox":
-        return LinuxSandbox(workspace, bounds=bounds, bubblewrap=self._wrapped)
-
     def enforced(self) -> Mapping[str, bool | str]:
         with self._lock:
             if self._held is None:

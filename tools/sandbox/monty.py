@@ -103,9 +103,6 @@ class MontySandbox:
         if held:
             held.close()
 
-    def moved(self, workspace: str | os.PathLike[str], bounds: Bounds) -> "MontySandbox":
-        return MontySandbox(workspace, bounds=bounds)
-
     def enforced(self) -> Mapping[str, bool | str]:
         access = "writable" if self._writable else "read-only"
         if self._protected:

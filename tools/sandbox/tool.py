@@ -56,9 +56,6 @@ class UnsafeSandbox:
     def close(self, thread: str | None = None) -> None:
         self._pool.close(thread)
 
-    def moved(self, workspace: str | os.PathLike[str], bounds: Bounds) -> "UnsafeSandbox":
-        return UnsafeSandbox(workspace, unsafe=True, bounds=bounds)
-
     def enforced(self) -> Mapping[str, bool | str]:
         """Returns the limits that hold: the memory of processes that are not hidden, and the size of the
         output.

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from signoff.tools.sandbox.attacks.arena import ENVIRONMENT
-from signoff.tools.sandbox.attacks.attack import Attack, Observed, reached, secret_shown, written_outside
+from tests.support.attacks.arena import ENVIRONMENT
+from tests.support.attacks.attack import Attack, Observed, reached, secret_shown, written_outside
 
 _SHADOW = "/etc/shadow"
 READ = """

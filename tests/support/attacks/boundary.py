@@ -3,7 +3,7 @@
 Each tries many ways, because one that is open is enough. They run in the folder of `grounds`.
 """
 
-from signoff.tools.sandbox.attacks.attack import Attack, Observed
+from tests.support.attacks.attack import Attack, Observed
 
 _TRY = """
 import os

@@ -1,4 +1,4 @@
-"""A hostile program of the self-test, and how its success is detected from outside.
+"""A hostile program, and how its success is detected from outside.
 
 Its processes are watched while it runs, by the name that they took.
 """
@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from signoff.tools.sandbox.attacks.arena import AddedFiles, Arena, Grounds
 from signoff.tools.sandbox.base import PythonResult
 from signoff.tools.sandbox.watch import files_in
+from tests.support.attacks.arena import AddedFiles, Arena, Grounds
 
 _EVERY = 0.05
 _PAGE = 4096

@@ -1,4 +1,4 @@
-"""The targets of the self-test: what a hostile program tries to reach, and checks of what it did.
+"""The targets of the attacks: what a hostile program tries to reach, and checks of what it did.
 
 The workspace holds protected files, next to files that may be changed.
 """
@@ -24,8 +24,8 @@ from typing import Self
 from signoff.tools.processes.helpers import isolated
 from signoff.tools.sandbox.base import MB, Bounds
 
-ENVIRONMENT = "SIGNOFF_SELFTEST_TOKEN"
-"""The variable that is set in this process while the test runs."""
+ENVIRONMENT = "SIGNOFF_ATTACK_TOKEN"
+"""The variable that is set in this process while the attacks run."""
 
 _SLEEP = "import time; time.sleep(900)"
 _HARMLESS = ("PATH", "LANG", "HOME", "PWD", "TMPDIR", "LC_")
@@ -45,7 +45,7 @@ class Arena:
 
     def __enter__(self) -> Self:
         self._held = contextlib.ExitStack()
-        self.folder = Path(tempfile.mkdtemp(prefix="signoff-selftest-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="signoff-attack-"))
         self._held.callback(shutil.rmtree, self.folder, ignore_errors=True)
         # Open to everybody, so that only the sandbox protects it.
         self.folder.chmod(0o777)
@@ -53,7 +53,7 @@ class Arena:
         self.mount_point = self.folder / "mount"
         self.mount_point.mkdir(mode=0o777)
         self.outside = self.folder / "written-outside"
-        self.home_file = Path.home() / f".signoff-selftest-{self.token}"
+        self.home_file = Path.home() / f".signoff-attack-{self.token}"
         self._held.callback(self.home_file.unlink, missing_ok=True)
         # A home folder that cannot be written has no file to read, so the attempt finds nothing.
         with suppress(OSError):

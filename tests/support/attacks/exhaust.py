@@ -1,6 +1,6 @@
 """Hostile programs that exhaust the machine, do not end, or break their own interpreter."""
 
-from signoff.tools.sandbox.attacks.attack import Attack, Observed, broken, late
+from tests.support.attacks.attack import Attack, Observed, broken, late
 
 _MANY_PROCESSES = 100
 _MANY_THREADS = 200
