@@ -119,7 +119,6 @@ def build_graph(
     checks_folder: str | Path | None = None,
     check_seconds: float = 60.0,
     evidence: bool = False,
-    finish_alone: bool = False,
     rounds: bool = False,
     answer: Literal["summary", "argument", "none"] = "summary",
     name: str | None = None,
@@ -223,7 +222,6 @@ def build_graph(
         at most `check_seconds`; their output goes back to the model. A check may run more than once: see
         tools/checks.py.
     evidence: lets `finish_task` cite calls, which must have succeeded after the last change.
-    finish_alone: refuses a finish in the same reply as a work call: the model must see the results first.
     rounds: plan, execute, think. A reply may hold a batch of up to eight calls; after each batch the model is
         asked to think about the results, or to finish, before the next one. Each batch costs one extra turn.
     answer: the content of the final message, an `AIMessage` for the caller: `result["messages"][-1]`. It is
@@ -331,7 +329,6 @@ def build_graph(
         plain=plain_tools(box.run_tools.values()),
         outputs=outputs_folder(),
         checks=make_checks(checks, checks_folder, positive("check_seconds", check_seconds, none=False)),
-        finish_alone=flag("finish_alone", finish_alone),
         evidence=evidence,
         streaming=when,
         keeper=keeper_of(own.offers),

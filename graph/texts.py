@@ -250,7 +250,6 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
             "{names} in the same reply did not succeed, so the claim is void. Look at the results, put it right, "
             "and call finish_task alone."
         ),
-        "mixed": "{names} stands in the same reply. Look at the results, then call finish_task alone.",
         "phase_back": (
             "you reported {percentage} %, but {before} % before. A phase does not go backwards: report what is "
             "done now, or finish with outcome 'partial'."

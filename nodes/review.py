@@ -118,12 +118,6 @@ def _siblings(hearing: Hearing) -> Judgement:
     return case.refused("siblings", names=", ".join(failed)) if failed else None
 
 
-def _alone(hearing: Hearing) -> Judgement:
-    case = hearing.case
-    work = [beside.name for beside in case.reply.calls if beside.effect is None]
-    return case.refused("mixed", names=", ".join(work)) if work and case.run.deps.finish_alone else None
-
-
 def _is_done(claim: Mapping[str, Any]) -> bool:
     """Whether the claim is that the task is done: an honest "blocked" has nothing to prove."""
     return bool(claim.get("outcome", "done") == "done")
@@ -213,7 +207,6 @@ BY_HISTORY = (
     Criterion("arguments", _arguments),
     Criterion("summary", _summary),
     Criterion("siblings", _siblings),
-    Criterion("alone", _alone),
     Criterion("delegates", _delegates),
 )
 """The criteria that need only the history; a finish that a person is asked about must pass them, too."""

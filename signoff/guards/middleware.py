@@ -100,8 +100,8 @@ class Guards(AgentMiddleware[Any, Any, Any]):
     wraps retries and fallbacks. Only middleware that closes something in `after_agent`, or adds tools to a
     request, goes before it.
 
-    limits, controls, checks, checks_folder, check_seconds, response_format, texts, talk, evidence,
-    finish_alone: as in `build_graph`, where `controls` is called `control_tools`.
+    limits, controls, checks, checks_folder, check_seconds, response_format, texts, talk,
+    evidence: as in `build_graph`, where `controls` is called `control_tools`.
 
     Raises SetupError for anything that cannot work, with one sentence that says what to write instead.
     """
@@ -120,7 +120,6 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         checks_folder: str | Path | None = None,
         check_seconds: float = 60.0,
         evidence: bool = False,
-        finish_alone: bool = False,
     ) -> None:
         super().__init__()
         check_version()
@@ -153,7 +152,6 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             injector=Injector(list(box.run_tools.values())),
             outputs=outputs_folder(),
             checks=make_checks(checks, checks_folder, positive("check_seconds", check_seconds, none=False)),
-            finish_alone=flag("finish_alone", finish_alone),
             evidence=evidence,
             any_channel=True,
         )

@@ -378,7 +378,7 @@ def _settings(machine: ThreadMachine, stored: Sequence[Sequence[ReplayStep]]) ->
         given["more_turns"] = "ask" if box.ask_for_turns else "once"
     if (schema := _result_schema(deps)) is not None:
         given["response_format"] = schema
-    flags = {"rounds": box.rounds, "evidence": deps.evidence, "finish_alone": deps.finish_alone}
+    flags = {"rounds": box.rounds, "evidence": deps.evidence}
     given |= {name: True for name, value in flags.items() if value}
     if deps.ask_unknown:
         given["unknown_outcomes"] = "ask"

@@ -172,7 +172,7 @@ PARTS = MappingProxyType(
     }
 )
 
-_ABOUT_RESULTS = frozenset({"siblings", "mixed"})
+_ABOUT_RESULTS = frozenset({"siblings"})
 _ABOUT_ARGUMENTS = frozenset({"arguments", "empty_summary"})
 
 

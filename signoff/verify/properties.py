@@ -390,11 +390,7 @@ def finish_ends(step: MachineStep, machine: Machine) -> Why:
     otherwise = ends(step) and (step.after.state.get("outcome") or {}).get("status") != "success"
     if not (asks_model(step) or otherwise) or not reading.right_finish(records[-1], machine):
         return None
-    if (
-        reading.person_spoke(step.before, records[-1])
-        or _continued(step, records[-1])
-        or machine.deps.finish_alone
-    ):
+    if reading.person_spoke(step.before, records[-1]) or _continued(step, records[-1]):
         return None
     if reading.failed_below(records, machine):
         # It may have been refused once for that.

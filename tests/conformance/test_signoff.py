@@ -18,7 +18,7 @@ from tests.conformance.tiny import TASKS
 pytestmark = pytest.mark.slow
 
 OWN_FAILURES = {
-    "blind_finish": "a finish beside a read that succeeds is accepted; finish_alone=True would refuse it",
+    "blind_finish": "a finish beside a read that succeeds is accepted",
     "plain_answer": "words without a call are no end, so a mere answer runs into the limit talk_turns",
 }
 FEW = {"batch_finish", "failed_sibling", "blind_finish", "plain_answer", "other_arguments", "stopped"}

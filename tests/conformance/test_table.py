@@ -291,7 +291,7 @@ def test_a_case_is_explained_event_by_event() -> None:
 
 # What was recorded.
 
-# Words end no task; `finish_alone=True` refuses a blind finish; an agent in a tool has no bound above it.
+# Words end no task; a finish beside a read is believed; an agent in a tool has no bound above it.
 GUARDS_MISS = {"plain_answer", "blind_finish", "recursive_delegation"}
 
 

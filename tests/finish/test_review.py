@@ -17,7 +17,6 @@ from tests.support.cases.loop import (
     FINISH,
     GO,
     NOTHING,
-    READ,
     SUCCESS,
     THINK,
     THREAD,
@@ -33,8 +32,6 @@ BAD_PERCENT = call("finish_task", summary="x", completion_percentage=250)
 GHOST = [call("ghost"), FINISH]
 YES: Any = Command(resume="yes")
 NO: Any = Command(resume="Write a summary.")
-MIXED = "stands in the same reply. Look at the results, then call finish_task alone."
-ALONE = {"finish_alone": True}
 MEASURED = {**SUCCESS, "summary": "Measured.", "verified": "verified"}
 DEADLOCK = limit("review_deadlock")
 
@@ -66,15 +63,11 @@ ORDER = {
     "arguments come before the calls beside it": Review(
         [[FAIL, EMPTY], FINISH], ran=["fail"], ends={**SUCCESS, "refusals": 1}, says=["summary is empty"]
     ),
-    "the calls beside it come before the strict policy": Review(
-        [[FAIL, FINISH], FINISH], options=ALONE, ran=["fail"], says=["fail in the same reply did not succeed"]
-    ),
-    "the strict policy comes before a phase": Review(
-        [[WRITE, call("finish_task", summary="x", completion_percentage=50)], FINISH],
-        options=ALONE,
-        ran=["write"],
+    "the calls beside it come before a phase": Review(
+        [[FAIL, call("finish_task", summary="x", completion_percentage=50)], FINISH],
+        ran=["fail"],
         ends={**SUCCESS, "phases": [], "refusals": 1},
-        says=[MIXED],
+        says=["fail in the same reply did not succeed"],
     ),
     "a phase comes before the checks": Review(
         [
@@ -103,27 +96,8 @@ ORDER = {
     ),
 }
 
-STRICT = {
-    "a finish alone": Review([WRITE, FINISH], options=ALONE, ran=["write"], ends={**SUCCESS, "refusals": 0}),
-    "work before it": Review(
-        [[WRITE, FINISH], FINISH],
-        options=ALONE,
-        ran=["write"],
-        ends={**SUCCESS, "turns": 2, "refusals": 1},
-        says=[f"write {MIXED}"],
-    ),
-    "a read before it": Review([[READ, FINISH], FINISH], options=ALONE, ran=["read"], says=[MIXED]),
-    "work after it": Review(
-        [[FINISH, WRITE], FINISH],
-        options=ALONE,
-        ends={**SUCCESS, "refusals": 1},
-        says=[MIXED],
-        streamed=False,
-    ),
-    "a thought before it is no work": Review([[THINK, FINISH]], options=ALONE, ends={**SUCCESS, "turns": 1}),
-    "without it a mixed batch is fine": Review(
-        [[WRITE, FINISH]], ran=["write"], ends={**SUCCESS, "turns": 1}
-    ),
+BESIDE_WORK = {
+    "a write before it": Review([[WRITE, FINISH]], ran=["write"], ends={**SUCCESS, "turns": 1}),
 }
 
 BAD_INPUT = {
@@ -307,7 +281,7 @@ REPEATED = {
     ),
 }
 
-CASES = {**ORDER, **STRICT, **BAD_INPUT, **STANDSTILL, **REPEATED}
+CASES = {**ORDER, **BESIDE_WORK, **BAD_INPUT, **STANDSTILL, **REPEATED}
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ class Settings:
     unknown: Any = "tell"
     more_turns: Any = "never"
     rounds: bool = False
-    finish_alone: bool = False
     prompt_tokens: int | None = None
     usual: str = "finish"
     by_loop: bool = False
@@ -70,7 +69,6 @@ class Cast:
             unknown_outcomes=settings.unknown,
             more_turns=settings.more_turns,
             rounds=settings.rounds,
-            finish_alone=settings.finish_alone,
             prompt_tokens=settings.prompt_tokens,
             compaction="lines",
         )
