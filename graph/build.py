@@ -118,7 +118,6 @@ def build_graph(
     checks: Sequence[Check] = (),
     checks_folder: str | Path | None = None,
     check_seconds: float = 60.0,
-    evidence: bool = False,
     rounds: bool = False,
     answer: Literal["summary", "argument", "none"] = "summary",
     name: str | None = None,
@@ -221,7 +220,6 @@ def build_graph(
         `checks_folder` (default: the current directory) and pass with exit code 0. All of them run, each for
         at most `check_seconds`; their output goes back to the model. A check may run more than once: see
         tools/checks.py.
-    evidence: lets `finish_task` cite calls, which must have succeeded after the last change.
     rounds: plan, execute, think. A reply may hold a batch of up to eight calls; after each batch the model is
         asked to think about the results, or to finish, before the next one. Each batch costs one extra turn.
     answer: the content of the final message, an `AIMessage` for the caller: `result["messages"][-1]`. It is
@@ -269,9 +267,7 @@ def build_graph(
     given = standard_controls(texts, deadlines=waits) if control_tools is None else _controls(control_tools)
     controls = [*given, *_more_turns(more_turns, texts)]
     source = one_of("answer", answer, ("summary", "argument", "none"))
-    finishes = finishing(
-        controls, response_format, evidence=flag("evidence", evidence), answer=source == "argument"
-    )
+    finishes = finishing(controls, response_format, answer=source == "argument")
     prompt, function = checked_prompt(system_prompt)
     form = context_form(context_schema)
     schemas = state_schemas(state_schema, None if around is None else around.schemas)
@@ -329,7 +325,6 @@ def build_graph(
         plain=plain_tools(box.run_tools.values()),
         outputs=outputs_folder(),
         checks=make_checks(checks, checks_folder, positive("check_seconds", check_seconds, none=False)),
-        evidence=evidence,
         streaming=when,
         keeper=keeper_of(own.offers),
         answers=source != "none",

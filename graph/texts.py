@@ -264,11 +264,6 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
             "{failed}. Have it done, or say what is missing: in pending_issues, by the delegate's name, or with "
             "outcome 'partial' or 'blocked'."
         ),
-        "evidence_missing": "the evidence {id!r} is no call of this task. Cite calls whose results you have seen.",
-        "evidence_failed": "the evidence {id!r} did not succeed. Put it right, and cite a call that did.",
-        "evidence_old": (
-            "the evidence {id!r} is older than the last change ({last}). Check again, then cite that check."
-        ),
         "tool": "{name} failed: {error}",
         "middleware": "{reason}",
     }

@@ -81,7 +81,6 @@ class Dependencies:
     on_failure: what happens to the effects of a task that ends without success.
     ask_unknown: whether a person is asked about a call whose outcome a crash left unknown.
     checks: what must hold before a claim of "done" is accepted.
-    evidence: a finish may cite calls.
     answers: whether a message reports how a task ended. name: the name of the agent, set on that message.
     shape: makes an instance of a stored result.
     pick: selects the working tools that a model call offers.
@@ -113,7 +112,6 @@ class Dependencies:
     reply_chars: int = REPLY_CHARS
     plain: Mapping[str, Arguments] = field(default_factory=dict)
     checks: Sequence[OneCheck] = ()
-    evidence: bool = False
     streaming: Streaming = "always"
     keeper: Keeper | None = None
     answers: bool = True

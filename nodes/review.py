@@ -7,10 +7,9 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 
 from signoff.graph.finish.delegated import REFUSAL, failed_delegates, unlisted, unseen
-from signoff.graph.finish.evidence import doubt, moved
+from signoff.graph.finish.standstill import moved
 from signoff.graph.history.reader import ACCEPTED, PHASE
 from signoff.graph.history.task import is_new, is_phase, percentage, with_phase
-from signoff.graph.kinds import Kind
 from signoff.graph.machine import Event
 from signoff.graph.messages import add_notes
 from signoff.graph.outcome import issues_of
@@ -174,17 +173,6 @@ def _checks(hearing: Hearing) -> Part[Judgement]:
     return Refusal(refusal.text, case.refused("checks", names=names, output=checked.mark).verdict)
 
 
-def _evidence(hearing: Hearing) -> Judgement:
-    case, cited = hearing.case, hearing.claim.get("evidence")
-    box = case.run.deps.toolbox
-    if not case.run.deps.evidence or not _is_done(hearing.claim) or not isinstance(cited, list):
-        return None
-    found = doubt(
-        cited, case.call, case.task, box.is_effect, lambda name: box.kinds.get(name) is Kind.TERMINAL
-    )
-    return case.refused(found.why, id=found.id, last=found.last) if found else None
-
-
 def _middleware(hearing: Hearing) -> Judgement | Part[Judgement]:
     around = hearing.case.run.deps.middleware
     return None if around is None else _last_word(hearing, around)
@@ -215,7 +203,6 @@ REVIEW = (
     *BY_HISTORY,
     Criterion("phase", _phase),
     Criterion("checks", _checks),
-    Criterion("evidence", _evidence),
     Criterion("middleware", _middleware),
     Criterion("confirmation", _confirmation),
 )

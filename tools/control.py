@@ -3,7 +3,7 @@
 A control tool is a LangChain tool plus its `Effect` on the machine. The machine looks up effects, never
 names, so your own tool with an effect works like the built-in ones. This module also defines their arguments,
 tolerates what small models write there, and extends the arguments of `finish_task`: a validated `result`, and
-`evidence`.
+an `answer`.
 """
 
 import json
@@ -360,13 +360,6 @@ ResponseFormat = type[Any] | Mapping[str, Any]
 _EMPTY: tuple[Any, ...] = ("", {}, [])
 
 
-class _WithEvidence(FinishTask):
-    evidence: TextList = Field(
-        default_factory=list,
-        description="Calls whose results show that it is done: ids, or the name of a tool for its last call.",
-    )
-
-
 class _WithAnswer(FinishTask):
     answer: str = Field(description="The answer to the user, complete: they read nothing else of this.")
 
@@ -406,26 +399,22 @@ def finishing(
     controls: Sequence[ControlTool],
     response_format: ResponseFormat | None = None,
     *,
-    evidence: bool = False,
     answer: bool = False,
 ) -> tuple[ControlTool, ...]:
     """The control tools, with what a graph adds to `finish_task`.
 
     response_format: the type of the argument `result`, which becomes required and is validated, except for a
-        claim of "blocked" or "impossible", or of a phase. evidence: adds `evidence`. answer: adds `answer`,
-        which is required.
+        claim of "blocked" or "impossible", or of a phase. answer: adds `answer`, which is required.
 
     Raises SetupError if there is no `finish_task` to extend, or for an invalid format.
     """
-    more: list[type[FinishTask]] = [_WithEvidence] if evidence else []
-    more += [_WithAnswer] if answer else []
-    if response_format is None and not more:
+    if response_format is None and not answer:
         return tuple(controls)
-    made = [_added(found, response_format, more) if _is_ours(found) else found for found in controls]
+    made = [_added(found, response_format, answer) if _is_ours(found) else found for found in controls]
     if not any(map(_is_ours, controls)):
         raise SetupError(
-            'response_format=, evidence= and answer="argument" are for finish_task, and control_tools= has '
-            "no such tool: add the one of signoff.standard_controls()."
+            'response_format= and answer="argument" are for finish_task, and control_tools= has no such '
+            "tool: add the one of signoff.standard_controls()."
         )
     return tuple(made)
 
@@ -436,13 +425,11 @@ def _is_ours(control: ControlTool) -> bool:
     return finishes and isinstance(schema, type) and issubclass(schema, FinishTask)
 
 
-def _added(
-    control: ControlTool, response_format: ResponseFormat | None, more: Sequence[type[FinishTask]]
-) -> ControlTool:
+def _added(control: ControlTool, response_format: ResponseFormat | None, answer: bool) -> ControlTool:
     schema = control.tool.args_schema
     assert isinstance(schema, type), "so it is ours"
     assert issubclass(schema, FinishTask), "as above"
-    bases: list[type[FinishTask]] = [*more, schema]
+    bases: list[type[FinishTask]] = [_WithAnswer, schema] if answer else [schema]
     fields: dict[str, Any] = {}
     if response_format is not None:
         bases.insert(0, _WithResult)

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from signoff.graph.finish.evidence import idle_refusals
+from signoff.graph.finish.standstill import idle_refusals
 from signoff.graph.foreign import gets_past, words
 from signoff.graph.history.reader import ACCEPTED, GOES_ON, PENDING, Verdict, verdicts_of
 from signoff.graph.history.replies import Call, Reply, fingerprint

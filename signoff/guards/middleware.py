@@ -25,7 +25,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
-from signoff.graph.compiled.settings import checked_limits, checked_texts, flag, listed, one_of, positive
+from signoff.graph.compiled.settings import checked_limits, checked_texts, listed, one_of, positive
 from signoff.graph.errors import JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT, gets_past, outputs_folder
 from signoff.graph.history.replies import Call, in_order, normal, with_calls
@@ -100,8 +100,8 @@ class Guards(AgentMiddleware[Any, Any, Any]):
     wraps retries and fallbacks. Only middleware that closes something in `after_agent`, or adds tools to a
     request, goes before it.
 
-    limits, controls, checks, checks_folder, check_seconds, response_format, texts, talk,
-    evidence: as in `build_graph`, where `controls` is called `control_tools`.
+    limits, controls, checks, checks_folder, check_seconds, response_format, texts, talk: as in
+    `build_graph`, where `controls` is called `control_tools`.
 
     Raises SetupError for anything that cannot work, with one sentence that says what to write instead.
     """
@@ -119,13 +119,12 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         *,
         checks_folder: str | Path | None = None,
         check_seconds: float = 60.0,
-        evidence: bool = False,
     ) -> None:
         super().__init__()
         check_version()
         texts = checked_texts(texts)
         given = standard_controls(texts) if controls is None else listed("controls", controls, "[…]")
-        self._controls = finishing(given, response_format, evidence=flag("evidence", evidence), answer=False)
+        self._controls = finishing(given, response_format)
         box = make_toolbox([], self._controls)
         if FINISH_NAME not in box.controls:
             texts = texts.naming(box.controls.finish)
@@ -152,7 +151,6 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             injector=Injector(list(box.run_tools.values())),
             outputs=outputs_folder(),
             checks=make_checks(checks, checks_folder, positive("check_seconds", check_seconds, none=False)),
-            evidence=evidence,
             any_channel=True,
         )
         self._known: dict[str, BaseTool] = {}

@@ -378,8 +378,8 @@ def _settings(machine: ThreadMachine, stored: Sequence[Sequence[ReplayStep]]) ->
         given["more_turns"] = "ask" if box.ask_for_turns else "once"
     if (schema := _result_schema(deps)) is not None:
         given["response_format"] = schema
-    flags = {"rounds": box.rounds, "evidence": deps.evidence}
-    given |= {name: True for name, value in flags.items() if value}
+    if box.rounds:
+        given["rounds"] = True
     if deps.ask_unknown:
         given["unknown_outcomes"] = "ask"
     if not deps.answers:

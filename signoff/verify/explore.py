@@ -12,7 +12,7 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from signoff.graph.errors import IllegalEvent
-from signoff.graph.finish.evidence import idle_refusals, moved
+from signoff.graph.finish.standstill import idle_refusals, moved
 from signoff.graph.history.reader import Reader, Verdict, decided, read_messages, verdicts_of
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task, current_task

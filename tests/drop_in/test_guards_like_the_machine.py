@@ -91,7 +91,6 @@ rules = st.fixed_dictionaries(
         ),
         "talk": st.sampled_from(["balanced", "strict", "natural"]),
         "checks": st.sampled_from([(), (not_blank,)]),
-        "evidence": st.booleans(),
     }
 )
 

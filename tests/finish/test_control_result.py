@@ -146,18 +146,10 @@ FORMS = {
         asks={"summary": "All of it."},
         ends={**SUCCESS, "result": {"title": "a", "views": 0}},
     ),
-    "together with evidence and another name": Review(
-        [
-            call("task_done", summary="All of it.", result={"title": "a"}, evidence=["nope"]),
-            call("task_done", summary="All of it.", result={"title": "a"}),
-        ],
-        options={
-            "response_format": Page,
-            "evidence": True,
-            "control_tools": standard_controls(finish="task_done"),
-        },
-        ends={**SUCCESS, "reason": "task_done", "refusals": 1},
-        says=["'nope' is no call of this task"],
+    "together with another name": Review(
+        [call("task_done", summary="All of it.", result={"title": "a"})],
+        options={"response_format": Page, "control_tools": standard_controls(finish="task_done")},
+        ends={**SUCCESS, "reason": "task_done", "refusals": 0},
     ),
 }
 
@@ -209,7 +201,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "cannot be resolved",
     ),
     "no finish_task to add it to": ({"response_format": Page, "control_tools": ONLY_OWN}, "no such tool"),
-    "no finish_task that could cite": ({"evidence": True, "control_tools": ONLY_OWN}, "no such tool"),
+    "no finish_task that could answer": ({"answer": "argument", "control_tools": ONLY_OWN}, "no such tool"),
 }
 
 

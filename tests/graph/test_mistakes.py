@@ -183,7 +183,6 @@ BUILT: dict[str, tuple[dict[str, Any], str]] = {
     "talk: None": ({"talk": None}, "talk is None; use one of"),
     "more_turns: True": ({"more_turns": True}, "more_turns is True; use one of: never, once, ask"),
     "unknown_outcomes: a typo": ({"unknown_outcomes": "aks"}, "is 'aks'; use one of: tell, ask"),
-    "evidence: a text": ({"evidence": "no"}, "evidence is 'no'; pass True or False"),
     "rounds: a text": ({"rounds": "false"}, "rounds is 'false'; pass True or False"),
     "prompt_tokens: a text": ({"prompt_tokens": "8k"}, "prompt_tokens is '8k'; pass a whole number above 0"),
     "prompt_tokens: True": ({"prompt_tokens": True}, "prompt_tokens is True"),

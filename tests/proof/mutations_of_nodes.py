@@ -19,7 +19,7 @@ import signoff.nodes.route_tools
 import signoff.nodes.tool_calls.closing
 import signoff.nodes.tool_calls.done
 import signoff.nodes.undo
-from signoff.graph.finish.evidence import idle_refusals
+from signoff.graph.finish.standstill import idle_refusals
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import State
 from signoff.nodes.journal import Written
