@@ -55,7 +55,6 @@ from signoff.tools.checks import Check, make_checks
 from signoff.tools.control import (
     ControlTool,
     finishing,
-    more_turns_control,
     result_shape,
     standard_controls,
 )
@@ -113,7 +112,6 @@ def build_graph(
     tool_seconds: float | None = 120.0,
     result_chars: int = LIMIT,
     talk: Literal["strict", "balanced", "natural"] = "balanced",
-    more_turns: Literal["never", "once", "ask"] = "never",
     response_format: type[ResultT] | Mapping[str, Any] | None = None,
     checks: Sequence[Check] = (),
     checks_folder: str | Path | None = None,
@@ -208,9 +206,6 @@ def build_graph(
         (`tool_choice`), then a control call, then the limit `talk_turns`. "strict": a call is required from
         the start. "natural": the reply goes to the user like a question, which makes a dialogue; without a
         checkpointer, the same as "balanced".
-    more_turns: whether the model may ask for more turns by `request_more_turns`, once per task. "once":
-        granted, up to the limit again. "ask": a person decides, as for an approval, and may change the
-        number. "never": the model does not get this tool.
 
     response_format: a pydantic model, a dataclass, a TypedDict or a JSON schema: `finish_task` then requires
         a `result` that matches it, and the outcome carries that result. A claim of "blocked" or "impossible"
@@ -265,9 +260,8 @@ def build_graph(
     hand_over = listed("hand_over", hand_over, '["terminal"]')
     waits = storage is not None or checkpointer is not None
     given = standard_controls(texts, deadlines=waits) if control_tools is None else _controls(control_tools)
-    controls = [*given, *_more_turns(more_turns, texts)]
     source = one_of("answer", answer, ("summary", "argument", "none"))
-    finishes = finishing(controls, response_format, answer=source == "argument")
+    finishes = finishing(given, response_format, answer=source == "argument")
     prompt, function = checked_prompt(system_prompt)
     form = context_form(context_schema)
     schemas = state_schemas(state_schema, None if around is None else around.schemas)
@@ -275,9 +269,7 @@ def build_graph(
     if FINISH_NAME not in box.controls:
         texts = texts.naming(box.controls.finish)
     mode = one_of("talk", talk, ("strict", "balanced", "natural"))
-    box = replace(
-        box, dialogue=mode == "natural", ask_for_turns=more_turns == "ask", rounds=flag("rounds", rounds)
-    )
+    box = replace(box, dialogue=mode == "natural", rounds=flag("rounds", rounds))
     _warn_without_journal(box, checkpointer, store)
     if storage is None and checkpointer is None and box.approvals.asks:
         warnings.warn(
@@ -408,8 +400,3 @@ def _controls(given: Sequence[ControlTool]) -> Sequence[ControlTool]:
                 "its place."
             )
     return found
-
-
-def _more_turns(policy: str, texts: Texts) -> list[ControlTool]:
-    known = one_of("more_turns", policy, ("never", "once", "ask"))
-    return [] if known == "never" else [more_turns_control(texts)]

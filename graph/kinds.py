@@ -26,13 +26,12 @@ class Kind(StrEnum):
 
 
 class Effect(StrEnum):
-    """What a control call does: claims that the task is finished, waits for a person, records a thought, or
-    requests more turns than the limit allows."""
+    """What a control call does: it claims that the task is finished, waits for a person, or records a
+    thought."""
 
     FINISH = "finish"
     ASK = "ask"
     CONTINUE = "continue"
-    MORE_TURNS = "more turns"
 
 
 SENT_BACK = "sent_back"

@@ -63,7 +63,7 @@ class Marks(TypedDict, total=False):
     answered: bool  # it is a person's answer to a question
     expired: bool  # it is the default answer, given at the deadline
     unknown: bool  # it is unknown whether the call took effect
-    granted: int  # turns that were granted; also on the message with which a task was extended
+    granted: int  # turns that were granted, on the message with which a task was extended
     at_turn: int  # on the same: the turns used by then; on a tool result only if these were above the limit
     sent_back: bool  # a person did not accept the finish
     confirmed: bool  # a person accepted the finish

@@ -79,8 +79,6 @@ missing fact, a permission."""
 
 THINK = "Note a thought, a plan or the progress. It does no work."
 
-REQUEST_MORE_TURNS = """\
-Ask for more turns, once in a task, when it cannot be done in the turns that are left. Say why, and how many."""
 
 AMOUNTS: Mapping[str, str] = MappingProxyType(
     {
@@ -117,7 +115,6 @@ NUDGES: Mapping[str, str] = MappingProxyType(
             "You have {left} left in this task. If the work is done, call finish_task now. If not, do the most "
             "important step next, and finish with outcome 'partial' if the rest does not fit."
         ),
-        "for_more": "If the turns do not suffice, ask for more with {name}.",
         "repeating": (
             "You have now done the same {count} times in a row, each time with the same result. Doing it again "
             "will not change it. Try another way, ask the user for what you need, or call finish_task with "
@@ -189,9 +186,6 @@ RESULTS: Mapping[str, str] = MappingProxyType(
         "delegate_changes": "\nWhat it may have changed: {changes}",
         "cost": "Not run: all that this task may cost is spent.",
         "seconds": "Not run: the working time of this task is used up.",
-        "granted": "Granted: {turns} more turn(s), so {left} are left. {words}",
-        "not_granted": "Not granted. Do the most important step next, in the turns that are left. {words}",
-        "wants_turns": "The model asks for {turns} more turns: {reason}",
         "too_many": "Not run: at most {limit} calls in one reply. Call {name} again in the next reply.",
         "after_control": "Not run: a call after {control} in the same reply is never run.",
         "superseded": "Superseded, not run: the user wrote a new message before this call could run.",
@@ -337,7 +331,6 @@ _LEFT: Mapping[str, Any] = {"left": 1, "percent": 1}
 _PART: Mapping[str, Any] = {"left": 1.5, "percent": 1}
 _REMINDER: Mapping[str, Any] = {"left": "text", "count": 1}
 _CALL: Mapping[str, Any] = {"name": "text", "error": "text"}
-_TURNS: Mapping[str, Any] = {"turns": 1, "left": 1, "words": "text"}
 _CHECK: Mapping[str, Any] = {"name": "text", "detail": "text"}
 _KINDS: Mapping[str, Mapping[str, Any]] = {
     **{f"amounts.{name}": _LEFT if is_whole(name) else _PART for name in AMOUNTS},
@@ -363,9 +356,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         f"results.{name}": {"control": "text"}
         for name in ("after_control", "superseded", "left_behind", "ended")
     },
-    **{f"results.{name}": _TURNS for name in ("granted", "not_granted")},
     **{f"results.{name}": _CHECK for name in RESULTS if name.startswith("check_")},
-    "results.wants_turns": {"turns": 1},
     "results.too_many": {"limit": 1},
     "results.timeout": {"seconds": 1.5},
     "summarise": {"words": 1},
@@ -378,7 +369,6 @@ _DEFAULTS: Mapping[str, str | Mapping[str, str]] = {
     "finish_task": FINISH_TASK,
     "ask_user": ASK_USER,
     "think": THINK,
-    "request_more_turns": REQUEST_MORE_TURNS,
     "amounts": AMOUNTS,
     "nudges": NUDGES,
     "results": RESULTS,
@@ -415,7 +405,6 @@ class Texts:
     finish_task: str = FINISH_TASK
     ask_user: str = ASK_USER
     think: str = THINK
-    request_more_turns: str = REQUEST_MORE_TURNS
     amounts: Mapping[str, str] = field(default_factory=lambda: AMOUNTS)
     nudges: Mapping[str, str] = field(default_factory=lambda: NUDGES)
     results: Mapping[str, str] = field(default_factory=lambda: RESULTS)

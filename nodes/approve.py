@@ -6,7 +6,6 @@ from langchain_core.messages import ToolCall
 from langgraph.types import interrupt
 
 from signoff.graph.history.replies import Call, fingerprint
-from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event
 from signoff.graph.state import AgentState, CallDecision, Decisions
 from signoff.nodes.journal import Unsettled, unsettled
@@ -84,7 +83,5 @@ def _description(call: Call, review: Review, waiting: Unsettled, state: AgentSta
     texts = run.deps.texts.results
     if waiting.attempts.get(call.id):
         return texts["unknown_outcome"].format(name=call.name)
-    if call.effect is Effect.MORE_TURNS:
-        return texts["wants_turns"].format(turns=call.args.get("turns"), reason=call.args.get("reason"))
     given = ToolCall(name=call.name, args=dict(call.args), id=call.id, type="tool_call")
     return review.describe(given, state, run.users_runtime, f"{call.name} waits for approval.")

@@ -1,9 +1,9 @@
 """Normalises the reply, answers calls that need no tool, and decides what comes next.
 
-Also applies the limits: which calls of a reply still run, and whether more turns are granted.
+Also applies the limits: which calls of a reply still run.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -82,49 +82,6 @@ def _room(bound: Budget, task: Task) -> int:
     return granted["calls"] - reply.work_run
 
 
-def more_turns(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
-    """The answer to a request for more turns; None while a person has to be asked.
-
-    One request per task is considered. Without a person, at most as many turns as the limit are granted; the
-    answer records the number, so that the history alone determines how many turns there are.
-    """
-    box, texts = run.deps.toolbox, run.deps.texts.results
-    if error := box.problem(call.name, call.args):
-        text = texts["invalid"].format(name=call.name, error=error)
-        return not_run(call.id, call.name, text, "invalid")
-    assert task.last is not None, "the call is of the last reply"
-    before = any(other.effect is Effect.MORE_TURNS for other in task.last.calls[: call.index])
-    if task.requested or before:
-        return _answer(call, 0, task, run)
-    if not box.needs_approval(call.name, call.args):
-        return _answer(call, min(_turns(call.name, call.args, run), run.limits.turns), task, run)
-    decision = decided(call, task.decisions)
-    if decision is None:
-        return None if run.can_ask else _answer(call, 0, task, run)
-    args = decision["args"] if decision["type"] == "edit" else call.args
-    agreed = decision["type"] in ("approve", "edit")
-    turns = _turns(call.name, args or {}, run) if agreed else 0
-    return _answer(call, turns, task, run, decision["message"], **who_decided(decision))
-
-
-def _turns(name: str, args: Mapping[str, Any], run: NodeContext) -> int:
-    """The number requested, or set by a person instead; 0 if it is invalid."""
-    box = run.deps.toolbox
-    return 0 if box.problem(name, args) else int(box.controls.read(name, args).get("turns", 0))
-
-
-def _answer(
-    call: Call, turns: int, task: Task, run: NodeContext, words: str = "", **notes: Any
-) -> ToolMessage:
-    most = task.most_turns(run.limits.turns)
-    left = max(0, most - task.turns) + turns
-    if turns and task.turns > most:
-        notes["at_turn"] = task.turns
-    text = run.deps.texts.results["granted" if turns else "not_granted"]
-    shown = text.format(turns=turns, left=left, words=words).rstrip()
-    return result(call.id, call.name, shown, ok=turns > 0, granted=turns, **notes)
-
-
 _NAME = 100
 _CALLS_IN_A_ROUND = 8
 
@@ -180,8 +137,6 @@ def answer(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
         return not_run(call.id, call.name, text, call.problem)
     if call.effect is Effect.CONTINUE:
         return result(call.id, call.name, texts["thought"].format())
-    if call.effect is Effect.MORE_TURNS:
-        return more_turns(call, task, run)
     reply = task.reply_of(call)
     if reply.only_controls:
         text = texts["controls_only"].format(tools=", ".join(box.controls))

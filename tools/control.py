@@ -46,7 +46,6 @@ __all__ = [
     "AskUser",
     "ControlTool",
     "FinishTask",
-    "RequestMoreTurns",
     "ResponseFormat",
     "Think",
     "should_continue",
@@ -162,15 +161,6 @@ class _ThinkOnly(Think):
     status: SkipJsonSchema[str | None] = None
 
 
-class RequestMoreTurns(BaseModel):
-    """Arguments of `request_more_turns`."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    reason: str = Field(min_length=1, description="Why the turns that are left are not enough.")
-    turns: int = Field(ge=1, description="How many more.")
-
-
 def should_continue(value: Any) -> Effect:
     """The effect of a finishing tool by its return value: `{"shouldContinue": true}` (or `should_continue`)
     means that the task continues, everything else that it has ended."""
@@ -251,13 +241,6 @@ def standard_controls(
         argument_tool(finish, texts.naming(finish).finish_task.format(), FinishTask, Effect.FINISH, known),
         argument_tool("ask_user", texts.ask_user.format(), AskUser if deadlines else _AskAtOnce, Effect.ASK),
         argument_tool("think", texts.think.format(), Think if progress else _ThinkOnly, Effect.CONTINUE),
-    )
-
-
-def more_turns_control(texts: Texts = DEFAULT_TEXTS) -> ControlTool:
-    """`request_more_turns`, described by `texts`."""
-    return argument_tool(
-        "request_more_turns", texts.request_more_turns.format(), RequestMoreTurns, Effect.MORE_TURNS
     )
 
 

@@ -67,7 +67,6 @@ class Toolbox:
     controls: the control tools by name. tools: the working tools by name. kinds: the kind of each.
     approvals: which calls a person must approve. driven: tools whose calls are handed over to the driver.
     dialogue: whether text without a call is put to the user, like a question.
-    ask_for_turns: whether a person must approve the model's request for more turns.
     rounds: whether the model thinks after each batch of calls, before the next.
     schemas: the argument schemas of working tools, if arguments can be validated without running the tool.
     provided: tools that the model's provider runs, as they are sent to it, by name.
@@ -81,7 +80,6 @@ class Toolbox:
     approvals: Approvals
     driven: frozenset[str]
     dialogue: bool = False
-    ask_for_turns: bool = False
     rounds: bool = False
     schemas: Mapping[str, type[BaseModel]] = field(default_factory=dict)
     provided: Mapping[str, dict[str, Any]] = field(default_factory=dict)
@@ -133,8 +131,6 @@ class Toolbox:
 
     def needs_approval(self, name: str, args: Mapping[str, Any]) -> bool:
         """Whether a person must approve this call before it runs."""
-        if self.effect(name) is Effect.MORE_TURNS:
-            return self.ask_for_turns
         return name in self.tools and bool(self.approvals.allowed(name, args))
 
     def is_driven(self, name: str) -> bool:

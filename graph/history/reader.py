@@ -159,7 +159,7 @@ class TaskSection:
             if finish := self.confirming(verdicts):
                 return Wait.CONFIRMATION, (finish,)
             return (Wait.WORD, ()) if tools.dialogue and self.spoke() else None
-        if any(call.problem or call.effect not in (None, Effect.MORE_TURNS) for call in due):
+        if any(call.problem or call.effect is not None for call in due):
             return None
         waiting = tuple(call for call in due if call.id in asked) or undecided(due, tools, decisions)
         if waiting:
@@ -189,7 +189,7 @@ def undecided(due: Sequence[Call], tools: Tools, decisions: Mapping[str, CallDec
         [
             call
             for call in due
-            if call.effect in (None, Effect.MORE_TURNS)
+            if call.effect is None
             and tools.needs_approval(call.name, call.args)
             and not decided(call, decisions)
         ]

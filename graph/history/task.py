@@ -97,9 +97,9 @@ class Task:
     reply that is put to the user in a dialogue; `batch` is the number of calls in the last reply, if the
     model works in rounds. `replies` is the list of the reader that made the task, and grows with it: use a
     task before more is read. Consecutive counts (`talk_turns`, `filtered`) restart at a "resumed" mark.
-    `extra_turns` were granted by `extend`, or on the model's request (`requested`: it has asked); `reach` and
-    `tree_reach` are the turns that they allow at least, see `most_turns`. `total` is the usage of the task,
-    `used` the part that counts against its limits, `spent` the cost of its summaries.
+    `extra_turns` were granted by `extend`; `reach` and `tree_reach` are the turns that they allow at least,
+    see `most_turns`. `total` is the usage of the task, `used` the part that counts against its limits,
+    `spent` the cost of its summaries.
     `row` is how often its last work was repeated, by `repeats`. `resumed` is the number of replies before the
     last "resumed" mark. `before` is the task before this one. `tree` is the last known budget of the task's
     tree. `unready` says what `compress` must do before the rules can be applied. `decided` is what `decide`
@@ -129,7 +129,6 @@ class Task:
     extra_turns: int = 0
     reach: int = 0
     tree_reach: int = 0
-    requested: bool = False
     total: Used = NOTHING
     used: Used = NOTHING
     repeats: Repeats = field(default_factory=Repeats)
@@ -249,10 +248,9 @@ def _task(state: AgentState, reader: Reader, section: TaskSection, **more: Any) 
         talk_turns=_talk_in_a_row(_newest(section.replies, max([marked, *section.heard]))),
         filtered=_filtered_in_a_row(_newest(section.replies, marked)),
         answered=_answered(section),
-        extra_turns=(extra["turns"] if extra and extra["task"] == section.id else 0) + tally.granted,
+        extra_turns=extra["turns"] if extra and extra["task"] == section.id else 0,
         reach=tally.reach,
         tree_reach=tally.tree_reach,
-        requested=tally.requested,
         total=total,
         used=tally.used(total),
         repeats=tally.repeats,

@@ -219,20 +219,18 @@ NOTHING = Used()
 
 
 class Tally:
-    """The sums of one task. `granted`: extra turns granted on request; `requested`: whether it asked.
+    """The sums of one task.
 
-    `reach`: the turns that all grants, by `extend` or on request, allow at least, each counted from the turns
-    used by then; `tree_reach`: the same for all machines of the tree together.
+    `reach`: the turns that all grants by `extend` allow at least, each counted from the turns used by then;
+    `tree_reach`: the same for all machines of the tree together.
     """
 
-    __slots__ = ("_all", "_before", "granted", "reach", "repeats", "requested", "tree_reach")
+    __slots__ = ("_all", "_before", "reach", "repeats", "tree_reach")
 
     def __init__(self) -> None:
         self.repeats = Repeats()
-        self.granted = 0
         self.reach = 0
         self.tree_reach = 0
-        self.requested = False
         self._all = NOTHING
         self._before = NOTHING
 
@@ -263,10 +261,6 @@ class Tally:
                 self._all = self._all.plus(Used(**{_NO_CHILD[why]: 1}))
             elif child := notes.get("delegate"):
                 self._all = self._all.plus(of_child(child))
-        elif call.effect is Effect.MORE_TURNS:
-            self.granted += notes.get("granted", 0)
-            self._note_grant(notes, self._all.below_turns)
-            self.requested = self.requested or "granted" in notes or why == "rejected"
         elif why is None and (call.effect is Effect.ASK or notes.get(SENT_BACK)):
             self.note_person()
 

@@ -497,7 +497,7 @@ def _after(report: Report, held: AgentState, run: NodeContext) -> Steps:
 def _may_grant(run: NodeContext) -> bool:
     """Whether the ledger may need to know of calls before they run."""
     box = run.deps.toolbox
-    return _bounds_calls(run) or bool(box.delegates) or box.ask_for_turns or box.approvals.asks
+    return _bounds_calls(run) or bool(box.delegates) or box.approvals.asks
 
 
 def _bounds_calls(run: NodeContext) -> bool:

@@ -25,7 +25,7 @@ INVALID = -32602
 OWN_TOOLS = frozenset(
     {
         *("list_files", "read_file", "search_files", "edit_file", "write_file", "run_shell", "run_python"),
-        *("finish_task", "ask_user", "think", "request_more_turns"),
+        *("finish_task", "ask_user", "think"),
     }
 )
 """The names of all tools that a session can have without the client's servers."""

@@ -193,8 +193,7 @@ class CallFinished(_Happened):
     person, or the driver, had answered. person: "edited" if a person changed its arguments; "responded" if a
     person gave the result instead. by: who decided, if given with the answer. not_run: why it did not run
     (`rejected`, `invalid`, `unknown`, …); empty if it ran. unknown: it is unknown whether it took effect.
-    granted: the extra turns granted. message_id: the id of the result. reply_id: the id of the message that
-    made the call.
+    message_id: the id of the result. reply_id: the id of the message that made the call.
     """
 
     turn: int
@@ -210,7 +209,6 @@ class CallFinished(_Happened):
     by: str = ""
     not_run: str = ""
     unknown: bool = False
-    granted: int = 0
     message_id: str = ""
     reply_id: str = ""
 

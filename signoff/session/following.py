@@ -226,8 +226,6 @@ class Follower:
         called = called or Called(message.name or "", {}, message.tool_call_id)
         effect, notes = self.toolbox.effect(called.name), marks(message)
         args, ok = called.args, message.status != "error"
-        if granted := notes.get("granted"):
-            self.most = max(self.most, notes.get("at_turn", 0)) + granted
         waited, by = float(notes.get("waited", 0.0)), notes.get("by", "")
         ids: dict[str, Any] = {
             "call_id": called.call_id,
@@ -265,7 +263,6 @@ class Follower:
             by=notes.get("by", ""),
             not_run=notes.get("not_run", ""),
             unknown=bool(notes.get("unknown")),
-            granted=notes.get("granted", 0),
             **ids,
         )
 

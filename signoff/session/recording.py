@@ -41,7 +41,6 @@ TOO_LONG = "too long"
 
 _NOTES = ("title", "description", "default", "examples", "$comment")
 _BY_NAME = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
-_MORE_TURNS = "request_more_turns"
 _TYPES = ("string", "integer", "number", "boolean", "array", "object")
 
 
@@ -243,7 +242,7 @@ def _check_graph(deps: Dependencies, which: str = "The graph") -> None:
         raise SetupError(
             f"{which} has middleware, which a recording does not include; test it with the graph."
         )
-    own = {control.tool.name for control in standard_controls(deps.texts)} | {_MORE_TURNS}
+    own = {control.tool.name for control in standard_controls(deps.texts)}
     others = [name for name in deps.toolbox.controls if name not in own]
     if others:
         named = ", ".join(others)
@@ -374,8 +373,6 @@ def _settings(machine: ThreadMachine, stored: Sequence[Sequence[ReplayStep]]) ->
         given["limits"] = limits
     if talk := ("strict" if deps.required else "natural" if box.dialogue else ""):
         given["talk"] = talk
-    if _MORE_TURNS in box.controls:
-        given["more_turns"] = "ask" if box.ask_for_turns else "once"
     if (schema := _result_schema(deps)) is not None:
         given["response_format"] = schema
     if box.rounds:

@@ -128,7 +128,6 @@ def _task(task: Task, machine: Machine) -> Hashable:
         min(task.talk_turns, limits.talk_turns),
         min(task.filtered, 2),
         task.answered,
-        task.requested,
         _used(task, limits),
         _work(task) if limits.repeats is not None else None,
         _idle(task, limits.refusals),

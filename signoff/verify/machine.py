@@ -92,7 +92,7 @@ class Shelf(BaseStore):
 
 
 Part = tuple[str, Mapping[str, Any]]
-Role = Literal["read", "write", "finish", "ask", "think", "more"]
+Role = Literal["read", "write", "finish", "ask", "think"]
 
 OK: Mapping[str, Any] = {"plays": "ok"}
 FAIL: Mapping[str, Any] = {"plays": "fail"}
@@ -172,7 +172,6 @@ ALPHABET: Mapping[str, Symbol] = {
     "write + ask": Symbol(calls=[_WRITE, _ASK]),
     "finish + ask": Symbol(calls=[_FINISH, _ASK]),
     "ask + finish": Symbol(calls=[_ASK, _FINISH]),
-    "more turns": Symbol(calls=[("more", NONE)]),
     "error": Symbol(error="the connection was lost"),
     "too long": Symbol(error="context_length_exceeded: maximum context length is 10 tokens"),
 }

@@ -41,8 +41,8 @@ def within_limits(step: MachineStep, machine: Machine) -> Why:
 
 
 def _most_turns(point: MachinePoint, machine: Machine) -> int:
-    """Returns the turns that this task may take: those granted, by `extend` or on request, come on top of
-    what was left when they were granted."""
+    """Returns the turns that this task may take: those granted by `extend` come on top of what was
+    left when they were granted."""
     most, turns = machine.deps.limits.turns, 0
     for message in point.messages[reading.task_start(point) :]:
         turns += is_reply(message)

@@ -95,7 +95,7 @@ def _referred(path: str, whole: Schema) -> Schema:
     return found  # type: ignore[no-any-return]  # a schema is untyped JSON
 
 
-_ROLES = {"finish": Effect.FINISH, "ask": Effect.ASK, "think": Effect.CONTINUE, "more": Effect.MORE_TURNS}
+_ROLES = {"finish": Effect.FINISH, "ask": Effect.ASK, "think": Effect.CONTINUE}
 _MORE = ("two reads + write", "two finishes", "empty finish", "phase", "finish to confirm", "unproven finish")
 _EVENTS = ("kill", "message", "stop")
 _BELOW = ("write + finish", "ask", "finish", "blocked")

@@ -27,7 +27,7 @@ from signoff.session.events import (
     Wrote,
 )
 
-_NOTES = ("asked", "by", "expired", "granted", "not_run", "person", "seconds", "unknown", "waited")
+_NOTES = ("asked", "by", "expired", "not_run", "person", "seconds", "unknown", "waited")
 """The notes on a tool result for which the protocol has no field."""
 
 _LAST_SECOND = datetime(9999, 12, 31, tzinfo=UTC).timestamp()

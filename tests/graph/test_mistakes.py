@@ -181,7 +181,6 @@ BUILT: dict[str, tuple[dict[str, Any], str]] = {
     "compaction: a class": ({"compaction": ScriptedModel}, "pass 'model', 'lines' or a chat model"),
     "talk: a typo": ({"talk": "strickt"}, "talk is 'strickt'; use one of: strict, balanced, natural"),
     "talk: None": ({"talk": None}, "talk is None; use one of"),
-    "more_turns: True": ({"more_turns": True}, "more_turns is True; use one of: never, once, ask"),
     "unknown_outcomes: a typo": ({"unknown_outcomes": "aks"}, "is 'aks'; use one of: tell, ask"),
     "rounds: a text": ({"rounds": "false"}, "rounds is 'false'; pass True or False"),
     "prompt_tokens: a text": ({"prompt_tokens": "8k"}, "prompt_tokens is '8k'; pass a whole number above 0"),

@@ -16,7 +16,7 @@ from signoff.graph.messages import marks
 from signoff.graph.texts import DEFAULT_TEXTS, REFUSALS, Texts
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.text_protocol.texts import TaggedTexts
-from signoff.tools.control import ControlTool, more_turns_control, standard_controls
+from signoff.tools.control import ControlTool, standard_controls
 
 GO: Any = {"messages": [("user", "go")]}
 
@@ -105,7 +105,6 @@ def seen_by_a_model(texts: Texts) -> list[str]:
         call("look", n=7),
         call("finish_task", summary=""),
         call("finish_task", summary="half", completion_percentage=50),
-        call("request_more_turns", turns=3, reason="more"),
         call("ask_user", question="Which?"),
         call("finish_task", summary="whole", requires_user_confirmation=True),
         call("finish_task", summary="again", requires_user_confirmation=True),
@@ -118,7 +117,6 @@ def seen_by_a_model(texts: Texts) -> list[str]:
         checkpointer=InMemorySaver(),
         store=InMemoryStore(),
         prompt_tokens=2_500,
-        more_turns="once",
     )
     session = Session(graph, "t")
     session.run("go")
@@ -127,7 +125,7 @@ def seen_by_a_model(texts: Texts) -> list[str]:
     session.resume("yes")
     shown = [message.text for seen in model.seen for message in seen.messages]
     told = graph.get_state({"configurable": {"thread_id": "t"}}).values["messages"]
-    tools = [found.tool.description for found in [*standard_controls(texts), more_turns_control(texts)]]
+    tools = [found.tool.description for found in standard_controls(texts)]
     return [*shown, *(message.text for message in told), *tools]
 
 

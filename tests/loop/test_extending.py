@@ -22,7 +22,6 @@ THREAD: Any = {"configurable": {"thread_id": "t"}}
 GO: Any = {"messages": [("user", "do it")]}
 ASK = reply(call("ask_user", question="Which one?"), usage=(9, 1))
 CLAIM = call("finish_task", summary="All of it.", requires_user_confirmation=True)
-MORE = call("request_more_turns", reason="two files are left", turns=2)
 ANSWER = "The red one."
 
 
@@ -87,9 +86,6 @@ CASES: dict[str, Case] = {
     "beyond it, after another limit that left a turn of those given": Case(
         BEYOND, [*ANSWERS, 4, 2], [5, 8, 11], Limits(turns=2, tool_calls=2)
     ),
-    "on request": Case([W, ASK, MORE], [ANSWER], [5]),
-    "on request, and then extended": Case([W, ASK, MORE], [ANSWER, 2], [5, 7]),
-    "on request, after an extension": Case([*BEYOND, MORE], [*ANSWERS, 1], [5, 8]),
 }
 
 
@@ -103,7 +99,7 @@ def run(case: Case, storage: SqliteStorage) -> tuple[list[Any], Any]:
 
     def built(limits: Limits) -> Any:
         model = ScriptedModel(script)
-        return build_graph(model, [work], limits=limits, storage=storage, more_turns="once")
+        return build_graph(model, [work], limits=limits, storage=storage)
 
     graph = built(case.limits)
     results = [graph.invoke(GO, THREAD)]
@@ -125,12 +121,6 @@ def test_so_many_turns_are_left_as_were_given(name: str, storage: SqliteStorage)
     assert (outcomes[-1]["status"], outcomes[-1]["reason"]) == ("limit", case.reason)
     if not any(isinstance(move, Limits) for move in case.moves):
         assert replay(graph, "t").differences == ()
-
-
-def test_the_model_reads_how_many_turns_a_request_left_beyond_the_limit(storage: SqliteStorage) -> None:
-    _, graph = run(CASES["on request"], storage)
-    results = [m.text for m in graph.get_state(THREAD).values["messages"] if m.type == "tool"]
-    assert "Granted: 2 more turn(s), so 2 are left." in results[2]
 
 
 def test_the_reason_and_the_reminder_count_from_there(storage: SqliteStorage) -> None:

@@ -200,9 +200,6 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
     "an extension adds to the limit alone, whatever was used": Mutation(
         "two events", put(signoff.graph.history.usage.Tally, "_note_grant", lambda *_: None), ["real limits"]
     ),
-    "turns granted on request add to the limit alone": Mutation(
-        "more turns", put(signoff.graph.history.usage.Tally, "_note_grant", lambda *_: None), ["real limits"]
-    ),
     "a reading is never looked at again": Mutation(
         "few calls",
         put(signoff.graph.history.reader.Reader, "holds", lambda *_: True),

@@ -22,7 +22,6 @@ NAMES: Names = {
     "finish": ("finish_task", {"summary": "All of it."}),
     "ask": ("ask_user", {"question": "Which one?"}),
     "think": ("think", {"thought": "hm"}),
-    "more": ("request_more_turns", {"turns": 1, "reason": "There is more to do."}),
 }
 TASK = {"a task": [("user", "do it")]}
 IMPORTS: Mapping[str, Any] = {
@@ -123,7 +122,6 @@ WORLDS: Mapping[str, Callable[[], World]] = {
     "little money": lambda: World(
         "little money", machine(turns=9, cost=5.0, prices=Prices(input=1e6, output=1e6)), FEW
     ),
-    "more turns": lambda: World("more turns", machine(turns=2, more_turns="ask"), (*FEW, "more turns")),
     "undo": lambda: World(
         "undo",
         machine(turns=2, on_failure="undo"),

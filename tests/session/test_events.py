@@ -368,14 +368,14 @@ def test_more_turns_are_told(bench: Bench) -> None:
 
 
 def test_more_turns_are_told_where_more_than_the_limit_were_used(bench: Bench) -> None:
-    asks, more = call("ask_user", question="Which?"), call("request_more_turns", reason="x", turns=1)
-    script = [asks, call("pay", amount=1), call("pay", amount=2), asks, call("pay", amount=3), more, DONE]
-    session = bench(*script, limits=Limits(turns=1), more_turns="once")
+    asks = call("ask_user", question="Which?")
+    script = [asks, call("pay", amount=1), call("pay", amount=2), asks, call("pay", amount=3), DONE]
+    session = bench(*script, limits=Limits(turns=1))
     session.run("do it")
     assert turns_of(session.events(Answer("this"))) == [(1, 1), (2, 1)]
     assert turns_of(session.events(Extend(2))) == [(2, 4), (3, 4), (4, 4)]
     assert turns_of(session.events(Answer("this"))) == [(4, 4), (5, 4)]
-    assert turns_of(session.events(Extend(1))) == [(5, 6), (6, 6), (6, 7), (7, 7)]
+    assert turns_of(session.events(Extend(1))) == [(5, 6), (6, 6)]
 
 
 def turns_of(events: Iterable[SessionEvent]) -> list[tuple[int, int]]:

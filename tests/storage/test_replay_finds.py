@@ -178,7 +178,6 @@ def drawn_thread(draw: random.Random, storage: Any, name: str) -> Graph:
         hand_over=draw.choice([[], ["pay"]]),
         talk=draw.choice(["strict", "balanced", "natural"]),
         rounds=draw.random() < 0.2,
-        more_turns=draw.choice(["never", "once"]),
         model_retries=None,
         prompt_tokens=draw.choice([None, None, 2_500]),
         on_failure=draw.choice(["keep", "keep", "undo", "ask"]),

@@ -26,7 +26,6 @@ class Settings:
     limits: Limits = field(default_factory=lambda: Limits(turns=5))
     talk: Any = "balanced"
     unknown: Any = "tell"
-    more_turns: Any = "never"
     rounds: bool = False
     prompt_tokens: int | None = None
     usual: str = "finish"
@@ -67,7 +66,6 @@ class Cast:
             limits=settings.limits,
             talk=settings.talk,
             unknown_outcomes=settings.unknown,
-            more_turns=settings.more_turns,
             rounds=settings.rounds,
             prompt_tokens=settings.prompt_tokens,
             compaction="lines",

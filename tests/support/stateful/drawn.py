@@ -40,7 +40,6 @@ def _settings(number: int) -> Settings:
         ),
         talk=dice.choice(("balanced", "strict", "natural")),
         unknown=dice.choice(("tell", "ask")),
-        more_turns=dice.choice(("never", "once", "ask")),
         rounds=dice.random() < 0.3,
         prompt_tokens=dice.choice((None, None, 700)),
         usual=dice.choice(("finish", "finish", "act", "talk", "think", "empty")),

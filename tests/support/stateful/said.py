@@ -56,6 +56,5 @@ SAID: Mapping[str, Callable[[Tokens], Any]] = {
     "too long": lambda w: ContextOverflowError("too long"),
     "same ids": lambda w: [_act(w, id="call_0"), _act(w, id="call_0"), _act(w, id="")],
     "same ids, pay": lambda w: [_act(w, "pay", id="call_0"), _act(w, "drive", id="call_0")],
-    "more turns": lambda w: call("request_more_turns", turns=2, reason="much to do"),
 }
 """What a model may say, by a short name; each time with tokens of its own."""
