@@ -201,10 +201,10 @@ class StandingCall(BaseModel):
     why: `no_undo`: its tool has no undo, or is no longer in the graph. `failed`: the call failed, and may
     have had part of its effect. `unknown`: it is unknown whether the call took effect. `elsewhere`: the
     journal of this thread does not have it, because a fork or an imported history shows what another thread
-    did. `handed_over`: the driver made the call. `another_graph`: it belongs to a delegate that is not a
-    Signoff graph, or that this graph no longer has. `rejected`: a person refused to undo it. `not_approved`:
-    approval was needed, and nobody could be asked. `stopped`: the undo was stopped before. `undo_failed`: its
-    undo raised. `undo_unknown`: its undo was interrupted or timed out, and never runs again.
+    did. `handed_over`: the driver made the call. `another_graph`: it belongs to a delegate that this graph no
+    longer has. `rejected`: a person refused to undo it. `not_approved`: approval was needed, and nobody could
+    be asked. `stopped`: the undo was stopped before. `undo_failed`: its undo raised. `undo_unknown`: its undo
+    was interrupted or timed out, and never runs again.
     """
 
     call: str

@@ -93,19 +93,15 @@ def _namespace(thread_id: str | None, reply_id: str, machine: str = "") -> tuple
     return ("signoff", JOURNAL, label(thread_id), *here, label(reply_id))
 
 
-def _of(run: NodeContext, reply_id: str, machine: str = "") -> tuple[str, ...]:
-    own = run.descent.ns if run.descent is not None else ""
-    return _namespace(run.thread_id, reply_id, machine or own)
+def _of(run: NodeContext, reply_id: str) -> tuple[str, ...]:
+    return _namespace(run.thread_id, reply_id, run.descent.ns if run.descent is not None else "")
 
 
-def look(
-    run: NodeContext, reply_id: str, calls: Sequence[Call], machine: str = ""
-) -> Part[Mapping[str, JournalEntry]]:
-    """A part of a node: the entries of `calls`, by call id, for those that have one. machine: the namespace
-    of the delegate's machine that owns the journal; default: this machine."""
+def look(run: NodeContext, reply_id: str, calls: Sequence[Call]) -> Part[Mapping[str, JournalEntry]]:
+    """A part of a node: the entries of `calls`, by call id, for those that have one."""
     if not calls:
         return {}
-    items = yield Store([GetOp(_of(run, reply_id, machine), call.id) for call in calls])
+    items = yield Store([GetOp(_of(run, reply_id), call.id) for call in calls])
     return {call.id: _entry(call, item.value) for call, item in zip(calls, items, strict=True) if item}
 
 
@@ -158,17 +154,14 @@ def copy_entries_below(store: BaseStore, threads: tuple[str, str], machines: Seq
             at += len(found)
 
 
-def note(run: NodeContext, reply_id: str, call: Call, entry: JournalEntry, machine: str = "") -> PutOp:
-    """The operation that writes `entry` for `call`. machine: as in `look`."""
-    return PutOp(_of(run, reply_id, machine), call.id, _value(call, entry))
+def note(run: NodeContext, reply_id: str, call: Call, entry: JournalEntry) -> PutOp:
+    """The operation that writes `entry` for `call`."""
+    return PutOp(_of(run, reply_id), call.id, _value(call, entry))
 
 
-def take_back(
-    run: NodeContext, reply_id: str, call: Call, before: JournalEntry | None, machine: str = ""
-) -> PutOp:
-    """The operation that restores the journal entry of `call` from `before` its last start. machine: as in
-    `look`."""
-    return PutOp(_of(run, reply_id, machine), call.id, None if before is None else _value(call, before))
+def take_back(run: NodeContext, reply_id: str, call: Call, before: JournalEntry | None) -> PutOp:
+    """The operation that restores the journal entry of `call` from `before` its last start."""
+    return PutOp(_of(run, reply_id), call.id, None if before is None else _value(call, before))
 
 
 def _value(call: Call, entry: JournalEntry) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 It only contains data: `nodes/delegates/` runs the graph, in the thread of the calling graph.
 """
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_core.tools import BaseTool
@@ -39,8 +38,7 @@ class Delegate(BaseTool):
     graph: compiled, or a function that returns it. at_once: how many of its calls in one reply run in
     parallel; None for all. effects: whether anything below it may change something. tools: the names of the
     tools that may be called below it, as far as known when it is created. later: whether its graph, or one
-    below it, is made by a function, so that not all tools are known. read: converts the final values of a
-    graph that is not Signoff's to an outcome; None for a Signoff graph.
+    below it, is made by a function, so that not all tools are known.
     """
 
     graph: Any = Field(exclude=True, repr=False)
@@ -48,7 +46,6 @@ class Delegate(BaseTool):
     effects: bool = True
     tools: frozenset[str] = frozenset()
     later: bool = False
-    read: Callable[[Mapping[str, Any]], Any] | None = Field(default=None, exclude=True, repr=False)
 
     def _run(self, *_: Any, **__: Any) -> Any:
         raise SetupError(

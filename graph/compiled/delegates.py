@@ -1,7 +1,6 @@
 """Makes the tool through which a model delegates part of its task to another graph."""
 
 import re
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_core.tools import BaseTool
@@ -23,23 +22,19 @@ def delegate(
     *,
     description: str,
     parallel: int | None = None,
-    read: Callable[[Mapping[str, Any]], Any] | None = None,
 ) -> BaseTool:
     """A tool of kind `delegate`: the model calls it with a task, and `graph` runs that task as its own.
 
     name: the tool's name; it starts the path of whatever the graph waits for. graph: a graph from
     `build_graph`, without storage, since it is saved in the calling graph's thread; or a function that
     returns one, so that a graph can delegate to itself. description: tells the model when to call it.
-    parallel: the maximum number of its calls in one reply that run in parallel; None for all. read: for a
-    compiled graph that does not come from `build_graph`: a function of its final values that returns text or
-    an `Outcome`.
+    parallel: the maximum number of its calls in one reply that run in parallel; None for all.
 
     The result of a call is the outcome of the graph's task. Anything but a success that claims "done" is a
-    failed call. A call interrupted by a crash continues where it stopped, and no effect of a Signoff graph
-    runs twice. Other graphs give neither guarantee: LangGraph reruns the node in which it was killed, its
-    usage is not counted, and only its own recursion limit applies.
+    failed call. A call interrupted by a crash continues where it stopped, and no effect runs twice.
 
-    Raises SetupError for an invalid name or `read`, and for a graph with its own storage or thread.
+    Raises SetupError for an invalid name, for a graph that does not come from `build_graph` (an ordinary tool
+    can call such a graph), and for one with its own storage or thread.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise SetupError(
@@ -47,14 +42,9 @@ def delegate(
         )
     if not isinstance(description, str) or not description.strip():
         raise SetupError(f"The delegate {name!r} has no description; say what it does, and when to call it.")
-    if read is not None and not callable(read):
-        raise SetupError(
-            f"read is {describe(read)}; pass a function of the graph's last values that returns text, or an "
-            "Outcome."
-        )
     later = callable(graph) and not isinstance(graph, Pregel)
     if not later:
-        check_graph(name, graph, read)
+        check_graph(name, graph)
     return Delegate(
         name=name,
         description=description,
@@ -65,5 +55,4 @@ def delegate(
         effects=True if later else has_effects(graph),
         tools=frozenset() if later else tools_below(graph),
         later=later or made_later(graph),
-        read=read,
     )

@@ -26,9 +26,6 @@ def _draw(
 ) -> Drawing:
     """above: the declarations of the graphs that lead here. deeper: how many more levels to draw."""
     deps = deps_of(graph)
-    if deps is None:
-        found: Drawing = graph.get_graph(config, xray=xray)
-        return found
     drawn = Pregel.get_graph(graph, config, xray=xray)
     if not deps.toolbox.delegates:
         return drawn
@@ -41,7 +38,7 @@ def _draw(
     less = xray if isinstance(xray, bool) or xray < 0 else xray - 1
     for name, tool in deps.toolbox.delegates.items():
         below = graph_of(tool)
-        if not any(getattr(below, "builder", None) is one for one in above):
+        if not any(below.builder is one for one in above):
             _add(drawn, name, _draw(below, config, less, above, deeper - 1))
     return drawn
 

@@ -150,8 +150,7 @@ def beside_saved(command: Command[Any], saved: CheckpointTuple | None) -> Comman
 
 
 def _has_delegates(graph: EntryGraph) -> bool:
-    deps = deps_of(graph)
-    return deps is not None and bool(deps.toolbox.delegates)
+    return bool(deps_of(graph).toolbox.delegates)
 
 
 def _check_still_waits(command: Command[Any], saved: CheckpointTuple | None, place: RunnableConfig) -> None:

@@ -32,16 +32,14 @@ class Descent:
     """The machines above a delegate, as it needs to know them.
 
     ns: its own namespace among the checkpoints of the thread. deeper: how many levels of delegates may stand
-    below it. own: it is one of Signoff's machines, not any other graph. policies: of approvals, of all
-    machines above it. bounds: the limits above it that bound the whole tree. root: the task at the top.
-    ledger: of the tree, where it is kept in the process. alone: no other delegate of the tree runs while it
-    does, except those below it. listens: whoever runs the thread can be asked to pause by another process.
-    made, limits_of: what its nodes have made of it, to save time.
+    below it. policies: of approvals, of all machines above it. bounds: the limits above it that bound the
+    whole tree. root: the task at the top. ledger: of the tree, where it is kept in the process. alone: no
+    other delegate of the tree runs while it does, except those below it. listens: whoever runs the thread can
+    be asked to pause by another process. made, limits_of: what its nodes have made of it, to save time.
     """
 
     ns: str
     deeper: int
-    own: bool = True
     policies: Sequence[Approvals] = ()
     bounds: tuple[TreeBound, ...] = ()
     root: str = ""
@@ -56,9 +54,9 @@ class Descent:
         return own if own.depth <= self.deeper else own.model_copy(update={"depth": self.deeper})
 
     def leaves_alone(self, ns: str) -> bool:
-        """Whether no other delegate runs beside the machine in this namespace. Another graph may run several
-        machines side by side, and hands the same down to each."""
-        return self.alone and self.own and self.ns == ns
+        """Whether no other delegate runs beside the machine in this namespace. A graph in a tool may run
+        several machines side by side, and hands the same down to each."""
+        return self.alone and self.ns == ns
 
     @property
     def costs(self) -> bool:
@@ -81,7 +79,7 @@ def is_machine(configurable: Mapping[str, Any]) -> bool:
     """Whether a graph with this configuration is a machine of Signoff's, which runs one state at a time: the
     thread's own, or that of a delegate. Any other graph in the thread has a namespace of its own."""
     ns, descent = configurable.get("checkpoint_ns"), configurable.get(DESCENT)
-    return not ns or (descent is not None and descent.own and descent.ns == ns)
+    return not ns or (descent is not None and descent.ns == ns)
 
 
 def is_within(ns: str, above: str) -> bool:

@@ -4,16 +4,12 @@ The machine of a call is saved under a checkpoint namespace derived from the cal
 number such machines in the order in which they start: after a crash, one could then continue with the history
 of another. The call itself is not in the journal: the machine records its own calls there, and an interrupted
 one continues where it stopped. A machine that has ended is not run again: its last checkpoint is its result.
-Only if a graph that is not Signoff's has raised, its result is recorded in the journal: its checkpoints do
-not have the error, and it would run again.
 """
 
 import asyncio
 import contextvars
 import json
-import time
 import uuid
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
@@ -24,36 +20,28 @@ from typing import Any
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
-from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command, Interrupt, StateSnapshot
 
-from signoff.graph.errors import ApprovalWarning, SignoffError, ThreadError
+from signoff.graph.errors import ThreadError
 from signoff.graph.finish.again import GoingOn
 from signoff.graph.finish.delegated import failed_for_above
-from signoff.graph.foreign import NobodyToAsk, gets_past, unanswered, words
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import READ, Task, current_task
 from signoff.graph.inside.private import saver_of, within_namespace
 from signoff.graph.inside.speed import in_thread, lazy, listened, unheard, within_config
 from signoff.graph.limits import Prices
 from signoff.graph.machine import FIRST, Event, enters, has_command, unknown_state
-from signoff.graph.outcome import Outcome, current_outcome, typed_outcome
+from signoff.graph.outcome import current_outcome, typed_outcome
 from signoff.graph.state import Context
 from signoff.nodes.delegates import results
 from signoff.nodes.delegates.descent import LISTENS, Descent, namespace
 from signoff.nodes.delegates.graphs import deps_of, graph_of
 from signoff.nodes.delegates.ledger import RunLedger, bounds_below, enter
-from signoff.nodes.journal import DONE, JournalEntry, look, note, take_back
 from signoff.nodes.node import Dependencies, NodeContext, begin
-from signoff.nodes.requests import Operation, Part, Store, acarry_out, carry_out
+from signoff.nodes.requests import Operation, Part, acarry_out, carry_out
 from signoff.nodes.tool_calls.progress import ListeningControl
-from signoff.tools.answers import is_own
 from signoff.tools.delegates import Delegate
-
-_STEPS_OF_OTHERS = 100
-"""The recursion limit for a graph that is not Signoff's, unless it has its own."""
-
-_HANDS_OVER = "it hands over to a graph above it (Command(graph=Command.PARENT)), and a delegate can only end"
 
 # Writes that were not applied when a process was killed need a run in which nothing else happens.
 _MOST_ENTRIES = 4
@@ -94,7 +82,7 @@ class ChildMachine:
         return graph_of(self.tool)
 
     @lazy
-    def deps(self) -> Dependencies | None:
+    def deps(self) -> Dependencies:
         return deps_of(self.graph)
 
     @lazy
@@ -107,11 +95,9 @@ class ChildMachine:
         here = within_namespace(given.get("configurable", {}), self.ns, goes_on=goes_on)
         made: RunnableConfig = {**given, "configurable": {**here, **(descent.config if descent else {})}}
         made.pop("recursion_limit", None)
-        if self.deps is None or self.deps.name is None:
+        if self.deps.name is None:
             # Else all graphs without a name of their own look the same to whoever traces the run.
             made["run_name"] = self.call.name
-        if self.deps is None and "recursion_limit" not in (self.graph.config or {}):
-            made["recursion_limit"] = _STEPS_OF_OTHERS
         return made
 
     def descent(self, task: Task, ledger: RunLedger | None, *, alone: bool) -> Descent:
@@ -120,7 +106,6 @@ class ChildMachine:
         return Descent(
             ns=self.ns,
             deeper=run.limits.depth - 1,
-            own=self.deps is not None,
             policies=(*(above.policies if above else ()), run.deps.toolbox.approvals),
             bounds=bounds_below(task, run),
             root=above.root if above else task.id,
@@ -132,64 +117,25 @@ class ChildMachine:
     def steps(self, task: Task, ledger: RunLedger | None, *, alone: bool) -> Part[ToolMessage]:
         """Runs it to its end, and returns the result of the call. Raises GraphInterrupt if it waits."""
         descent = self.descent(task, ledger, alone=alone)
-        if failed := (yield from self._failed_before()):
-            return failed
         for _ in range(_MOST_ENTRIES):
             state = yield from self.look()
             again = self._again(state)
-            if again is None and state is not None and (found := self.result_if_over(state)):
+            if again is None and state is not None and (found := self.result(state.values)):
                 return found
             given = again or self._input(state)
             config = self.config(descent, goes_on=state is not None)
-            try:
-                values = yield self._invoked(given, config)
-            except BaseException as raised:
-                # LangGraph tells what a node of it has raised as `NodeCancelledError`: these two end the run.
-                if self.deps is not None or isinstance(raised, asyncio.CancelledError | GeneratorExit):
-                    raise
-                if (failed := self._failed_by(raised)) is None:
-                    raise
-                return (yield from self._noted(failed))
-            if found := self.result(values, over=self.deps is None):
+            values = yield self._invoked(given, config)
+            if found := self.result(values):
                 return found
         raise ThreadError(
             f"The delegate {self.call.name!r} cannot continue from its current state; send a new message, or "
             "start another thread."
         )
 
-    def failed(self) -> Part[ToolMessage | None]:
-        """The recorded result of a graph that is not Signoff's and has raised, if any."""
-        entry = yield from self._noted_failure()
-        return None if entry is None else _message_of(entry)
-
-    def _failed_before(self) -> Part[ToolMessage | None]:
-        """The same, to go on with: a retry takes back what was noted before it."""
-        entry = yield from self._noted_failure()
-        if entry is None or entry.hash == self._attempt:
-            return None if entry is None else _message_of(entry)
-        yield Store([take_back(self.run, self.reply_id, self.call, None, self.ns)])
-        return None
-
-    def _noted_failure(self) -> Part[JournalEntry | None]:
-        if self.deps is not None or not self.run.can_ask:
-            return None
-        return (yield from look(self.run, self.reply_id, [self.call], self.ns)).get(self.call.id)
-
-    def _noted(self, failed: ToolMessage) -> Part[ToolMessage]:
-        """The result, which is now in the journal."""
-        if self.run.can_ask:
-            entry = JournalEntry(DONE, hash=self._attempt, messages=(failed,), at=time.time())
-            yield Store([note(self.run, self.reply_id, self.call, entry, self.ns)])
-        return failed
-
-    @property
-    def _attempt(self) -> str:
-        return "" if self.again is None else self.again.mark
-
     def enter(self, ledger: RunLedger) -> Part[None]:
         """Notes in the ledger of this run what it, and those below it that are to go on, have used before."""
         state = yield from self.look()
-        if state is None or self.deps is None:
+        if state is None:
             return
         task = self.task(state.values)
         enter(ledger, self.ns, task, self.deps.limits)
@@ -218,11 +164,9 @@ class ChildMachine:
         # LangGraph does not show that a saved command is still to be applied.
         return state._replace(next=(str(FIRST),)) if has_command(saved) else state
 
-    def result(self, values: Mapping[str, Any], *, over: bool) -> ToolMessage | None:
+    def result(self, values: Mapping[str, Any]) -> ToolMessage | None:
         """The result of the call from the state of the machine; None while its task is not over."""
         notes = {} if self.edited is None else {"edited": True, "ran": dict(self.edited)}
-        if self.deps is None:
-            return self._of_others(values, notes) if over else None
         found = current_outcome(values)
         if found is None:
             return None
@@ -231,14 +175,9 @@ class ChildMachine:
         failed = failed_for_above(task)
         return results.ended(self.call, outcome, self.used(task), self.run, failed=failed, **notes)
 
-    def result_if_over(self, state: StateSnapshot) -> ToolMessage | None:
-        """The result of the call where the machine has ended; None while it runs or waits."""
-        return self.result(state.values, over=self._is_over(state))
-
     @lazy
     def context(self) -> NodeContext:
         """The context in which its history and its journal are read, as when it ran."""
-        assert self.deps is not None, "another graph has no journal"
         above = self.run.descent.policies if self.run.descent is not None else ()
         descent = Descent(ns=self.ns, deeper=0, policies=(*above, self.run.deps.toolbox.approvals))
         # What an undo asks a person belongs to the node that undoes: the answer comes to its namespace.
@@ -251,7 +190,7 @@ class ChildMachine:
     def users_context(self) -> Any:
         """The context of its runs: the user's, if its graph takes that type. Signoff's own context of the
         machine above would set this one's limits and its prompt, too."""
-        form, users = self.deps.context_form if self.deps is not None else None, self.run.users_context
+        form, users = self.deps.context_form, self.run.users_context
         return users if form is not None and users is not None and form.takes(users) else Context()
 
     def task(self, values: Mapping[str, Any]) -> Task:
@@ -268,16 +207,13 @@ class ChildMachine:
     def _prices(self) -> Prices | None:
         """Its prices, where a limit of cost stands above it."""
         above = self.run.descent
-        if self.deps is None or not (self.run.limits.cost is not None or (above and above.costs)):
+        if not (self.run.limits.cost is not None or (above and above.costs)):
             return None
         return self.deps.limits.prices or (self.deps.priced("") if self.deps.priced else None)
 
-    def _is_over(self, state: StateSnapshot) -> bool:
-        return not state.next and not state.tasks
-
     def _again(self, state: StateSnapshot | None) -> Command[Any] | None:
         """The input by which it continues after its end; None if it need not."""
-        if self.again is None or self.deps is None or state is None:
+        if self.again is None or state is None:
             return None
         mark = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.again.mark}|{self.ns}")
         return replace(self.again, mark=str(mark)).command(state.values, self.deps.texts)
@@ -288,65 +224,22 @@ class ChildMachine:
             args = self.call.args if self.edited is None else self.edited
             mark = uuid.uuid5(uuid.NAMESPACE_OID, f"{self.run.thread_id}|{self.ns}")
             return {"messages": [HumanMessage(str(args["task"]), id=str(mark))]}
-        if self.deps is None or state.tasks or state.next:
+        if state.tasks or state.next:
             return None
         return Command(goto=str(enters(Event.GO_ON)), update={"event": str(Event.GO_ON)})
 
     def _invoked(self, given: Any, config: RunnableConfig) -> Operation:
-        options: dict[str, Any] = {}
-        if self.deps is not None:
-            options["context"] = self.users_context
-            # Its result is made of these, so that its saved state need not be read once more. Whoever listens
-            # by a session is told of every channel, as of those of the machine at the top.
-            all_of_it = isinstance(self.run.control, ListeningControl)
-            given_back = dict.fromkeys([*self.graph.output_channels, *READ])
-            options["output_keys"] = self.graph.stream_channels_asis if all_of_it else list(given_back)
-        heard = self.deps is None or listened(config)
+        # Its result is made of these, so that its saved state need not be read once more. Whoever listens by
+        # a session is told of every channel, as of those of the machine at the top.
+        all_of_it = isinstance(self.run.control, ListeningControl)
+        given_back = dict.fromkeys([*self.graph.output_channels, *READ])
+        output_keys = self.graph.stream_channels_asis if all_of_it else list(given_back)
+        options: dict[str, Any] = {"context": self.users_context, "output_keys": output_keys}
+        heard = listened(config)
         config = config if heard else unheard(config)
         run = partial(self.graph.invoke, given, config, **options)
         arun = partial(self.graph.ainvoke, given, config, **options)
         return Operation(run, arun) if heard else _Unheard(run, arun, config)
-
-    def _of_others(self, values: Mapping[str, Any], notes: Mapping[str, Any]) -> ToolMessage:
-        assert self.tool.read is not None, "it was asked for when the tool was made"
-        try:
-            found = self.tool.read(values)
-            if not isinstance(found, str | Outcome):
-                raise TypeError(f"read= returned {type(found).__name__}, not text or an Outcome")
-            if isinstance(found, str):
-                found = Outcome(status="success", reason=self.call.name, claim="done", summary=found)
-                found = found.model_copy(update={"verified": "asserted"})
-        except BaseException as raised:
-            if (failed := self._failed_by(raised)) is None:
-                raise
-            return failed
-        return results.ended(self.call, found, results.NOTHING_USED, self.run, **notes)
-
-    def _failed_by(self, raised: BaseException) -> ToolMessage | None:
-        """The result of a call whose graph, or what reads its values, has raised and is not Signoff's; None
-        for what is not theirs, but of this run."""
-        error = unanswered(raised, can_ask=self.run.can_ask)
-        if isinstance(error, NobodyToAsk):
-            return self._unanswered(error)
-        if isinstance(error, ParentCommand):
-            return self._failed("raised", _HANDS_OVER)
-        if gets_past(error) or isinstance(error, SignoffError):
-            return None
-        return self._failed("raised", f"{type(error).__name__}: {words(error)}")
-
-    def _unanswered(self, error: NobodyToAsk) -> ToolMessage:
-        """The result of a call whose graph, which is not Signoff's, asks a person where nobody can answer."""
-        warnings.warn(f"The delegate {self.call.name}: {error}.", ApprovalWarning, stacklevel=2)
-        said = self.run.deps.texts.results["nobody_asked"].format(name=self.call.name)
-        return self._failed("needs_person", said)
-
-    def _failed(self, reason: str, why: str) -> ToolMessage:
-        found = Outcome(status="error", reason=reason, error=why, summary=why)
-        return results.ended(self.call, found, results.NOTHING_USED, self.run)
-
-
-def _message_of(entry: JournalEntry) -> ToolMessage | None:
-    return next((found for found in entry.messages if isinstance(found, ToolMessage)), None)
 
 
 def saved_below(ns: str, run: NodeContext) -> Part[CheckpointTuple | None]:
@@ -459,21 +352,19 @@ def settled(
 
 
 def _with_path(interrupt: Interrupt, child: ChildMachine) -> Interrupt:
-    """A delegate's interrupt, with the path to the delegate from the top. Foreign code may use a value
-    without a place for a path, or with something else there: it is wrapped as a question."""
+    """A delegate's interrupt, with the path to the delegate from the top. A tool may ask by a value without a
+    place for a path, or with something else there: it is wrapped as a question."""
     value, further = interrupt.value, ()
-    if not isinstance(value, Mapping) or ("path" in value and not _is_path(value, child)):
+    if not isinstance(value, Mapping) or ("path" in value and not _is_path(value["path"])):
         value = {"type": "question", "question": _words_of(value), "options": [], "value": value}
     else:
         further = value.get("path", ())
     return replace(interrupt, value={**value, "path": [child.call.name, *further]})
 
 
-def _is_path(value: Mapping[str, Any], child: ChildMachine) -> bool:
-    """Whether the path in the value is the way to a delegate further below."""
-    path = value["path"]
-    names = isinstance(path, list | tuple) and all(isinstance(name, str) for name in path)
-    return names and (child.deps is not None or is_own(value))
+def _is_path(path: Any) -> bool:
+    """Whether this is the way to a delegate further below."""
+    return isinstance(path, list | tuple) and all(isinstance(name, str) for name in path)
 
 
 def _words_of(value: Any) -> str:

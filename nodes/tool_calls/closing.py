@@ -57,14 +57,12 @@ def _left(stray: Stray, run: NodeContext) -> Part[ToolMessage | None]:
     try:
         state = yield from child.look()
     except ThreadError:
-        # It was started by another graph, whose state cannot be read here.
+        # Its graph had other states, and cannot be read here.
         return unknown()
     if state is None:
         return None
-    if found := child.result_if_over(state):
+    if found := child.result(state.values):
         return found
-    if child.deps is None:
-        return (yield from child.failed()) or unknown()
     task = yield from _at_its_end(child, state)
     changed = changes(task, child.deps.toolbox.is_effect)
     return results.abandoned_result(call, changed, child.used(task), run)

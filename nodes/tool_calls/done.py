@@ -216,14 +216,14 @@ def _of_delegate(machine: _Level, reply: Reply, call: Call) -> Part[Sequence[Don
         return [_standing(machine, reply, call, "another_graph")]
     child = ChildMachine(call, reply.message.id or "", machine.run)
     try:
-        state = None if child.deps is None else (yield from child.look())
+        state = yield from child.look()
     except ThreadError:
-        # It was started by another graph.
+        # Its graph had other states.
         return [_standing(machine, reply, call, "another_graph")]
-    if state is None or child.deps is None:
+    if state is None:
         if result is None or not may_have_run(reply, call) or not child.tool.effects:
             return []
-        return [_standing(machine, reply, call, "another_graph" if child.deps is None else "elsewhere")]
+        return [_standing(machine, reply, call, "elsewhere")]
     values: Any = state.values
     below = _Level(
         run=child.context,

@@ -37,7 +37,7 @@ def children(
     graph: Graph, thread_id: str, values: Mapping[str, Any], above: str = "", path: tuple[str, ...] = ()
 ) -> dict[str, ChildThread]:
     """The machines started by the delegate calls of a thread with this state, by call id. above, path: the
-    position of the machine that made the calls. A graph that is not Signoff's has no such machine.
+    position of the machine that made the calls.
 
     Written tests (`signoff replay --to-test`) call this, and read `path`, `steps` and `below` of the result:
     these names stay."""
@@ -63,7 +63,7 @@ def children(
 
 
 def is_machine(saver: BaseCheckpointSaver[Any], thread_id: str, ns: str) -> bool:
-    """Whether this namespace of a thread holds a Signoff machine."""
+    """Whether this namespace of a thread holds a machine."""
     saved = saver.get_tuple(looking_into(thread_id, ns, saver))
     return saved is not None and "machine" in saved.checkpoint["channel_values"]
 

@@ -28,12 +28,12 @@ class ThreadMachine:
         return "" if self.descent is None else self.descent.ns
 
     def below(self, name: str, ns: str) -> "ThreadMachine | None":
-        """The machine of a delegate's call; None where the graph has no such delegate of Signoff's."""
+        """The machine of a delegate's call; None where the graph has no such delegate."""
         tool = self.deps.toolbox.delegates.get(name)
-        graph = None if tool is None else graph_of(tool)
-        deps = None if graph is None else deps_of(graph)
-        if deps is None:
+        if tool is None:
             return None
+        graph = graph_of(tool)
+        deps = deps_of(graph)
         above, limits = self.descent, self.deps.limits
         own = limits if above is None else above.within(limits)
         # Of the limits above, the state has what was read of them; a price is only asked for where one is
@@ -55,8 +55,8 @@ class ThreadMachine:
 
 @dataclass(frozen=True)
 class CallBelow:
-    """A call that has begun a delegate. is_machine: whether its namespace holds a machine of Signoff's.
-    machine: its machine; None where the graph has no such delegate of Signoff's."""
+    """A call that has begun a delegate. is_machine: whether its namespace holds a machine. machine: its
+    machine; None where the graph has no such delegate."""
 
     name: str
     reply_id: str

@@ -57,8 +57,7 @@ def stood_below(
 
 
 def _deps_below(deps: Dependencies, name: str) -> Dependencies | None:
-    """The dependencies of this delegate's graph; None for another kind of graph, and for an unknown
-    delegate."""
+    """The dependencies of this delegate's graph; None for an unknown delegate."""
     made = deps.toolbox.delegates.get(name)
     return None if made is None else deps_of(graph_of(made))
 
@@ -84,8 +83,8 @@ class Nested:
         self._known: dict[tuple[str, ...], _Machine | None] = {}
 
     def events(self, ns: tuple[str, ...], mode: str, data: Any) -> Iterator[SessionEvent]:
-        """The events for an item of the stream; none for one of another graph. ns: its namespace, split into
-        parts."""
+        """The events for an item of the stream; none for one of a graph in a tool. ns: its namespace, split
+        into parts."""
         machine = self._machine(ns)
         if machine is None:
             return
@@ -103,10 +102,10 @@ class Nested:
         deps = above.deps if above else None if way else self._deps
         part = _OURS.fullmatch(own)
         made = deps.toolbox.delegates.get(part["name"]) if deps and part else None
-        graph = graph_of(made) if made else None
-        below = deps_of(graph) if graph is not None else None
-        if below is None or part is None:
+        if made is None or part is None:
             return None
+        graph = graph_of(made)
+        below = deps_of(graph)
         stood = self._stood.get("|".join(ns), Stood(Task(), ()))
         extended = self._extended if stood.task.ended else 0
         follower = Follower(stood.task, below.toolbox, below.limits.turns, extended, stood.messages)

@@ -166,11 +166,10 @@ def _stored(
     yield _Stored(machine, moments, calls)
     for call in calls_below(machine, root, thread_id):
         tool = machine.deps.toolbox.delegates.get(call.name)
-        if tool is None or tool.read is not None:
-            what = "is not in the graph" if tool is None else "has a graph that is not Signoff's"
+        if tool is None:
             raise SetupError(
-                f"The delegate {call.name!r} {what}, so a recording does not include its steps; test it with "
-                "its graph."
+                f"The delegate {call.name!r} is not in the graph, so a recording does not include its steps; "
+                "test it with its graph."
             )
         if call.machine is not None:
             _check_graph(call.machine.deps, f"The graph of the delegate {call.name!r}")
@@ -213,12 +212,11 @@ def _graphs(found: Sequence[_Stored]) -> dict[tuple[str, ...], RecordedGraph]:
     for path in dict.fromkeys(one.machine.path for one in found):
         same = [one for one in found if one.machine.path == path]
         machine = same[0].machine
-        # Of a graph that is not Signoff's, nothing was started here.
-        ours = {name: made for name, made in machine.deps.toolbox.delegates.items() if made.read is None}
+        delegates = machine.deps.toolbox.delegates
         settings = _settings(machine, [one.moments for one in same])
-        parallel = {name: made.at_once for name, made in ours.items()}
+        parallel = {name: made.at_once for name, made in delegates.items()}
         graphs[path] = RecordedGraph(_tools(machine.deps), settings, parallel)
-        for name, made in ours.items():
+        for name, made in delegates.items():
             # It may be made by a function, and even by one that never ends.
             deps = graph_deps(made.graph) if isinstance(made.graph, Pregel) else None
             idle[*path, name] = RecordedGraph(_tools(deps) if deps else {}, {}, {})

@@ -234,7 +234,6 @@ class Tree:
         name = ns.rpartition("|")[2].partition(":")[0]
         part = self.parts[name]
         deps = part.deps or deps_of(graph)
-        assert deps is not None, f"{name} is a graph of Signoff's"
         return Member(deps, part.names, ns, descent, self)
 
     def stand(self, point: TreePoint) -> Standing:

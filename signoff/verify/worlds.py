@@ -124,13 +124,13 @@ def worlds(graph: Graph, finish_args: Mapping[str, Any] | None = None) -> list[W
 
 
 def compositions(graph: Graph) -> list[TreeWorld]:
-    """Returns one world of the graph and its delegates, if it has any that `build_graph` made.
+    """Returns one world of the graph and its delegates, if it has any.
 
     It calls two at once, or one twice; each works, asks, or ends in success or failure. One event comes from
     outside: a kill or a stop. Delegates of delegates are not called.
     """
     deps = _short(deps_of(graph))
-    below = {name: found for name, tool in deps.toolbox.delegates.items() if (found := _below(tool))}
+    below = {name: _below(tool) for name, tool in deps.toolbox.delegates.items()}
     if not below:
         return []
     called = [*below, *below][:2]
@@ -146,9 +146,8 @@ def compositions(graph: Graph) -> list[TreeWorld]:
     return [TreeWorld(" and ".join(called), Tree(deps, parts), ("kill", "stop"), 1)]
 
 
-def _below(tool: Delegate) -> Dependencies | None:
-    found = deps_of_delegate(graph_of(tool))
-    return None if found is None else _short(found, turns=1)
+def _below(tool: Delegate) -> Dependencies:
+    return _short(deps_of_delegate(graph_of(tool)), turns=1)
 
 
 def casts(box: Toolbox) -> Iterator[Actors]:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import BaseModel
@@ -20,7 +20,6 @@ from pydantic import BaseModel
 from signoff import (
     Kind,
     Limits,
-    Outcome,
     Prices,
     SetupError,
     build_graph,
@@ -142,22 +141,6 @@ class Ending:
     status: str = "success"
 
 
-def raising(_: Any) -> dict[str, Any]:
-    raise ValueError("no network")
-
-
-def saying(_: Any) -> dict[str, Any]:
-    return {"messages": [AIMessage("42")]}
-
-
-def other(node: Any, **options: Any) -> Any:
-    made = StateGraph(MessagesState)
-    made.add_node("work", node)
-    made.add_edge(START, "work")
-    made.add_edge("work", END)
-    return helper(made.compile(), read=lambda values: values["messages"][-1].text, **options)
-
-
 ENDINGS = {
     "done": Ending(lambda: helper(child(DONE)), "helper is done (asserted). Found it.", ok=True),
     "a check has seen it": Ending(
@@ -189,25 +172,6 @@ ENDINGS = {
         ),
         'helper is done (asserted). It is 42.\nIts result: {"number": 42}',
         ok=True,
-    ),
-    "another graph": Ending(lambda: other(saying), "helper is done (asserted). 42", ok=True),
-    "another graph raises": Ending(
-        lambda: other(raising),
-        "helper did not succeed (error: raised). ValueError: no network",
-        status="error",
-    ),
-    "another graph tells its outcome": Ending(
-        lambda: helper(
-            other(saying).graph,
-            read=lambda _: Outcome(status="limit", reason="turns", summary="Cut off."),
-        ),
-        "helper did not succeed (limit: Turn limit reached). Cut off.",
-        status="limit",
-    ),
-    "another graph cannot be read": Ending(
-        lambda: helper(other(saying).graph, read=lambda values: values["nothing"]),
-        "helper did not succeed (error: raised). KeyError: 'nothing'",
-        status="error",
     ),
 }
 
@@ -481,6 +445,13 @@ def _by_task(messages: list[Any]) -> Any:
     return call("busy", n=1) if isinstance(messages[-1], HumanMessage) else DONE
 
 
+def other_graph() -> Any:
+    made = StateGraph(MessagesState)
+    made.add_node("work", lambda _: {})
+    made.add_edge(START, "work")
+    return made.compile()
+
+
 SETUPS: dict[str, tuple[Callable[[], Any], str]] = {
     "a graph with a checkpointer": (
         lambda: helper(child(DONE, checkpointer=InMemorySaver())),
@@ -491,11 +462,9 @@ SETUPS: dict[str, tuple[Callable[[], Any], str]] = {
         "'helper' has a thread of its own",
     ),
     "no graph": (lambda: helper("researcher"), "was given str, which is no compiled graph"),
-    "another graph without read=": (lambda: helper(other(saying).graph), "was not made by build_graph"),
-    "read= for a graph with an outcome": (lambda: helper(child(DONE), read=str), "has one; leave it out"),
-    "read= that is no function": (
-        lambda: helper(other(saying).graph, read="the last message"),
-        "read is 'the last message'; pass a function of the graph's last values",
+    "another graph": (
+        lambda: helper(other_graph()),
+        "'helper' was not made by build_graph; an ordinary tool can call such a graph",
     ),
     "a name that is none": (lambda: helper(child(DONE), "a|b"), "use a letter, then letters"),
     "no description": (lambda: delegate("helper", child(DONE), description=" "), "has no description"),
@@ -554,6 +523,7 @@ def _storing() -> Any:
             "makes the graph of the delegate 'helper' failed: TypeError: .*'graph'",
         ),
         (lambda: None, "'helper' was given NoneType, which is no compiled graph"),
+        (other_graph, "'helper' was not made by build_graph"),
         (_storing, "'helper' has storage of its own; build it without storage="),
     ],
 )

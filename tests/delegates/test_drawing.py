@@ -3,10 +3,9 @@
 import asyncio
 import re
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
-from langgraph.graph import END, START, StateGraph
 
 from signoff import build_graph, delegate
 from signoff.graph.build import Graph
@@ -19,25 +18,6 @@ def machine(tools: Any = (), **options: Any) -> Graph:
 
 def made(name: str, graph: Any, **options: Any) -> Any:
     return delegate(name, graph, description="Works.", **options)
-
-
-def of_others() -> Any:
-    """A graph that is not Signoff's, with a graph of its own inside."""
-
-    class Values(TypedDict):
-        messages: list[Any]
-
-    inside: Any = StateGraph(Values)
-    inside.add_node("look", lambda values: values)
-    inside.add_node("tell", lambda values: values)
-    inside.add_edge(START, "look")
-    inside.add_edge("look", "tell")
-    inside.add_edge("tell", END)
-    outside: Any = StateGraph(Values)
-    outside.add_node("inside", inside.compile())
-    outside.add_edge(START, "inside")
-    outside.add_edge("inside", END)
-    return outside.compile()
 
 
 def itself() -> Graph:
@@ -55,11 +35,6 @@ def two_of_one_name() -> Graph:
     return machine([made(name, machine([search])) for name in ("researcher", "execute")])
 
 
-def foreign() -> Graph:
-    graph = of_others()
-    return machine([made(name, graph, read=str) for name in ("first", "second")])
-
-
 CASES: dict[str, tuple[Callable[[], Graph], list[str], int | bool, list[str]]] = {
     "no delegates": (machine, [], True, []),
     "their names alone": (two_of_one_name, ["researcher", "execute"], False, []),
@@ -72,7 +47,6 @@ CASES: dict[str, tuple[Callable[[], Graph], list[str], int | bool, list[str]]] =
     ),
     "a graph that delegates to itself, once": (itself, ["again"], True, []),
     "no deeper than they may stand": (lambda: ever_new(2), ["new"], True, ["new", "new_2"]),
-    "graphs of others": (foreign, ["first", "second"], True, ["first", "inside", "second", "inside_2"]),
 }
 
 

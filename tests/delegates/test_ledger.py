@@ -384,7 +384,7 @@ class SideBySide(TypedDict):
 
 @pytest.mark.parametrize("deeper", [False, True])
 @pytest.mark.parametrize("stored", [True, False])
-def test_machines_in_another_graph_share_what_is_left(stored: bool, deeper: bool, tmp_path: Path) -> None:
+def test_machines_in_a_tool_share_what_is_left(stored: bool, deeper: bool, tmp_path: Path) -> None:
     ran = list[int]()
 
     def slow(n: int) -> str:
@@ -405,11 +405,19 @@ def test_machines_in_another_graph_share_what_is_left(stored: bool, deeper: bool
             below = build_graph(called, [delegate("worker", below, description="Works.")])
         builder.add_node(name, below)
         builder.add_edge(START, name)
-    both = delegate("both", builder.compile(), description="Works.", read=lambda _: "done")
+    inside: Any = builder.compile()
+
+    def both(task: str) -> str:
+        """Does both at once."""
+        inside.invoke({"messages": [("user", task)]})
+        return "done"
+
     steps = [call("both", task="go"), call("finish_task", summary="Done.")]
+    made = delegate("helper", build_graph(ScriptedModel(steps), [both]), description="Works.")
+    steps = [call("helper", task="go"), call("finish_task", summary="Done.")]
     with sqlite_storage(tmp_path / "threads.sqlite") as storage:
         graph = build_graph(
-            ScriptedModel(steps), [both], limits=Limits(tool_calls=9), storage=storage if stored else None
+            ScriptedModel(steps), [made], limits=Limits(tool_calls=9), storage=storage if stored else None
         )
         graph.invoke(GO, THREAD)
     # Of nine calls, those of delegates count, too.

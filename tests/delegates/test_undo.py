@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
-from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from signoff import (
@@ -127,27 +126,6 @@ def test_the_policies_of_both_hold_for_what_a_delegate_has_done(storage: SqliteS
     assert "child / act(what='a')" in decision.calls[0].note
     session.resume("approve")
     assert world.taken == ["b", "a"]
-
-
-def test_what_another_graph_has_done_stands(storage: SqliteStorage) -> None:
-    def work(state: MessagesState) -> dict[str, Any]:
-        return {"messages": [("ai", "worked")]}
-
-    builder = StateGraph(MessagesState)
-    builder.add_node("work", work)
-    builder.add_edge(START, "work")
-    builder.add_edge("work", END)
-    other = delegate("other", builder.compile(), description="Works.", read=lambda values: "worked")
-    graph = build_graph(
-        ScriptedModel([call("other", task="go")]),
-        [other],
-        storage=storage,
-        limits={"turns": 1},
-        on_failure="undo",
-    )
-    outcome = outcome_of(graph.invoke(GO, THREAD))
-    assert outcome.undo is not None
-    assert [(one.call, one.why) for one in outcome.undo.standing] == [("other(task='go')", "another_graph")]
 
 
 def test_what_a_delegate_has_done_that_the_graph_has_lost_stands(storage: SqliteStorage) -> None:

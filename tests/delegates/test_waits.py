@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
-from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from signoff import (
@@ -224,24 +223,53 @@ def test_a_delegate_itself_may_need_approval(shop: Shop, storage: SqliteStorage)
     assert shop.done == ["x"]
 
 
-@WAYS
-def test_another_graph_waits_too(way: str, storage: SqliteStorage) -> None:
-    def work(_: Any) -> Any:
-        return {"messages": [("ai", f"it is {interrupt({'question': 'Which?'})}")]}
+ASKED: dict[str, tuple[Any, str]] = {
+    "text": ("Which?", "Which?"),
+    "a list": (["a", 1], '["a", 1]'),
+    "nothing": (None, "null"),
+    "a question": ({"question": "Which?"}, "Which?"),
+    "a path of its own": ({"question": "Overwrite?", "path": "/etc/hosts"}, "Overwrite?"),
+    "a path that is none": ({"question": "Which?", "path": None}, "Which?"),
+    "a path in a list": ({"question": "Which?", "path": ["etc", 1]}, "Which?"),
+}
 
-    node: Any = work
-    made = StateGraph(MessagesState)
-    made.add_node("work", node)
-    made.add_edge(START, "work")
-    made.add_edge("work", END)
-    tool_of = delegate(
-        "other", made.compile(), description="Works.", read=lambda values: values["messages"][-1].text
-    )
-    graph = build_graph(ScriptedModel([calls("other"), DONE]), [tool_of], storage=storage)
-    (waits,) = invoke(graph, GO, way)["__interrupt__"]
-    assert waits.value == {"question": "Which?", "path": ["other"]}
-    values = invoke(graph, Command(resume={waits.id: "the blue one"}), way)
-    assert values["messages"][2].text == "other is done (asserted). it is the blue one"
+
+@pytest.mark.parametrize("name", ASKED)
+def test_whatever_a_tool_asks_by_is_shown_with_its_path(name: str, storage: SqliteStorage) -> None:
+    value, text = ASKED[name]
+
+    @tool
+    def ask(what: str) -> str:
+        """Ask."""
+        return f"it is {interrupt(value)}"
+
+    def asking() -> Graph:
+        told = [call("ask", what="x"), lambda seen: call("finish_task", summary=seen[-1].text)]
+        return child(*told, tools=[ask])
+
+    graph = parent(storage, [calls("one", "two"), DONE], one=asking(), two=asking())
+    session = Session(graph, "t")
+    session.run("go")
+    waits = [one for one in session.status().waits if isinstance(one, Question)]
+    assert [(one.path, one.text) for one in waits] == [(("one",), text), (("two",), text)]
+    # Each answer arrives at the one that it was given to.
+    for one in waits:
+        session.resume(f"for {one.path[0]}", one.interrupt_id, by="grace")
+    told = [m.text for m in session.status().values["messages"] if isinstance(m, ToolMessage)]
+    assert told[:2] == [f"{name} is done (asserted). it is for {name}" for name in ("one", "two")]
+
+
+def test_a_policy_may_name_the_tools_of_delegates(shop: Shop, storage: SqliteStorage) -> None:
+    below = child(call("pay", to="x"), tools=[shop.pay])
+    middle = build_graph(ScriptedModel(calls("below")), [delegate("below", below, description="Works.")])
+    made = [delegate("middle", middle, description="Works.")]
+    graph = build_graph(ScriptedModel([calls("middle")]), made, storage=storage, approvals={"pay": True})
+    (waits,) = graph.invoke(GO, THREAD)["__interrupt__"]
+    assert (waits.value["type"], waits.value["path"]) == ("approval", ["middle", "below"])
+    with pytest.raises(
+        SetupError, match=r"names .'spend'., which is neither a tool of this graph or of a delegate nor"
+    ):
+        build_graph(ScriptedModel([]), made, approvals={"spend": True})
 
 
 def test_without_a_checkpointer_a_delegate_that_asks_fails_honestly() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from langchain.agents.middleware import AgentMiddleware
-from langgraph.graph import END, START, MessagesState, StateGraph
 
 from signoff import Answer, Extend, Limits, Session, SetupError, Stop, build_graph, delegate, sqlite_storage
 from signoff.graph.build import Graph
@@ -263,20 +262,8 @@ def test_a_thread_with_delegates_is_a_test_that_fails_when_something_changes(
             assert why_it_fails(source) != "", change
 
 
-def foreign() -> Any:
-    graph = StateGraph(MessagesState)
-    graph.add_node("say", lambda state: {"messages": ["Hello."]})
-    graph.add_edge(START, "say")
-    graph.add_edge("say", END)
-    return delegate("child", graph.compile(), description="Works.", read=lambda values: "Done.")
-
-
 TWICE = [[to("0"), to("0")], done()]
 REFUSED: Mapping[str, tuple[Team, str]] = {
-    "another graph": (
-        Team([to("0"), done()], lambda: [foreign()]),
-        "The delegate 'child' has a graph that is not Signoff's, so a recording does not include its steps",
-    ),
     "middleware below": (
         Team([to("0"), done()], lambda: [child([done()], middleware=[AgentMiddleware()])]),
         "The graph of the delegate 'child' has middleware",
@@ -293,11 +280,6 @@ def test_what_cannot_be_a_test_is_refused_in_a_sentence(name: str, tmp_path: Pat
     team, why = REFUSED[name]
     with recorded(team, tmp_path) as graph, pytest.raises(SetupError, match=why):
         as_test(graph, "t")
-
-
-def test_a_foreign_delegate_that_never_ran_is_left_out(tmp_path: Path) -> None:
-    with recorded(Team([done()], lambda: [foreign()]), tmp_path) as graph:
-        assert why_it_fails(as_test(graph, "t")) == ""
 
 
 def test_two_at_once_with_the_same_task_may_do_the_same(tmp_path: Path) -> None:
