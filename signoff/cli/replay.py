@@ -3,7 +3,6 @@
 import importlib.metadata
 import json
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +22,7 @@ from signoff.front.thread_ids import checked_thread_id
 from signoff.graph.compiled.graph import runner
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import count_noun
+from signoff.session.replay import Replay
 from signoff.session.replay import replay as decide_again
 
 DIFFERS = 1
@@ -47,14 +47,6 @@ def replay(
     given: Given,
     file: Database,
     graph: GraphName = None,
-    version: Annotated[
-        str | None,
-        typer.Option(
-            "--version",
-            metavar="FOLDER",
-            help="Have another version decide it: a checkout, or an environment in which it is installed.",
-        ),
-    ] = None,
     to_test: Annotated[
         Path | None,
         typer.Option(
@@ -98,11 +90,12 @@ def replay(
     Settings count as they were in the thread's last run, unless they are given.
     """
     thread_id = checked_thread_id(thread)
-    _check(version, to_test, redact, as_json, model, turn, tools)
+    _check(to_test, redact, as_json, model, turn, tools)
     if not file.exists():
         raise unknown(thread_id, file)
     with file.open() as storage:
-        check_known(storage, thread_id, file)
+        if thread_id not in storage.threads():
+            raise unknown(thread_id, file)
         if to_test is not None:
             _write_test(storage, thread_id, given, graph, to_test, redact)
             return
@@ -110,24 +103,18 @@ def replay(
             other_way = given.model_copy(update={"model": model})
             _go_on(storage, thread_id, turn, other_way, tools, as_json)
             return
-        if version is None:
-            document = decided_here(storage, thread_id, given, graph)
-        else:
-            # Imported only for this, since it starts another Python.
-            from signoff.front.other_versions import decided_by, other_version
-
-            other = other_version(version)
-            document = decided_by(other, storage, thread_id, _words(given, graph))
+        # The thread is read while it is held: a concurrent run would look like a difference.
+        with runner(storage.checkpointer, thread_id), graph_again(storage, thread_id, given, graph) as again:
+            result = decide_again(again, thread_id)
     if as_json:
-        sys.stdout.write(json.dumps(document, indent=2, default=str) + "\n")
+        sys.stdout.write(json.dumps(_document(result), indent=2, default=str) + "\n")
     else:
-        _print(stdout_console(), document, version)
-    if document["differences"]:
+        _print(stdout_console(), result)
+    if result.differences:
         raise typer.Exit(DIFFERS)
 
 
 def _check(
-    version: str | None,
     to_test: Path | None,
     redact: str | None,
     as_json: bool,
@@ -138,12 +125,12 @@ def _check(
     """Raises SetupError for options that do not go together."""
     if redact is not None and to_test is None:
         raise SetupError("--redact is for the test that --to-test writes; add --to-test FILE.")
-    if to_test is not None and (version is not None or as_json):
-        raise SetupError("--to-test writes a test; leave out --version and --json.")
+    if to_test is not None and as_json:
+        raise SetupError("--to-test writes a test; leave out --json.")
     if (model is None) != (turn is None):
         raise SetupError("--model continues from a turn: pass both, as in --model gpt-4o --from 3.")
-    if model is not None and (version is not None or to_test is not None):
-        raise SetupError("--model runs a fork; leave out --version and --to-test.")
+    if model is not None and to_test is not None:
+        raise SetupError("--model runs a fork; leave out --to-test.")
     if tools not in ("recorded", "run", "all"):
         raise SetupError(f"--tools is {tools!r}; use recorded, run or all.")
     if model is None and tools != "recorded":
@@ -182,52 +169,30 @@ def _write_test(
     _line(stdout_console(), told)
 
 
-def check_known(storage: OpenStorage, thread_id: str, file: Database) -> None:
-    """Raises ThreadError for an unknown thread."""
-    if thread_id not in storage.threads():
-        raise unknown(thread_id, file)
-
-
-def decided_here(storage: OpenStorage, thread_id: str, given: Given, graph: str | None) -> dict[str, Any]:
-    """This version's verdict on the thread, as the document of `--json`."""
-    # The thread is read while it is held: a concurrent run would look like a difference.
-    with runner(storage.checkpointer, thread_id), graph_again(storage, thread_id, given, graph) as again:
-        found = decide_again(again, thread_id)
+def _document(result: Replay) -> dict[str, Any]:
     return {
-        "thread_id": thread_id,
+        "thread_id": result.thread_id,
         "signoff": importlib.metadata.version("signoff"),
-        "decided": len(found.again),
-        "taken": len(found.taken),
-        "differences": [asdict(one) for one in found.differences],
+        "decided": len(result.again),
+        "taken": len(result.taken),
+        "differences": [asdict(difference) for difference in result.differences],
     }
 
 
-def _words(given: Given, graph: str | None) -> list[str]:
-    """The options in the form of another version's command line."""
-    words = [] if graph is None else ["--graph", graph]
-    for name, value in given.options.items():
-        text = ",".join(value) or "none" if isinstance(value, tuple) else str(value)
-        words += [f"--{name.replace('_', '-')}", text]
-    return words
-
-
-def _print(console: Console, document: Mapping[str, Any], version: str | None) -> None:
-    who = f"Signoff {document['signoff']}" + ("" if version is None else f" at {version}")
-    differences: Sequence[Mapping[str, Any]] = document["differences"]
-    decided = count_noun(document["decided"], "step")
-    if not differences:
-        taken = count_noun(document["taken"], "step")
-        text = f"The same: {who} decided {decided} as they are stored; {taken} of model, tools and people "
-        _line(console, f"{text}lead where the table says.", "green")
+def _print(console: Console, result: Replay) -> None:
+    version = f"Signoff {importlib.metadata.version('signoff')}"
+    if not result.differences:
+        decided, taken = count_noun(len(result.again), "step"), count_noun(len(result.taken), "step")
+        others = f"{taken} of model, tools and people lead where the table says."
+        _line(console, f"The same: {version} decided {decided} as they are stored; {others}", "green")
         return
-    first, others = differences[0], len(differences) - 1
-    # An older version, which is asked, too, knows of no path.
-    where = "".join(f"{name} / " for name in first.get("path", ()))
-    _line(console, f"{who} decides otherwise at {where}turn {first['turn']}, {first['state']}:", "bold red")
-    _line(console, f"  stored: {first['what']} {_value_text(first['stored'])}")
-    _line(console, f"  now: {first['what']} {_value_text(first['now'])}")
-    if others:
-        _line(console, f"{count_noun(others, 'more difference')} after it; --json shows all.", "dim")
+    first, left = result.differences[0], len(result.differences) - 1
+    where = "".join(f"{name} / " for name in first.path)
+    _line(console, f"{version} decides otherwise at {where}turn {first.turn}, {first.state}:", "bold red")
+    _line(console, f"  stored: {first.what} {_value_text(first.stored)}")
+    _line(console, f"  now: {first.what} {_value_text(first.now)}")
+    if left:
+        _line(console, f"{count_noun(left, 'more difference')} after it; --json shows all.", "dim")
 
 
 def _value_text(value: Any) -> str:

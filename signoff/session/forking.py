@@ -78,7 +78,7 @@ def _copy_below(graph: Graph, threads: tuple[str, str], messages: Sequence[BaseM
     ]
     copied = [ns for ns in known if any(is_within(ns, top) for top in begun)]
     for ns in copied:
-        copy_machine(saver, source, ns, saver, target)
+        copy_machine(saver, source, ns, target)
     if graph.store is not None and copied:
         copy_entries_below(graph.store, threads, copied)
         copy_ledger(graph.store, threads, task, copied)

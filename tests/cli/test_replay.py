@@ -1,9 +1,5 @@
 """`signoff replay`: a stored thread is decided again as it was; what would be decided otherwise is named."""
 
-import shutil
-import sysconfig
-import venv
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +14,6 @@ from tests.support.benches.cli import Bench, one_sentence, steps
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 DONE = 'call("finish_task", summary="All done.")'
 LOOK = 'call("read_file", path="config.py")'
 SAME = "The same: Signoff "
@@ -109,7 +104,6 @@ def test_a_model_that_is_gone_is_not_missed(looked: Bench) -> None:
 def test_bad_input_is_told_in_a_sentence(looked: Bench, tmp_path: Path) -> None:
     one_sentence(looked("replay", "nobody"), "There is no thread 'nobody'")
     one_sentence(looked("replay", "t1", "--database", str(tmp_path / "none.sqlite")), "There is no thread")
-    one_sentence(looked("replay", "t1", "--version", "/nowhere"), "/nowhere", "not a checkout of Signoff")
     one_sentence(looked("replay", "t1", "--graph", "nothing"), "package.module:graph")
     one_sentence(looked("replay", "t1", "--graph", "x:y", "--turns", "3"), "leave out --turns")
     with thread_lock(looked.database, "t1"):
@@ -150,8 +144,7 @@ graph = team({turns})
 """
 
 
-@pytest.mark.parametrize("to", [[], ["--version", str(ROOT)]], ids=["here", "by another version"])
-def test_a_difference_below_is_shown_with_the_way_to_it(bench: Bench, tmp_path: Path, to: list[str]) -> None:
+def test_a_difference_below_is_shown_with_the_way_to_it(bench: Bench, tmp_path: Path) -> None:
     made: dict[str, Any] = {}
     exec(TEAM.format(turns=3), made)
     with sqlite_storage(bench.database) as storage:
@@ -159,7 +152,7 @@ def test_a_difference_below_is_shown_with_the_way_to_it(bench: Bench, tmp_path: 
     for turns, code, says in ((3, 0, "The same: "), (2, 1, "decides otherwise at child / turn 1, decide")):
         file = tmp_path / f"team_{turns}.py"
         file.write_text(TEAM.format(turns=turns))
-        found = bench("replay", "t", "--graph", f"{file}:graph", *to)
+        found = bench("replay", "t", "--graph", f"{file}:graph")
         assert (found.exit_code, says in found.stdout) == (code, True), found.output
 
 
@@ -173,83 +166,3 @@ def test_a_thread_with_delegates_becomes_a_test(bench: Bench, tmp_path: Path) ->
     assert found.exit_code == 0, found.output
     assert why_it_fails(found.stdout) == ""
     assert why_it_fails(found.stdout.replace("turns=3", "turns=2")) != ""
-
-
-Edit = Callable[[Path], None]
-
-
-def edited(file: str, old: str, new: str) -> Edit:
-    def edit(checkout: Path) -> None:
-        path = checkout / "signoff" / file
-        text = path.read_text("utf-8")
-        assert text.count(old) == 1, (file, old)
-        path.write_text(text.replace(old, new), "utf-8")
-
-    return edit
-
-
-def checkout(folder: Path, *edits: Edit) -> str:
-    """A checkout of this version with these edits."""
-    shutil.copytree(ROOT / "signoff", folder / "signoff", ignore=shutil.ignore_patterns("__pycache__"))
-    for edit in edits:
-        edit(folder)
-    return str(folder)
-
-
-RENAMED = edited("graph/rules.py", 'Rule("think", Event', 'Rule("ponder", Event')
-ALIASED = edited(
-    "graph/machine.py",
-    "RULE_ALIASES: Mapping[str, str] = MappingProxyType({})",
-    'RULE_ALIASES: Mapping[str, str] = MappingProxyType({"think": "ponder"})',
-)
-WITHOUT_ITS_CLAIM = edited("graph/rules.py", '    Rule("claimed", Event.CLAIMED, _claimed),\n', "")
-
-
-@pytest.mark.parametrize(
-    ("edits", "code", "says"),
-    [
-        ((), 0, ["The same: Signoff "]),
-        (
-            (WITHOUT_ITS_CLAIM,),
-            1,
-            ["at turn 4, decide", "claimed → claimed: finish_task stands", "now: rule think → think"],
-        ),
-        ((RENAMED,), 1, ["stored: rule think → think", "now: rule ponder → think"]),
-        ((RENAMED, ALIASED), 0, ["The same: Signoff "]),
-    ],
-    ids=["the same", "without a rule", "a renamed rule", "a renamed rule with its old name"],
-)
-def test_another_version_names_the_first_rule_that_decides_otherwise(
-    looked: Bench, tmp_path: Path, edits: tuple[Edit, ...], code: int, says: list[str]
-) -> None:
-    result = looked("replay", "t1", "--version", checkout(tmp_path / "other", *edits))
-    assert result.exit_code == code, result.output
-    assert [part for part in says if part not in result.stdout] == []
-
-
-def installed(folder: Path, *edits: Edit) -> Path:
-    """An environment in which this version is installed with these edits, beside the packages of this one."""
-    venv.create(folder, symlinks=True)
-    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
-    checkout(site, *edits)
-    (site / "packages.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    return folder
-
-
-@pytest.mark.parametrize("named", ["its folder", "its Python"])
-def test_another_version_may_be_an_installed_one(looked: Bench, tmp_path: Path, named: str) -> None:
-    place = installed(tmp_path / "other", WITHOUT_ITS_CLAIM)
-    python = Path(sysconfig.get_path("scripts", "venv", {"base": str(place)})) / "python"
-    result = looked("replay", "t1", "--version", str(place if named == "its folder" else python))
-    assert (result.exit_code, "now: rule think → think" in result.stdout) == (1, True), result.output
-    shutil.rmtree(next(place.glob("lib/*/site-packages/signoff")))
-    one_sentence(looked("replay", "t1", "--version", str(place)), "No Signoff is installed at", str(place))
-
-
-def test_a_version_that_cannot_do_it_is_named(looked: Bench, tmp_path: Path) -> None:
-    older = edited("cli/app.py", '    "replay": "signoff.cli.replay:replay",\n', "")
-    listed = edited("cli/app.py", '"show", "replay", ', '"show", ')
-    before = checkout(tmp_path / "older", older, listed)
-    one_sentence(looked("replay", "t1", "--version", before), "has no `signoff replay`", "older")
-    broken = checkout(tmp_path / "broken", edited("graph/rules.py", "class Budget:", "class Budget(:"))
-    one_sentence(looked("replay", "t1", "--version", broken), "could not replay", "SyntaxError")

@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 from signoff import Action, Finished, Limits, Question, Session, build_graph, delegate, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
-from signoff.session.copying import copy_thread, namespaces_below
+from signoff.session.copying import namespaces_below
 from signoff.storage.sqlite import SqliteStorage
 
 DONE = call("finish_task", summary="Done.")
@@ -98,18 +98,6 @@ def test_a_fork_of_an_earlier_point_has_what_was_called_by_then(storage: SqliteS
     assert sorted(paid) == sorted([*done, "top again"])
     to_the_end(before, before.run())
     assert sorted(paid) == sorted([*done, "top again", "deep", "left", "right", "right again", "top again"])
-
-
-def test_a_copy_of_a_thread_has_its_delegates(storage: SqliteStorage, tmp_path: Path) -> None:
-    paid: list[str] = []
-    Session(team(storage, paid), "t").run("go")
-    with sqlite_storage(tmp_path / "other.sqlite") as other:
-        copy_thread(storage, "t", other)
-        session = Session(team(other, paid), "t")
-        assert len(session.status().waits) == 2
-        assert len(namespaces_below(other.checkpointer, "t")) == 3
-        to_the_end(session, session.run())
-    assert sorted(paid) == sorted([*FIRST, "right again", "top again"])
 
 
 def test_a_fork_knows_what_its_delegates_had_begun(storage: SqliteStorage) -> None:
