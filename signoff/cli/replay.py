@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from signoff.cli.comparing import print_found
 from signoff.cli.console import stdout_console
 from signoff.front.database import Database, OpenStorage, unknown
 from signoff.front.options import Json, Thread, takes
@@ -28,7 +27,7 @@ from signoff.session.replay import replay as decide_again
 DIFFERS = 1
 _MOST = 4_000
 # Other settings, instead of those of the thread's last run.
-SETTINGS = ("workspace", "turns", "tokens", "seconds", "cost", "talk_turns", "approve", "base_url")
+SETTINGS = ("workspace", "turns", "tokens", "seconds", "cost", "talk_turns", "approve")
 
 GraphName = Annotated[
     str | None,
@@ -61,25 +60,6 @@ def replay(
             help="What becomes of each text in that test (default: secrets of known forms are taken out).",
         ),
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model", "-m", metavar="NAME", help="Go on with another model in a fork; needs --from."
-        ),
-    ] = None,
-    turn: Annotated[
-        int | None,
-        typer.Option("--from", min=1, metavar="N", help="The first turn of the current task that it takes."),
-    ] = None,
-    tools: Annotated[
-        str,
-        typer.Option(
-            "--tools",
-            metavar="WHICH",
-            help="Which of its calls run when no result of the same call is recorded: recorded (none), run "
-            "(those of tools that only read) or all.",
-        ),
-    ] = "recorded",
     as_json: Json = False,
 ) -> None:
     """Decide a stored thread again, without model and tools, and compare.
@@ -90,7 +70,10 @@ def replay(
     Settings count as they were in the thread's last run, unless they are given.
     """
     thread_id = checked_thread_id(thread)
-    _check(to_test, redact, as_json, model, turn, tools)
+    if redact is not None and to_test is None:
+        raise SetupError("--redact is for the test that --to-test writes; add --to-test FILE.")
+    if to_test is not None and as_json:
+        raise SetupError("--to-test writes a test; leave out --json.")
     if not file.exists():
         raise unknown(thread_id, file)
     with file.open() as storage:
@@ -98,10 +81,6 @@ def replay(
             raise unknown(thread_id, file)
         if to_test is not None:
             _write_test(storage, thread_id, given, graph, to_test, redact)
-            return
-        if turn is not None:
-            other_way = given.model_copy(update={"model": model})
-            _go_on(storage, thread_id, turn, other_way, tools, as_json)
             return
         # The thread is read while it is held: a concurrent run would look like a difference.
         with runner(storage.checkpointer, thread_id), graph_again(storage, thread_id, given, graph) as again:
@@ -112,36 +91,6 @@ def replay(
         _print(stdout_console(), result)
     if result.differences:
         raise typer.Exit(DIFFERS)
-
-
-def _check(
-    to_test: Path | None,
-    redact: str | None,
-    as_json: bool,
-    model: str | None,
-    turn: int | None,
-    tools: str,
-) -> None:
-    """Raises SetupError for options that do not go together."""
-    if redact is not None and to_test is None:
-        raise SetupError("--redact is for the test that --to-test writes; add --to-test FILE.")
-    if to_test is not None and as_json:
-        raise SetupError("--to-test writes a test; leave out --json.")
-    if (model is None) != (turn is None):
-        raise SetupError("--model continues from a turn: pass both, as in --model gpt-4o --from 3.")
-    if model is not None and to_test is not None:
-        raise SetupError("--model runs a fork; leave out --to-test.")
-    if tools not in ("recorded", "run", "all"):
-        raise SetupError(f"--tools is {tools!r}; use recorded, run or all.")
-    if model is None and tools != "recorded":
-        raise SetupError("--tools is for going on with another model; add --model NAME --from N.")
-
-
-def _go_on(storage: OpenStorage, thread_id: str, turn: int, given: Given, tools: Any, as_json: bool) -> None:
-    # Imported only for this, since it runs a thread.
-    from signoff.front.another_model import go_on_with
-
-    print_found(go_on_with(storage, thread_id, turn, given, tools), as_json)
 
 
 def _write_test(

@@ -39,6 +39,14 @@ def looked(bench: Bench) -> Bench:
     return bench
 
 
+@pytest.fixture
+def answered(bench: Bench) -> Bench:
+    """A bench with a thread that looked, asked, changed the file and finished."""
+    bench.run("Change the port")
+    bench("resume", "t1", "8080")
+    return bench
+
+
 def test_a_thread_is_decided_as_it_was_with_every_sort_of_step_in_it(bench: Bench) -> None:
     bench.run()
     assert bench("replay", "t1").stdout.startswith(SAME), "it waits for an answer"
@@ -106,6 +114,9 @@ def test_bad_input_is_told_in_a_sentence(looked: Bench, tmp_path: Path) -> None:
     one_sentence(looked("replay", "t1", "--database", str(tmp_path / "none.sqlite")), "There is no thread")
     one_sentence(looked("replay", "t1", "--graph", "nothing"), "package.module:graph")
     one_sentence(looked("replay", "t1", "--graph", "x:y", "--turns", "3"), "leave out --turns")
+    one_sentence(looked("replay", "t1", "--redact", "a:b"), "add --to-test FILE")
+    one_sentence(looked("replay", "t1", "--to-test", "/nowhere/test.py"), "Cannot write to /nowhere/test.py")
+    assert "leave out --json" in looked("replay", "t1", "--to-test", "-", "--json").stderr
     with thread_lock(looked.database, "t1"):
         one_sentence(looked("replay", "t1"), "is running elsewhere")
 
@@ -166,3 +177,32 @@ def test_a_thread_with_delegates_becomes_a_test(bench: Bench, tmp_path: Path) ->
     assert found.exit_code == 0, found.output
     assert why_it_fails(found.stdout) == ""
     assert why_it_fails(found.stdout.replace("turns=3", "turns=2")) != ""
+
+
+def test_a_thread_is_written_as_a_test_that_passes(answered: Bench, tmp_path: Path) -> None:
+    file = tmp_path / "test_t1.py"
+    result = answered("replay", "t1", "--to-test", str(file))
+    assert (result.exit_code, result.stdout) == (
+        0,
+        f"Written to {file}; it passes. Look before you share it: it holds what was said and done.\n",
+    )
+    assert why_it_fails(file.read_text("utf-8")) == ""
+    assert answered("replay", "t1", "--to-test", "-").stdout == file.read_text("utf-8")
+
+
+def test_a_redaction_of_ones_own_is_named_like_a_graph(answered: Bench, tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text("def redact(text):\n    return text.replace('config', 'secret')\n")
+    written = answered("replay", "t1", "--to-test", "-", "--redact", f"{own}:redact").stdout
+    assert "config.py" not in written
+    assert "secret.py" in written
+
+
+@pytest.mark.parametrize(("body", "why"), [("return None", "returned None"), ("1 / 0", "ZeroDivisionError")])
+def test_a_redaction_that_fails_is_told_in_a_sentence(
+    answered: Bench, tmp_path: Path, body: str, why: str
+) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(f"def redact(text):\n    {body}\n")
+    result = answered("replay", "t1", "--to-test", "-", "--redact", f"{own}:redact")
+    one_sentence(result, "The redaction function", why)
