@@ -27,14 +27,6 @@ def prices_of(model: BaseChatModel) -> Prices:
     return _listed(_text(model, _NAMES), _text(model, _ADDRESSES))
 
 
-def prices_by_name(name: str) -> Prices | None:
-    """The prices of the model with this name; None if they are unknown, or the package is not installed."""
-    try:
-        return _listed(name, "")
-    except SetupError:
-        return None
-
-
 def highest(prices: Sequence[Prices]) -> Prices:
     """The highest of each of these prices."""
     cached = [one.input if one.cached_input is None else one.cached_input for one in prices]
