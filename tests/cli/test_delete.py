@@ -1,14 +1,12 @@
-"""`signoff export`, `delete`, `prune`: what they keep and remove, whom they ask, what they refuse."""
+"""`signoff delete`: what it removes, whom it asks, what it refuses."""
 
 import json
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from langchain_core.messages import messages_from_dict
 
 from signoff import sqlite_storage
 from signoff.storage.sqlite import thread_lock
@@ -76,22 +74,30 @@ class TestDelete:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("words", [("delete", "b", "--yes"), ("export", "b")])
     @pytest.mark.parametrize("database", [True, False], ids=["a database", "no database"])
-    def test_a_thread_that_is_not_there(self, bench: Bench, words: tuple[str, ...], database: bool) -> None:
+    def test_a_thread_that_is_not_there(self, bench: Bench, database: bool) -> None:
         if database:
             with_threads(bench, a=steps(DONE))
-        one_sentence(bench(*words), "There is no thread 'b' in", "`signoff threads` lists them")
+        result = bench("delete", "b", "--yes")
+        one_sentence(result, "There is no thread 'b' in", "`signoff threads` lists them")
 
-    @pytest.mark.parametrize("words", [("delete", "a", "--yes"), ("export", "a")])
-    def test_a_thread_that_runs(self, bench: Bench, words: tuple[str, ...]) -> None:
+    def test_a_thread_that_runs(self, bench: Bench) -> None:
         with_threads(bench, a=steps(DONE))
         with thread_lock(bench.database, "a"):
-            one_sentence(bench(*words), "'a' is running elsewhere; wait until it ends, or pause it there.")
+            result = bench("delete", "a", "--yes")
+        one_sentence(result, "'a' is running elsewhere; wait until it ends, or pause it there.")
         assert ids(bench) == {"a"}
 
     @pytest.mark.parametrize(
-        "words", [("delete", "a"), ("prune", "--older", "2099-01-01"), ("delete", "a", "--json")]
+        "words", [(), ("a", "--older", "30d"), ("a", "--all"), ("--all",)], ids=lambda words: " ".join(words)
+    )
+    def test_neither_a_thread_nor_an_age_or_both(self, bench: Bench, words: tuple[str, ...]) -> None:
+        with_threads(bench, a=steps(DONE))
+        one_sentence(bench("delete", *words, "--yes"), "Name a thread, or --older TIME, as in --older 30d")
+        assert ids(bench) == {"a"}
+
+    @pytest.mark.parametrize(
+        "words", [("delete", "a"), ("delete", "--older", "2099-01-01"), ("delete", "a", "--json")]
     )
     def test_nobody_to_ask(self, bench: Bench, words: tuple[str, ...]) -> None:
         with_threads(bench, a=steps(DONE))
@@ -103,11 +109,11 @@ class TestRefusals:
     @pytest.mark.parametrize("given", ["soon", "", "30", "d30", "30x", "9999999d"])
     def test_no_time(self, bench: Bench, given: str) -> None:
         one_sentence(
-            bench("prune", "--older", given), "--older", "is not a time; write a span like 7d, 24h or 30min"
+            bench("delete", "--older", given), "--older", "is not a time; write a span like 7d, 24h or 30min"
         )
 
     @pytest.mark.parametrize(
-        "words", [("stats",), ("threads",), ("threads", "--expire"), ("prune", "--older", "1d")]
+        "words", [("stats",), ("threads",), ("threads", "--expire"), ("delete", "--older", "1d")]
     )
     def test_a_database_that_is_named_and_not_there(self, bench: Bench, words: tuple[str, ...]) -> None:
         where = bench.folder / "misspelt.sqlite"
@@ -115,14 +121,6 @@ class TestRefusals:
             bench(*words, "--database", str(where)), f"There is no database {where}; name another one"
         )
         assert not where.exists()
-
-    def test_a_file_that_cannot_be_written(self, bench: Bench) -> None:
-        with_threads(bench, a=steps(DONE))
-        one_sentence(
-            bench("export", "a", "-o", "/nowhere/a.json"),
-            "Cannot write to /nowhere/a.json",
-            "name another file",
-        )
 
 
 ANSWERS = {"y": (0, set[str]()), "yes": (0, set[str]()), "n": (1, {"a"}), "": (1, {"a"}), "\x04": (1, {"a"})}
@@ -163,7 +161,7 @@ def aged(bench: Bench, days: float, *names: str) -> None:
                 )
 
 
-PRUNED: dict[str, tuple[tuple[str, ...], set[str]]] = {
+OLDER: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "those that ended": (("--older", "30d"), {"success", "limit", "error"}),
     "those that wait, too": (("--older", "30d", "--all"), {"success", "limit", "error", "waiting"}),
     "none of that age": (("--older", "50d", "--all"), set()),
@@ -171,80 +169,39 @@ PRUNED: dict[str, tuple[tuple[str, ...], set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", PRUNED)
-def test_what_is_pruned(bench: Bench, case: str) -> None:
-    options, expected = PRUNED[case]
+@pytest.mark.parametrize("case", OLDER)
+def test_which_older_threads_go(bench: Bench, case: str) -> None:
+    options, expected = OLDER[case]
     with_threads(bench, **SCRIPTS, new=steps(DONE))
     aged(bench, 40, *SCRIPTS)
     every = {*SCRIPTS, "new"}
-    dry = json.loads(bench("prune", *options, "--dry-run", "--json").stdout)
+    dry = json.loads(bench("delete", *options, "--dry-run", "--json").stdout)
     assert set(dry.get("would_delete", ())) == expected
     assert ids(bench) == every
-    result = bench("prune", *options, "--yes")
+    result = bench("delete", *options, "--yes")
     assert (result.exit_code, result.stderr) == (0, "")
     told = f"Deleted {len(expected)} threads.\n" if expected else "No thread ended that long ago.\n"
     assert result.stdout == told
     assert ids(bench) == every - expected
 
 
-def test_a_thread_that_runs_is_not_pruned(bench: Bench) -> None:
+def test_an_older_thread_that_runs_stays(bench: Bench) -> None:
     with_threads(bench, a=steps(DONE), b=steps(DONE))
     with thread_lock(bench.database, "a"):
-        assert bench("prune", "--older", "2099-01-01", "--all", "--yes").stdout == "Deleted b.\n"
+        assert bench("delete", "--older", "2099-01-01", "--all", "--yes").stdout == "Deleted b.\n"
     assert ids(bench) == {"a"}
 
 
 def test_those_that_did_not_end_are_mentioned(bench: Bench) -> None:
     with_threads(bench, a=steps(ASK))
-    said = bench("prune", "--older", "2099-01-01", "--yes").stdout
+    said = bench("delete", "--older", "2099-01-01", "--yes").stdout
     assert (
         said
         == "No thread ended that long ago. 1 thread of that age have not ended: --all deletes them, too.\n"
     )
 
 
-def test_no_database_has_nothing_to_prune(bench: Bench) -> None:
-    result = bench("prune", "--older", "1d", "--yes")
+def test_no_database_has_no_older_threads(bench: Bench) -> None:
+    result = bench("delete", "--older", "1d", "--yes")
     assert (result.exit_code, result.stdout) == (0, "No thread ended that long ago.\n")
     assert not bench.database.exists()
-
-
-class TestExport:
-    def exported(self, bench: Bench, name: str = "a", *words: str) -> dict[str, Any]:
-        result = bench("export", name, *words)
-        assert (result.exit_code, result.stderr) == (0, ""), result.output
-        found: dict[str, Any] = json.loads(result.stdout)
-        return found
-
-    def test_history_outcome_and_records(self, bench: Bench) -> None:
-        with_threads(bench, a=steps(EDIT, DONE), ab=steps(DONE))
-        bench("rate", "a", "5")
-        found = self.exported(bench)
-        assert (found["format"], found["thread_id"], found["condition"]) == (1, "a", "ended")
-        assert found["outcome"]["summary"] == "All done."
-        assert [outcome["status"] for outcome in found["outcomes"]] == ["success"]
-        kinds = [message.type for message in messages_from_dict(found["history"])]
-        assert kinds == ["human", "ai", "tool", "human", "ai", "tool", "ai"]
-        assert [step["state"] for step in found["path"]][-2:] == ["review", "finish"]
-        records = {record["record"]: record for record in found["records"]}
-        assert set(records) == {"figures", "journal", "outcomes", "ratings", "threads"}
-        assert records["journal"]["value"]["status"] == "done"
-        assert 5 in records["ratings"]["value"].values()
-        assert records["threads"]["value"]["workspace"] == str(bench.workspace)
-
-    def test_one_that_waits_says_for_what(self, bench: Bench) -> None:
-        with_threads(bench, a=steps(ASK))
-        found = self.exported(bench)
-        assert (found["outcome"], found["outcomes"]) == (None, [])
-        assert found["waiting"]["for"] == "answer"
-        assert found["waiting"]["question"] == "Which port?"
-
-    def test_into_a_file(self, bench: Bench) -> None:
-        with_threads(bench, a=steps(DONE))
-        file = bench.folder / "a.json"
-        result = bench("export", "a", "--output", str(file))
-        assert (
-            result.stdout
-            == f"Written to {file}. It contains everything in the thread: check it before you share it.\n"
-        )
-        assert json.loads(file.read_text())["thread_id"] == "a"

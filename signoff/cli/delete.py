@@ -1,4 +1,4 @@
-"""`signoff export`, `signoff delete` and `signoff prune`: keep a copy of a thread, or remove it for good."""
+"""`signoff delete`: removes a thread for good, or all that ended long ago."""
 
 import json
 import sys
@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +16,7 @@ from signoff.cli.console import stdout_console
 from signoff.cli.display import read_line
 from signoff.cli.threads import thread_table
 from signoff.front.database import Database, OpenStorage, unknown
-from signoff.front.options import DryRun, Json, Thread, Yes, moment, takes
+from signoff.front.options import DryRun, Json, Yes, moment, takes
 from signoff.front.text import one_line
 from signoff.front.thread_ids import checked_thread_id
 from signoff.front.threads import Row, find_threads, row
@@ -25,7 +24,6 @@ from signoff.graph.compiled.graph import busy
 from signoff.graph.errors import SetupError, ThreadBusy
 from signoff.graph.foreign import count_noun
 from signoff.session.export import entries
-from signoff.session.export import export as export_thread
 
 _ENDED = ("success", "limit", "error")
 _NEVER = ("running", "damaged")
@@ -33,45 +31,44 @@ _PIPE = 160
 
 
 @takes()
-def export(
-    thread: Thread,
-    file: Database,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to this file (default: print)."),
-    ] = None,
-) -> None:
-    """Print a thread as one JSON document: history, outcomes, records."""
-    thread_id = checked_thread_id(thread)
-    if not file.exists():
-        raise unknown(thread_id, file)
-    with file.open() as storage:
-        _check_known(storage, thread_id, file)
-        text = json.dumps(export_thread(storage, thread_id), indent=2, default=str) + "\n"
-    if output is None:
-        sys.stdout.write(text)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SetupError(f"Cannot write to {output} ({error.strerror}); name another file.") from error
-    _say(f"Written to {output}. It contains everything in the thread: check it before you share it.")
-
-
-@takes()
 def delete(
-    thread: Thread,
     file: Database,
+    thread: Annotated[
+        str | None, typer.Argument(metavar="THREAD", help="The thread's ID.", show_default=False)
+    ] = None,
+    older: Annotated[
+        str | None,
+        typer.Option(
+            "--older",
+            metavar="TIME",
+            help="Instead of one thread, all that ended and have not changed for this long: 30d, 12w; or "
+            "since a date like 2026-01-31.",
+        ),
+    ] = None,
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="With --older: also threads that wait for you or were stopped."),
+    ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Delete a thread and everything stored with it; your files stay as they are."""
-    thread_id = checked_thread_id(thread)
+    """Delete a thread, or all that ended long ago; your files stay as they are."""
+    if thread is not None and older is None and not every:
+        _delete_one(file, checked_thread_id(thread), yes=yes, dry_run=dry_run, as_json=as_json)
+    elif thread is None and older is not None:
+        before = moment(older, time.time(), "--older")
+        _delete_older(file, before, every, yes=yes, dry_run=dry_run, as_json=as_json)
+    else:
+        raise SetupError("Name a thread, or --older TIME, as in --older 30d; --all goes with --older.")
+
+
+def _delete_one(file: Database, thread_id: str, *, yes: bool, dry_run: bool, as_json: bool) -> None:
     if not file.exists():
         raise unknown(thread_id, file)
     with file.open() as storage:
-        _check_known(storage, thread_id, file)
+        if thread_id not in storage.threads() and next(entries(storage.store, thread_id), None) is None:
+            raise unknown(thread_id, file)
         if storage.checkpointer.is_running(thread_id):
             raise busy(thread_id)
         chosen = [row(storage, thread_id)]
@@ -81,28 +78,10 @@ def delete(
     _tell(Deleted([thread_id]), as_json)
 
 
-@takes()
-def prune(
-    file: Database,
-    older: Annotated[
-        str,
-        typer.Option(
-            "--older",
-            metavar="TIME",
-            help="Threads that have not changed for this long: 30d, 12w; or since a date like 2026-01-31.",
-            show_default=False,
-        ),
-    ],
-    every: Annotated[
-        bool,
-        typer.Option("--all", help="Also threads that wait for you or were stopped."),
-    ] = False,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    as_json: Json = False,
+def _delete_older(
+    file: Database, before: float, every: bool, *, yes: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Delete threads that ended long ago."""
-    before = moment(older, time.time(), "--older")
+    """Deletes the threads that ended before this time. every: also those that wait or were stopped."""
     file.check_named()
     found = [one for one in find_threads(file, sys.maxsize).rows if _is_older(one, before)]
     ended = [one for one in found if one.status in _ENDED]
@@ -118,7 +97,7 @@ def prune(
     done = Deleted([])
     with file.open() as storage:
         for one in chosen:
-            _prune(storage, one, done)
+            _delete_unchanged(storage, one, done)
     _tell(done, as_json)
 
 
@@ -134,7 +113,7 @@ def _is_older(one: Row, before: float) -> bool:
     return bool(one.changed) and datetime.fromisoformat(one.changed).timestamp() < before
 
 
-def _prune(storage: OpenStorage, one: Row, done: Deleted) -> None:
+def _delete_unchanged(storage: OpenStorage, one: Row, done: Deleted) -> None:
     """Deletes a thread if it is unchanged since it was listed: the person may have taken time."""
     if row(storage, one.thread_id).changed != one.changed:
         done.kept[one.thread_id] = "it has changed"
@@ -145,12 +124,6 @@ def _prune(storage: OpenStorage, one: Row, done: Deleted) -> None:
         done.kept[one.thread_id] = "it is running"
     else:
         done.threads.append(one.thread_id)
-
-
-def _check_known(storage: OpenStorage, thread_id: str, file: Database) -> None:
-    """Raises ThreadError for a thread of which nothing is stored."""
-    if thread_id not in storage.threads() and next(entries(storage.store, thread_id), None) is None:
-        raise unknown(thread_id, file)
 
 
 def _agreed(chosen: Sequence[Row], question: str, *, yes: bool, dry_run: bool, as_json: bool) -> bool:
