@@ -97,7 +97,6 @@ TESTS = {
         "tests/session/test_otel.py::test_a_run_is_a_span_with_a_span_for_each_call",
         "tests/session/test_otel.py::test_a_thread_that_ran_in_three_processes_is_one_trace",
     ),
-    "matplotlib": ("tests/cli/test_stats_command.py::test_a_plot_is_a_picture",),
     "langgraph-checkpoint-postgres, psycopg, psycopg-pool": (
         "tests/storage/test_postgres.py::test_a_thread_runs_pauses_and_goes_on_by_any_process",
         "tests/storage/test_postgres.py::test_threads_are_listed_the_one_changed_last_first",

@@ -1,4 +1,4 @@
-"""The recorded results as pictures. Needs the extra `signoff[plot]`."""
+"""The recorded results as pictures, drawn by matplotlib."""
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -13,7 +13,6 @@ from benchmarks.overhead.measure import DEFAULTS, WRITES, Figure
 from benchmarks.overhead.record import RESULTS, Recorded
 from benchmarks.overhead.targets import EQUAL
 from signoff.graph.errors import SetupError
-from signoff.graph.inside.installing import install_hint
 
 CPU, DISK, CROWD = "overhead-cpu.png", "overhead-disk.png", "overhead-crowd.png"
 CLIENT = "overhead-client.png"
@@ -72,12 +71,10 @@ def days(recorded: Recorded) -> str:
 def canvas() -> Any:
     """Returns the figure to draw on. Raises SetupError if the plotting package is missing."""
     try:
-        # An extra, and slow to import. Without pyplot there is no window and no global state.
+        # Slow to import. Without pyplot there is no window and no global state.
         from matplotlib.figure import Figure as Canvas
     except ImportError as error:
-        raise SetupError(
-            f"A picture needs a package that is missing ({error}): {install_hint('plot')}"
-        ) from error
+        raise SetupError(f"Pictures are drawn by matplotlib ({error}): pip install matplotlib") from error
     return Canvas
 
 

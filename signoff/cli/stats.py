@@ -1,14 +1,9 @@
-"""`signoff stats` and `signoff rate`: figures of the recorded outcomes, and people's ratings of them.
-
-A plot needs the extra `signoff[plot]`.
-"""
+"""`signoff stats` and `signoff rate`: figures of the recorded outcomes, and people's ratings of them."""
 
 import json
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -20,93 +15,9 @@ from signoff.front.database import Database, unknown
 from signoff.front.options import Json, Thread, moment, takes
 from signoff.front.text import one_line, plain, styled
 from signoff.front.thread_ids import checked_thread_id
-from signoff.graph.errors import SetupError
-from signoff.graph.inside.installing import install_hint
-from signoff.graph.vocabulary import Tone, heading
-from signoff.stats.numbers import CAPS
 from signoff.stats.numbers import stats as numbers
 from signoff.stats.records import STARS, TaskRecord, read_ended
 from signoff.stats.records import rate as store_rating
-
-SUFFIXES = (".png", ".svg")
-_COLOURS: Mapping[Tone, str] = {
-    "green": "#2e7d32",
-    "amber": "#f9a825",
-    "red": "#c62828",
-    "blue": "#1565c0",
-    "violet": "#6a1b9a",
-}
-_TURNS = "#546e7a"
-_SIZE = (11.0, 4.2)
-_DPI = 120
-
-
-def plot(ended: Sequence[TaskRecord], document: Mapping[str, Any], file: Path) -> None:
-    """Plots the tasks, whose figures are in `document`, into `file`, a PNG or SVG by its suffix.
-
-    Raises SetupError for another suffix, a missing package, or a file that cannot be written.
-    """
-    check_suffix(file)
-    figure_class, tickers = _matplotlib()
-    figure = figure_class(figsize=_SIZE, dpi=_DPI, layout="constrained")
-    left, right = figure.subplots(1, 2)
-    _histogram(left, ended, document)
-    left.yaxis.set_major_locator(tickers.MaxNLocator(integer=True))
-    left.xaxis.set_major_locator(tickers.MaxNLocator(integer=True))
-    _exit_shares(right, ended)
-    right.xaxis.set_major_locator(tickers.MaxNLocator(integer=True))
-    try:
-        figure.savefig(file)
-    except OSError as error:
-        raise SetupError(f"Cannot write {file} ({error.strerror}); choose another file.") from error
-
-
-def check_suffix(file: Path) -> None:
-    """Raises SetupError for a file that is neither PNG nor SVG."""
-    if file.suffix.lower() not in SUFFIXES:
-        raise SetupError(
-            f"--plot writes a PNG or SVG picture: name a file that ends in .png or .svg, not {file}."
-        )
-
-
-def _matplotlib() -> tuple[Any, Any]:
-    try:
-        # An extra, and slow to import. Without pyplot there are no windows and no global state.
-        from matplotlib import ticker
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise SetupError(
-            f"A plot needs a package that is missing ({error}): {install_hint('plot')}"
-        ) from error
-    return Figure, ticker
-
-
-def _histogram(axes: Any, ended: Sequence[TaskRecord], document: Mapping[str, Any]) -> None:
-    counts = Counter(task.turns for task in ended if task.status == "success")
-    axes.bar(list(counts), list(counts.values()), color=_TURNS, width=0.85)
-    turns = document["turns"]
-    for name, style in (("median", "--"), ("p90", ":")):
-        if turns[name] is not None:
-            axes.axvline(turns[name], color="black", linestyle=style, label=f"{name} {turns[name]:g}")
-            axes.legend()
-    axes.set(title=f"Turns to finish ({turns['successes']} successes)", xlabel="turns", ylabel="tasks")
-
-
-def _exit_shares(axes: Any, ended: Sequence[TaskRecord]) -> None:
-    """Draws a bar for each exit, the most frequent on top, in the words and colours of its card."""
-    found = Counter((_exit(task), _COLOURS[heading(vars(task)).tone]) for task in ended)
-    ranked = [(name, colour, count) for (name, colour), count in reversed(found.most_common())]
-    names, colours = [name for name, _, _ in ranked], [colour for _, colour, _ in ranked]
-    bars = axes.barh(names, [count for _, _, count in ranked], color=colours)
-    axes.bar_label(bars, padding=2)
-    axes.margins(x=0.12)
-    axes.set(title=f"Exits ({len(ended)} tasks)", xlabel="tasks")
-
-
-def _exit(task: TaskRecord) -> str:
-    # A dollar sign would begin a formula.
-    return heading(vars(task)).title.replace("$", r"\$")
-
 
 _MOST_KINDS = 8
 _MOST_SECTIONS = 3
@@ -126,30 +37,11 @@ def stats(
             help="Only tasks that ended since then: 7d, 24h, 30min, or a date like 2026-01-31.",
         ),
     ] = None,
-    cap: Annotated[
-        list[int] | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Show how many tasks would have ended within N turns. May be repeated.",
-        ),
-    ] = None,
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot", metavar="FILE", help="Draw turns to finish and exits into a .png or .svg file."
-        ),
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show how tasks ended, how many turns they took, and what to improve."""
     begin = 0.0 if since is None else moment(since, time.time(), "--since")
-    if picture is not None:
-        check_suffix(picture)
-    ended = _ended(file, thread)
-    document = numbers(ended, since=begin, caps=cap or CAPS)
-    if picture is not None:
-        plot([task for task in ended if task.at >= begin], document, picture)
+    document = numbers(_ended(file, thread), since=begin)
     if as_json:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
         return
@@ -158,8 +50,6 @@ def stats(
         console.print(Text(plain(f"No task has ended in {file} yet.")), soft_wrap=True)
     else:
         console.print(table(document), soft_wrap=not console.is_terminal)
-    if picture is not None:
-        console.print(Text(plain(f"Drawn into {picture}.")), soft_wrap=True)
 
 
 @takes()
@@ -336,12 +226,6 @@ def _advice(document: Mapping[str, Any]) -> Iterator[Line]:
         signs = ", ".join(f"{name} {count:,}" for name, count in row["signs"].items())
         tasks = f"{row['tasks']:,} task{'s' * (row['tasks'] != 1)}"
         yield "strengthen first" if place == 0 else "  then", f"“{row['section']}”: {tasks} ({signs})"
-    if document["turns"]["successes"]:
-        for place, row in enumerate(document["what_if"]):
-            yield (
-                "what if" if place == 0 else "",
-                f"a cap of {row['cap']} would have cut {row['cut']:,} of {row['successes']:,} successes",
-            )
 
 
 def _tokens(tokens: Mapping[str, Any]) -> str:

@@ -236,19 +236,14 @@ def _cut_short(task: TaskRecord) -> bool:
     return bool(task.figures and task.figures["cut_short"])
 
 
-CAPS = (3, 5, 8, 10, 12, 15, 20, 25, 30)
-"""The turn limits for which the statistics show how many successes each would have cut."""
-
-
-def stats(ended: Sequence[TaskRecord], *, since: float = 0.0, caps: Iterable[int] = CAPS) -> dict[str, Any]:
+def stats(ended: Sequence[TaskRecord], *, since: float = 0.0) -> dict[str, Any]:
     """Returns the data of `signoff stats`, as JSON-like values.
 
-    since: only tasks that ended at this time or later, in seconds since 1970. caps: the turn limits of the
-    what-if. A rate is None where there is nothing to count. Numbers from figures (talk, nudges, refused,
-    limits, rules, models, delegates) are those of the `measured` tasks, which have figures. What counts as
-    back to work, as a needless refusal and as a task that was cut short is defined in
-    `signoff.graph.finish.figures`, what as a false positive, as a false negative and as reopened in
-    `signoff.stats.numbers`.
+    since: only tasks that ended at this time or later, in seconds since 1970. A rate is None where there is
+    nothing to count. Numbers from figures (talk, nudges, refused, limits, rules, models, delegates) are those
+    of the `measured` tasks, which have figures. What counts as back to work, as a needless refusal and as a
+    task that was cut short is defined in `signoff.graph.finish.figures`, what as a false positive, as a false
+    negative and as reopened in `signoff.stats.numbers`.
     """
     again = reopened(ended)
     tasks = [task for task in ended if task.at >= since]
@@ -280,7 +275,6 @@ def stats(ended: Sequence[TaskRecord], *, since: float = 0.0, caps: Iterable[int
         "delegates": _delegates(figures),
         "rules": _summed(found["rules"] for found in figures),
         "sections": sections((task, why is not None) for task, why in zip(tasks, whys, strict=True)),
-        "what_if": what_if(tasks, caps),
     }
 
 
@@ -293,15 +287,6 @@ def _delegates(figures: Sequence[Figures]) -> dict[str, dict[str, int]]:
     ranked = sorted(found.items(), key=lambda item: (-item[1]["calls"], item[0]))
     keys = ("calls", "done", "turns", "tokens", "tool_calls")
     return {name: {key: one[key] for key in keys} for name, one in ranked}
-
-
-def what_if(tasks: Iterable[TaskRecord], caps: Iterable[int]) -> list[dict[str, int]]:
-    """Returns how many of the successes took more turns than each cap allows."""
-    turns = [task.turns for task in tasks if task.status == "success"]
-    return [
-        {"cap": cap, "cut": sum(needed > cap for needed in turns), "successes": len(turns)}
-        for cap in sorted(set(caps))
-    ]
 
 
 def _exits(tasks: Sequence[TaskRecord]) -> dict[str, dict[str, int]]:

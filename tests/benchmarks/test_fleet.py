@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from signoff import sqlite_storage
 from signoff.cli.app import app
-from signoff.stats import CAPS
 from tests.support.fleet import Fleet, plans
 from tests.support.fleet_expected import expected
 
@@ -44,7 +43,7 @@ def test_the_numbers_of_a_fleet_are_those_that_its_scripts_dictate(
     found: dict[str, Any] = json.loads(result.stdout)
     assert found["waiting"].pop("seconds") > 0
     assert found["waiting"].pop("mean_seconds") > 0
-    wanted = expected(plans(runs, seed), CAPS)
+    wanted = expected(plans(runs, seed))
     for document in (found, wanted):
         document["sections"].sort(key=lambda row: row["section"])
     assert found == wanted

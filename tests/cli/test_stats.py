@@ -75,7 +75,6 @@ def test_nothing_has_no_rates() -> None:
     for name in ("talk_only", "nudges", "refused", "accuracy"):
         assert found[name]["rate"] is None, name
     assert found["turns"] == {"successes": 0, "mean": None, "median": None, "p90": None, "most": None}
-    assert found["what_if"][0] == {"cap": 3, "cut": 0, "successes": 0}
 
 
 TURNS: dict[str, tuple[list[int], dict[str, Any]]] = {
@@ -93,15 +92,6 @@ def test_turns_to_finish_are_those_of_successes(case: str) -> None:
     turns, wanted = TURNS[case]
     ended = [task(float(n), turns=n) for n in turns]
     assert stats([*ended, limit(turns=30)])["turns"] == {"successes": len(turns), **wanted}
-
-
-def test_a_cap_cuts_the_successes_above_it() -> None:
-    ended = [task(float(n), turns=n) for n in (3, 8, 9, 15)] + [limit(turns=30)]
-    assert stats(ended, caps=[8, 30, 1, 8])["what_if"] == [
-        {"cap": 1, "cut": 4, "successes": 4},
-        {"cap": 8, "cut": 2, "successes": 4},
-        {"cap": 30, "cut": 0, "successes": 4},
-    ]
 
 
 def test_counts_are_added_up_over_tasks() -> None:

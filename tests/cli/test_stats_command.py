@@ -1,7 +1,6 @@
 """`signoff stats` and `signoff rate` on the command line."""
 
 import json
-import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +13,6 @@ from typer.testing import CliRunner, Result
 from signoff import SetupError, postgres_storage, sqlite_storage
 from signoff.cli.app import app
 from signoff.front.options import moment
-from signoff.graph.inside.installing import install_hint
 from tests.cli.test_stats import fill, put
 
 DAY = 86_400.0
@@ -61,7 +59,6 @@ def test_the_table_says_what_the_json_says(database: Path) -> None:
         "2 of 2 accepted as done and not reopened (100%)",
         "1, mean 4 (4★ 1)",
         "“the reminder near the limit”: 1 task (out of turns 1)",
-        "a cap of 3 would have cut 1 of 2 successes",
     ):
         assert line in out, out
 
@@ -73,10 +70,6 @@ OPTIONS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "since a short span": (["--since", "30min"], {"tasks": 1}),
     "since a date": (["--since", "2020-01-31"], {"tasks": 3}),
     "since the future": (["--since", "2100-01-01T12:00"], {"tasks": 0}),
-    "caps": (
-        ["--cap", "4", "--cap", "2"],
-        {"what_if": [{"cap": 2, "cut": 2, "successes": 2}, {"cap": 4, "cut": 1, "successes": 2}]},
-    ),
 }
 
 
@@ -90,12 +83,6 @@ def test_options(case: str, database: Path) -> None:
 REFUSED: dict[str, tuple[list[str], str]] = {
     "an unknown thread": (["stats", "--thread", "ghost"], "There is no thread 'ghost'"),
     "a time that is none": (["stats", "--since", "yesterday"], "--since 'yesterday' is not a time"),
-    "a cap of nothing": (["stats", "--cap", "0"], "'--cap': Input should be greater than or equal to 1"),
-    "a picture of another kind": (["stats", "--plot", "figures.gif"], "ends in .png or .svg"),
-    "a picture in a folder that is not there": (
-        ["stats", "--plot", "/nowhere/figures.png"],
-        "Cannot write /nowhere/figures.png",
-    ),
     "rating an unknown thread": (["rate", "ghost", "5"], "There is no thread 'ghost'"),
     "no star": (["rate", "old", "0"], "'STARS': Input should be greater than or equal to 1"),
     "six stars": (["rate", "old", "6"], "'STARS': Input should be less than or equal to 5"),
@@ -135,32 +122,6 @@ def test_a_database_that_is_named_and_not_there_is_an_error(tmp_path: Path) -> N
     result = signoff("stats", database=tmp_path / "none.sqlite")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"There is no database {tmp_path}/none.sqlite; name another one")
-
-
-@pytest.mark.parametrize(("name", "begins"), [("f.png", b"\x89PNG"), ("f.SVG", b"<?xml")])
-def test_a_plot_is_a_picture(name: str, begins: bytes, database: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the extra signoff[plot] is not installed")
-    file = tmp_path / name
-    assert f"Drawn into {file}" in signoff("stats", "--plot", str(file), database=database).stdout
-    assert file.read_bytes().startswith(begins)
-
-
-def test_a_plot_of_nothing_is_an_empty_picture(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the extra signoff[plot] is not installed")
-    file = tmp_path / "f.svg"
-    with sqlite_storage(tmp_path / "none.sqlite"):
-        pass
-    assert signoff("stats", "--plot", str(file), database=tmp_path / "none.sqlite").exit_code == 0
-    assert "Exits (0 tasks)" in file.read_text() or file.stat().st_size > 0
-
-
-def test_without_the_extra_the_command_that_installs_it_is_told(
-    database: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    result = signoff("stats", "--plot", "figures.png", database=database)
-    assert result.exit_code == 2
-    assert install_hint("plot") in " ".join(result.stderr.split())
 
 
 def test_what_a_model_calls_itself_cannot_steer_the_terminal(tmp_path: Path) -> None:
