@@ -5,9 +5,8 @@ Names in braces are filled in where a text is used; a brace that is to be shown 
 when it is made.
 """
 
-import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import InitVar, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from string import Formatter
 from types import MappingProxyType
 from typing import Any
@@ -390,8 +389,7 @@ class Texts:
     `nudges`, `results`, `refusals`, `answers` and `contract_lines` are looked up by the names used in the
     defaults; a name that is not given keeps its default. `answers` tell whoever asked how a task ended.
     `history_summary` introduces the summary that stands for old turns; `note_down` asks the model for it, at
-    the end of its prompt; `summarise` and `material` are read by another model that writes it. `digest` is the
-    former name of `history_summary`.
+    the end of its prompt; `summarise` and `material` are read by another model that writes it.
 
     Names in braces are filled in: those of the default text, of which a text may leave out any, except where
     the model would take what was undone to be there: `{undone}` in `nudges["resumed_undone"]` and `{calls}`
@@ -416,16 +414,8 @@ class Texts:
     summarise: str = SUMMARISE
     note_down: str = NOTE_DOWN
     material: str = MATERIAL
-    digest: InitVar[str | None] = None
 
-    def __post_init__(self, digest: str | None) -> None:
-        if digest is not None:
-            warnings.warn(
-                "Texts(digest=…) is called history_summary= now; the old name will go in a later version.",
-                DeprecationWarning,
-                stacklevel=3,
-            )
-            object.__setattr__(self, "history_summary", digest)
+    def __post_init__(self) -> None:
         for name, default in (
             ("amounts", AMOUNTS),
             ("nudges", NUDGES),

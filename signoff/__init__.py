@@ -250,18 +250,7 @@ _NAMES = {
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
-# Former names, which still work and warn.
-_FORMER = {"Move": "ThreadCommand", "Standing": "ThreadStatus"}
-
-
 def __getattr__(name: str) -> Any:
-    if now := _FORMER.get(name):
-        warnings.warn(
-            f"signoff.{name} is called {now} now; the old name will go in a later version.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return __getattr__(now)
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found = getattr(import_module(_MODULES[name]), name)

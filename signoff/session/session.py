@@ -15,7 +15,6 @@ from typing import Any, Generic
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from typing_extensions import deprecated
 
 from signoff.graph.build import Graph
 from signoff.graph.compiled.inputs import check_config, check_context
@@ -233,16 +232,6 @@ class Session(Generic[ResultT]):
     async def astatus(self) -> ThreadStatus:
         """`status` for an event loop."""
         return await acarry_out(self._thread.look(), None)
-
-    @deprecated("Session.standing() is called status() now; the old name will go in a later version.")
-    def standing(self) -> ThreadStatus:
-        """The former name of `status`."""
-        return self.status()
-
-    @deprecated("Session.astanding() is called astatus() now; the old name will go in a later version.")
-    async def astanding(self) -> ThreadStatus:
-        """The former name of `astatus`."""
-        return await self.astatus()
 
     async def ahistory(self) -> list[Turn]:
         """`history` for an event loop."""
