@@ -31,7 +31,6 @@ from signoff.graph.compiled.settings import (
     listed,
     one_of,
     positive,
-    renamed_option,
 )
 from signoff.graph.errors import ApprovalWarning, JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT, outputs_folder
@@ -121,9 +120,6 @@ def build_graph(
     name: str | None = None,
     select_tools: Callable[[Mapping[str, Any], Any], Iterable[Any] | None] | None = None,
     parallel: int | None = None,
-    view_tokens: int | None = None,
-    digest: SummaryWriter = None,
-    digest_seconds: float | None = None,
 ) -> DurableGraph[ResultT]:
     """The agent loop as a compiled LangGraph graph.
 
@@ -230,8 +226,6 @@ def build_graph(
         can continue.
     parallel: the maximum number of read calls that run in parallel. Default: 8 for sync tools, which take a
         thread each, and no limit for coroutines.
-    view_tokens, digest, digest_seconds: the former names of `prompt_tokens`, `compaction` and
-        `compaction_seconds`, which still work but raise a DeprecationWarning.
 
     Resources that tools hold open (shells, interpreters, MCP servers) are closed with the graph: by
     `graph.close()`, with `storage`, when the graph is garbage-collected, and at the latest when the program
@@ -245,11 +239,6 @@ def build_graph(
     then run an effect twice; and (ApprovalWarning) when there are approvals and no checkpointer, so that
     nobody can be asked.
     """
-    prompt_tokens = renamed_option("view_tokens", view_tokens, "prompt_tokens", prompt_tokens, None)
-    compaction = renamed_option("digest", digest, "compaction", compaction, None)
-    compaction_seconds = renamed_option(
-        "digest_seconds", digest_seconds, "compaction_seconds", compaction_seconds, _COMPACTION_SECONDS
-    )
     models = checked_models(model, fallbacks)
     texts = checked_texts(texts)
     check_storage(storage, checkpointer, store)

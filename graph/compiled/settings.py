@@ -4,7 +4,6 @@ import inspect
 import os
 import re
 import reprlib
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from math import inf
@@ -28,7 +27,6 @@ from signoff.nodes.model.wrapped import unwrapped
 
 _Number = TypeVar("_Number", bound=float | None)
 _Word = TypeVar("_Word", bound=str)
-_Given = TypeVar("_Given")
 
 
 def describe(given: object) -> str:
@@ -242,20 +240,6 @@ def _unopened(given: object) -> bool:
 
 def _kind(given: object) -> str:
     return type(given).__name__
-
-
-def renamed_option(old: str, given: _Given | None, new: str, now: _Given, default: _Given) -> _Given:
-    """The value of a renamed option; the old name still works, with a warning."""
-    if given is None:
-        return now
-    if now is not default:
-        raise SetupError(f"{old}= is the former name of {new}=; pass only {new}=.")
-    warnings.warn(
-        f"{old}= is called {new}= now; the old name will go in a later version.",
-        DeprecationWarning,
-        stacklevel=3,
-    )
-    return given
 
 
 def positive(name: str, value: _Number, *, whole: bool = False, none: bool = True) -> _Number:
