@@ -3,7 +3,6 @@
 Each name is imported at its first use, so that a program that needs only one does not wait for all.
 """
 
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
