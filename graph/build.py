@@ -47,7 +47,7 @@ from signoff.nodes.model.models import ModelSet, Streaming, SummaryWriter, keepe
 from signoff.nodes.model.prices import highest, prices_of
 from signoff.nodes.model.retries import ModelRetries
 from signoff.nodes.model.wrapped import unwrapped
-from signoff.nodes.node import REPLY_CHARS, Dependencies, OnFailure
+from signoff.nodes.node import Dependencies, OnFailure
 from signoff.nodes.tool_calls.inject import Injector
 from signoff.tools.approvals import Policy
 from signoff.tools.checks import Check, make_checks
@@ -68,7 +68,6 @@ _NO_STEP_LIMIT = 2**31 - 1
 
 
 _RETRIES = ModelRetries()
-_COMPACTION_SECONDS = 60.0
 
 
 class Storage(Protocol):
@@ -102,12 +101,10 @@ def build_graph(
     texts: Texts = DEFAULT_TEXTS,
     prompt_tokens: int | None = None,
     compaction: SummaryWriter = None,
-    compaction_seconds: float = _COMPACTION_SECONDS,
     model_seconds: float | None = MODEL_SECONDS,
     model_retries: ModelRetries | None = _RETRIES,
     fallbacks: Sequence[BaseChatModel | Runnable[Any, Any] | str] = (),
     streaming: Streaming = "always",
-    reply_chars: int = REPLY_CHARS,
     tool_seconds: float | None = 120.0,
     result_chars: int = LIMIT,
     talk: Literal["strict", "balanced", "natural"] = "balanced",
@@ -176,14 +173,15 @@ def build_graph(
         "model": the model, in one extra call on its current prompt, which the provider's cache serves. The
         call counts in the outcome's usage but not as a turn, and no tool call in it runs. Or pass another
         chat model, which is called without tools. If the summary fails, is refused, truncated or too long,
-        calls a tool, or takes longer than `compaction_seconds`, lines are used instead. Default: "model" when
+        calls a tool, or takes longer than 60 seconds, lines are used instead. Default: "model" when
         the model's profile has a context size and `prompt_tokens` is at least 16,000; else "lines", since a
         small prompt is summarised every few turns (and a script for `ScriptedModel`, which has no profile,
         has no step for it).
     model_seconds: how long the model may be silent, before the first chunk of its reply and between two
         chunks (before the whole reply, if it does not stream); None for no limit. After that the connection
         is closed and the task ends as `model_error`; a call that has returned nothing yet is retried once
-        first. The context's `model_seconds` takes precedence.
+        first. The context's `model_seconds` takes precedence. A reply of more than 2,000,000 characters
+        (text, reasoning and arguments) is cut off, and the task ends as `model_error`, too.
     model_retries: how often, and after which delays, a model call is retried after a transient error (a rate
         limit, a server error, a dropped connection); None for never. The graph uses a copy of the model in
         which the client's own retries are off. See docs/how-to/models.md.
@@ -192,8 +190,6 @@ def build_graph(
         "auto" streams when something consumes the chunks (`stream_mode="messages"`, `astream_events`, a
         session's tokens, a callback with `on_llm_new_token`); otherwise the reply comes whole, which saves
         the CPU time of a stream, and only time limits can cut it short. "never": no reply is streamed.
-    reply_chars: a reply with more characters (text, reasoning and arguments) is cut off, and the task ends as
-        `model_error`.
     tool_seconds: how long one call may take before its result is "timed out"; None for no limit, in which
         case a call that runs alone uses the run's own thread. A tool's `metadata["seconds"]` takes
         precedence.
@@ -295,9 +291,7 @@ def build_graph(
         prompt_function=function,
         cache=_one_way(cache, models),
         prompt_tokens=most,
-        compaction_seconds=positive("compaction_seconds", compaction_seconds, none=False),
         model_seconds=positive("model_seconds", model_seconds),
-        reply_chars=positive("reply_chars", reply_chars, whole=True, none=False),
         tool_seconds=positive("tool_seconds", tool_seconds),
         result_chars=positive("result_chars", result_chars, whole=True, none=False),
         on_failure=one_of("on_failure", on_failure, ("keep", "undo", "ask")),

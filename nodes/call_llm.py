@@ -48,6 +48,9 @@ from signoff.nodes.model.trying import Ask, Tries, WaitEnded, try_again
 from signoff.nodes.node import NodeContext, Report, Steps, WrongWay
 from signoff.nodes.requests import Part
 
+REPLY_CHARS = 2_000_000
+"""The characters of the longest reply that is accepted: about four times the longest of current models."""
+
 _T = TypeVar("_T")
 
 
@@ -127,9 +130,7 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
         return Report(Event.STOPPED)
     task = run.task(state)
     offered, begun = tool_choice(task, run.deps.required), time.time()
-    watch = watch_of(
-        task, run.limits, silence=run.model_seconds, chars=run.deps.reply_chars, control=run.control
-    )
+    watch = watch_of(task, run.limits, silence=run.model_seconds, chars=REPLY_CHARS, control=run.control)
     # The cached task is stale after the reply, so it need not be kept during the model call.
     del task
     run.forget_task(state)
@@ -356,8 +357,8 @@ def _too_large(state: AgentState, run: NodeContext, message: AIMessage) -> Repor
     assert task.last is not None, "the reply was just added"
     message = named_calls(task.last, task.call_ids) or message
     said = (
-        f"The model's reply grew to more than {run.deps.reply_chars:,} characters, and was ended there. "
-        "Retry the thread, or build the graph with a larger reply_chars if such a reply is meant."
+        f"The model's reply grew to more than {REPLY_CHARS:,} characters, and was ended there; "
+        "retry the thread."
     )
     ending = Ending(task=task.id, status="error", reason="model_error", error=said)
     return Report(Event.FAILED, {"messages": [slim(message)], "ending": ending})

@@ -51,8 +51,6 @@ from signoff.tools.toolbox import Toolbox
 
 NO_BUDGET = 2**62
 """As `prompt_tokens`: this machine does not limit the prompt."""
-REPLY_CHARS = 2_000_000
-"""About four times the longest reply of current models."""
 ANTHROPIC, OPENAI = "anthropic", "openai"
 ANTHROPICS_MARK: Mapping[str, str] = MappingProxyType({"type": "ephemeral"})
 OnFailure = Literal["keep", "undo", "ask"]
@@ -69,9 +67,7 @@ class Dependencies:
         config makes them; None where a config changes nothing.
     required: every reply must be a call.
     prompt_tokens: the budget of the prompt.
-    compaction_seconds: how long a model may take for a summary.
     model_seconds: how long the model may be silent, before its reply and within it.
-    reply_chars: a longer reply is an error.
     streaming: when a reply is streamed.
     tool_seconds: how long one call may take.
     result_chars: a longer result is truncated in the middle; the full text is kept in the folder `outputs`.
@@ -107,9 +103,7 @@ class Dependencies:
     ask_unknown: bool
     injector: Injector
     outputs: Path
-    compaction_seconds: float
     model_seconds: float | None = MODEL_SECONDS
-    reply_chars: int = REPLY_CHARS
     plain: Mapping[str, Arguments] = field(default_factory=dict)
     checks: Sequence[OneCheck] = ()
     streaming: Streaming = "always"

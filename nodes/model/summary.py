@@ -37,6 +37,9 @@ from signoff.nodes.model.trying import WaitEnded
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part
 
+COMPACTION_SECONDS = 60.0
+"""How long a model may take for a summary."""
+
 _PIECES = (2000, 500, PIECE)
 _CHARS_A_WORD = 8
 # If the context size is unknown, the prompt budget is taken to be 80 % of it.
@@ -190,7 +193,7 @@ def _watch(task: Task, run: NodeContext) -> CallBounds:
     """The bounds of the call: the time for a summary, the time that the task has left, and a request to
     stop."""
     watch = watch_of(task, run.limits, silence=run.model_seconds, chars=None, control=run.control)
-    until = time.monotonic() + run.deps.compaction_seconds
+    until = time.monotonic() + COMPACTION_SECONDS
     return replace(watch, until=until if watch.until is None else min(until, watch.until), tokens=None)
 
 

@@ -144,7 +144,6 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             texts=texts,
             system_prompt="",
             prompt_tokens=NO_BUDGET,
-            compaction_seconds=1.0,
             tool_seconds=None,
             result_chars=LIMIT,
             ask_unknown=False,

@@ -187,12 +187,7 @@ BUILT: dict[str, tuple[dict[str, Any], str]] = {
     "prompt_tokens: True": ({"prompt_tokens": True}, "prompt_tokens is True"),
     "model_seconds: a text": ({"model_seconds": "5"}, "model_seconds is '5'; pass a number above 0, or None"),
     "tool_seconds: below 0": ({"tool_seconds": -1}, "tool_seconds is -1; pass a number above 0, or None"),
-    "compaction_seconds: None": (
-        {"compaction_seconds": None},
-        "compaction_seconds is None; pass a number above 0.",
-    ),
     "result_chars: a text": ({"result_chars": "9"}, "result_chars is '9'; pass a whole number above 0."),
-    "reply_chars: None": ({"reply_chars": None}, "reply_chars is None; pass a whole number above 0."),
 }
 
 

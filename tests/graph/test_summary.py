@@ -152,12 +152,11 @@ def test_a_text_that_is_far_too_long_is_not_waited_for() -> None:
 
 
 @both_ways
-def test_a_slow_model_is_given_up_on(run: Way) -> None:
+def test_a_slow_model_is_given_up_on(run: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("signoff.nodes.model.summary.COMPACTION_SECONDS", 0.1)
     writer = ScriptedModel(lambda messages: NOTES, delay=0.05, chunk_size=1)
     with ScriptedModel(script()[-8:]) as model:
-        result = run(
-            build_graph(model, [note], compaction=writer, prompt_tokens=1_200, compaction_seconds=0.1)
-        )
+        result = run(build_graph(model, [note], compaction=writer, prompt_tokens=1_200))
     assert result["outcome"]["status"] == "success"
     assert writer.seen
     assert all("- note({'text': '" in text for text in summaries(model))

@@ -151,16 +151,19 @@ def test_tokens_and_cost_end_a_reply_by_what_it_has_written(limits: Limits, reas
     assert found == dict.fromkeys(found, ("limit", reason, True, True, True))
 
 
+LARGE = [hostile.large_text, hostile.large_arguments, hostile.large_no_json]
+
+
 @both
 def test_a_reply_that_is_too_large_is_an_error(mode: str) -> None:
     def ended(way: Way) -> tuple[Any, ...]:
         with HostileServer(way) as server:
-            outcome = ask(build_graph(of(server), [write], reply_chars=4_000), mode)["outcome"]
-            said = "4,000 characters" in outcome["error"] and "reply_chars" in outcome["error"]
-            small = outcome["usage"]["output_tokens"] < 1_500
+            outcome = ask(build_graph(of(server), [write]), mode)["outcome"]
+            said = "2,000,000 characters" in outcome["error"]
+            small = outcome["usage"]["output_tokens"] < 600_000
             return outcome["status"], outcome["reason"], said, small, server.gone.wait(5)
 
-    found = at_once(ENDLESS, ended)
+    found = at_once(LARGE, ended)
     assert found == dict.fromkeys(found, ("error", "model_error", True, True, True))
 
 
@@ -171,19 +174,23 @@ def test_a_line_without_an_end_is_too_large_before_it_is_a_chunk(mode: str) -> N
         outcome = ask(build_graph(of(server)), mode)["outcome"]
         assert server.gone.wait(5)
     assert (outcome["reason"], len(server.requests)) == ("model_error", 1)
-    assert "reply_chars" in (outcome["error"] or "")
+    assert "2,000,000 characters" in (outcome["error"] or "")
     assert memory() - before < 100_000
 
 
 @both
 @pytest.mark.parametrize(
-    "bound",
-    [{"limits": Limits(seconds=0.5)}, {"limits": Limits(tokens=8)}, {"reply_chars": 24}],
+    ("way", "limits"),
+    [
+        (hostile.drip_behind_a_call, Limits(seconds=0.5)),
+        (hostile.drip_behind_a_call, Limits(tokens=8)),
+        (hostile.large_behind_a_call, Limits()),
+    ],
     ids=["seconds", "tokens", "size"],
 )
-def test_what_was_complete_is_kept_and_answered(bound: dict[str, Any], mode: str) -> None:
-    with HostileServer(hostile.drip_behind_a_call) as server:
-        result = ask(build_graph(of(server), [write], **bound), mode)
+def test_what_was_complete_is_kept_and_answered(way: Way, limits: Limits, mode: str) -> None:
+    with HostileServer(way) as server:
+        result = ask(build_graph(of(server), [write], limits=limits), mode)
     reply = next(message for message in result["messages"] if isinstance(message, AIMessage))
     assert [(made["name"], made["args"]) for made in reply.tool_calls] == [("write", {"text": "a"})]
     assert (reply.invalid_tool_calls, result["messages"][-2].type) == ([], "tool")
@@ -216,10 +223,9 @@ def test_a_model_that_does_not_stream_is_bounded_too(mode: str) -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan"), "2", True])
-@pytest.mark.parametrize("name", ["model_seconds", "reply_chars"])
-def test_a_bound_is_a_number_above_0(name: str, value: Any) -> None:
-    with pytest.raises(SetupError, match=name):
-        build_graph(ScriptedModel([]), **{name: value})
+def test_a_bound_is_a_number_above_0(value: Any) -> None:
+    with pytest.raises(SetupError, match="model_seconds"):
+        build_graph(ScriptedModel([]), model_seconds=value)
 
 
 def test_the_context_sets_the_seconds_of_one_run() -> None:
@@ -325,7 +331,6 @@ def test_a_summary_is_not_waited_for_either(mode: str, storage: SqliteStorage) -
             ScriptedModel(turns),
             [note],
             compaction=of(server),
-            compaction_seconds=60,
             prompt_tokens=2_000,
             limits=Limits(repeats=None),
             storage=storage,

@@ -83,6 +83,30 @@ def no_json() -> Sent:
     yield from forever(more("abcdefgh"))
 
 
+def large_text() -> Sent:
+    """Text that never ends, in large chunks."""
+    yield HEADERS
+    yield from forever(event({"content": "word " * 10_000}))
+
+
+def large_arguments() -> Sent:
+    """The arguments of one call, likewise."""
+    yield HEADERS + opened("write", '{"text": "')
+    yield from forever(more("abcdefgh" * 8_000))
+
+
+def large_no_json() -> Sent:
+    """The same, as nothing that could be read."""
+    yield HEADERS + opened("write", "x")
+    yield from forever(more("abcdefgh" * 8_000))
+
+
+def large_behind_a_call() -> Sent:
+    """A whole call, then another one, likewise."""
+    yield HEADERS + opened("write", '{"text": "a"}') + opened("write", '{"text": "', 1)
+    yield from forever(more("abcdefgh" * 8_000, 1))
+
+
 def line() -> Sent:
     """One line that never ends: no chunk ever comes of it."""
     yield HEADERS + b'data: {"id": "'
