@@ -8,7 +8,7 @@ outside (a message, a stop, …) is an event, too: `ENTRIES` says in which state
 
 A thread carries the version of the machine that it was run with. LangGraph silently ends a run when the
 thread is at a node that the graph does not have; so code that continues a saved thread first checks its
-state. `ALIASES` maps the names of older versions.
+state, and an unknown one is an error that names the version.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -218,15 +218,6 @@ def _joined(row: Mapping[Event, State]) -> dict[State, str]:
 MACHINE = 1
 """The version of the machine, incremented whenever a state is renamed or removed. A thread carries it under
 `machine`."""
-
-ALIASES: Mapping[str, State] = MappingProxyType({})
-"""Former names of states: a thread in one of them continues in the current state."""
-
-EVENT_ALIASES: Mapping[str, Event] = MappingProxyType({})
-"""Former names of events: a stored one is read as the current event."""
-
-RULE_ALIASES: Mapping[str, str] = MappingProxyType({})
-"""Former names of the rules of `decide`, with the current ones."""
 
 _BRANCH = "branch:to:"
 

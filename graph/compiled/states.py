@@ -5,7 +5,7 @@ from typing import Any
 
 from langgraph.graph import END, START, StateGraph
 
-from signoff.graph.machine import ALIASES, FIRST, LAST, WHAT_IT_DOES, State, edges
+from signoff.graph.machine import FIRST, LAST, WHAT_IT_DOES, State, edges
 from signoff.graph.schemas.state import StateSchemas
 from signoff.graph.state import AgentState, Context, Output
 from signoff.nodes.approve import approve
@@ -47,12 +47,9 @@ def works_of(deps: Dependencies) -> Mapping[State, Work]:
 
 
 def declare(
-    deps: Dependencies, aliases: Mapping[str, State] = ALIASES, schemas: StateSchemas | None = None
+    deps: Dependencies, schemas: StateSchemas | None = None
 ) -> StateGraph[AgentState, Any, Any, Output]:
-    """The transition table as a StateGraph: one node per state, one labelled edge per pair of states.
-
-    `aliases` are former names of states; no edge leads there, but a saved thread may be in one.
-    """
+    """The transition table as a StateGraph: one node per state, one labelled edge per pair of states."""
     found: Any = schemas or StateSchemas()
     graph: StateGraph[AgentState, Any, Any, Output] = StateGraph(
         found.state,
@@ -60,19 +57,16 @@ def declare(
         input_schema=found.input,
         output_schema=found.output,
     )
-    names, works = {**{str(state): state for state in NODES}, **aliases}, works_of(deps)
-    for name, state in names.items():
-        node = Node(state, deps, works[state], in_tree(state, works[state]))
-        graph.add_node(name, node, metadata={"description": WHAT_IT_DOES[state]})
+    for state, work in works_of(deps).items():
+        node = Node(state, deps, work, in_tree(state, work))
+        graph.add_node(str(state), node, metadata={"description": WHAT_IT_DOES[state]})
     graph.add_edge(START, str(FIRST))
-    drawn = edges()
-    for name, state in names.items():
-        targets = drawn[state]
+    for state, targets in edges().items():
         if len(targets) == 1 and state is not LAST:
-            graph.add_edge(name, str(next(iter(targets))))
+            graph.add_edge(str(state), str(next(iter(targets))))
             continue
         labels: dict[Hashable, str] = {label: str(target) for target, label in targets.items()}
         if state is LAST:
             labels[END] = END
-        graph.add_conditional_edges(name, Branch(state), labels)
+        graph.add_conditional_edges(str(state), Branch(state), labels)
     return graph

@@ -9,7 +9,7 @@ from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import CheckpointTuple
 
 from signoff.graph.build import Graph
-from signoff.graph.machine import EVENT_ALIASES, NO_TASK, Event, State
+from signoff.graph.machine import NO_TASK, Event, State
 from signoff.graph.state import MIDDLEWARE, AgentState
 from signoff.session.path import Step, all_between, node_between, step_of, unsaved
 
@@ -37,9 +37,9 @@ class ReplayStep:
 
     @property
     def event(self) -> Event | None:
-        """The event that the state reported, by its current name."""
+        """The event that the state reported; None for one that this version does not know."""
         name = self.step.event
-        return EVENT_ALIASES.get(name) or (Event(name) if name in set(Event) else None)
+        return Event(name) if name in set(Event) else None
 
 
 def moments_of(graph: Graph, saved: Sequence[CheckpointTuple]) -> Iterator[ReplayStep]:

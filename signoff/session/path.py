@@ -8,7 +8,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from signoff.graph.errors import ThreadError
-from signoff.graph.machine import ALIASES, NO_TASK, Event, State, next_states
+from signoff.graph.machine import NO_TASK, Event, State, next_states
 
 _START = "__start__"
 
@@ -102,8 +102,8 @@ def _whole(thread_id: str, ns: str = "") -> RunnableConfig:
 
 
 def known_state(name: str) -> State | None:
-    """The current state with this name, possibly a former one; None for a state of another version."""
-    return ALIASES.get(name) or (State(name) if name in set(State) else None)
+    """The state with this name; None for a state of another version."""
+    return State(name) if name in set(State) else None
 
 
 class _Walk:

@@ -27,7 +27,7 @@ from signoff.graph.foreign import OUTCOMES, label
 from signoff.graph.history.reader import verdicts_of
 from signoff.graph.history.usage import FROM_TOOL
 from signoff.graph.inside.private import played
-from signoff.graph.machine import EVENT_ALIASES, LAST, RULE_ALIASES, TRANSITIONS, Event, State, next_state
+from signoff.graph.machine import LAST, TRANSITIONS, Event, State, next_state
 from signoff.graph.messages import KEY, append_messages, is_answer, is_reply, marks, nudge_kind
 from signoff.graph.state import AgentState, Context
 from signoff.nodes.finishing.checks import Checking, CheckResults
@@ -306,8 +306,8 @@ class _Again:
             # A fork has the delegates of the thread that it comes from as they are.
             now["outcome"] = {**now["outcome"], "thread_id": stored["outcome"]["thread_id"]}
         for name in sorted(AgentState.__annotations__.keys() - _NOT_COMPARED - {"event"}):
-            was, is_now = _in_todays_names(name, stored.get(name)), now.get(name)
-            if not _is_same(was, _in_todays_names(name, is_now)):
+            was, is_now = stored.get(name), now.get(name)
+            if not _is_same(was, is_now):
                 self._differs(moment, name, *_difference(name, moment, was, is_now))
 
     def _check_records(self) -> None:
@@ -316,7 +316,7 @@ class _Again:
         for task, (moment, turn, now) in self._recorded.items() if store is not None else ():
             assert store is not None, "as above"
             item = store.get(("signoff", OUTCOMES, label(self._thread_id)), task)
-            stored = _in_todays_names("outcome", item.value if item else None)
+            stored = item.value if item else None
             if not _is_same(stored, known := _known(stored, now)):
                 self._turn = turn
                 self._differs(moment, "recorded outcome", *_difference("", moment, stored, known))
@@ -395,23 +395,10 @@ def _kinds(verdicts: Any) -> Any:
 
 def _rules(moment: ReplayStep, now: Mapping[str, Any]) -> tuple[str, str] | None:
     """The rule that fired and the one that fires now, each with event and reason, if they differ."""
-    stored = _in_todays_names("decision", moment.after["decision"])
+    stored = moment.after["decision"]
     if _is_same(stored, now["decision"]):
         return None
     return _describe(stored), _describe(now["decision"])
-
-
-def _in_todays_names(channel: str, value: Any) -> Any:
-    """The value of a channel, with the current names of rules and events."""
-    if not isinstance(value, Mapping):
-        return value
-    if channel == "decision":
-        event = str(EVENT_ALIASES.get(value["event"], value["event"]))
-        return {**value, "rule": RULE_ALIASES.get(value["rule"], value["rule"]), "event": event}
-    if channel in ("ending", "outcome") and value["reason"] in RULE_ALIASES:
-        # If a rule ended the task, the reason is the rule's name.
-        return {**value, "reason": RULE_ALIASES[value["reason"]]}
-    return value
 
 
 def _describe(decision: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A thread that an older machine began: it goes on under an alias of its state, or says why it cannot."""
+"""A thread in a state of another version: it is refused with the number of its machine, and left alone."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -15,12 +15,11 @@ from langgraph.types import Command
 
 from signoff import ThreadError, build_graph, sqlite_storage
 from signoff.graph.build import Graph, Storage
-from signoff.graph.compiled.states import declare
-from signoff.graph.machine import ALIASES, FIRST, MACHINE, State
+from signoff.graph.machine import FIRST, MACHINE, State
 from signoff.models import ScriptedModel, call
 from signoff.nodes.journal import recorded
 from tests.support.interrupting import interrupt_process
-from tests.support.older_machine import OLD, Declared, aliased, deps_of, older
+from tests.support.other_machine import OTHER, other_machine
 
 pytestmark = pytest.mark.slow
 
@@ -109,13 +108,13 @@ def current(case: Case, storage: Storage) -> Graph:
 
 
 def begin(case: Case, graph: Graph) -> Any:
-    """Lets an older machine bring the thread to where it stands; gives the input that goes on."""
-    old = older(graph, case.state)
+    """Lets another machine bring the thread to where it stands; gives the input that goes on."""
+    other = other_machine(graph, case.state)
     if case.killed:
         with pytest.raises(KeyboardInterrupt):
-            old.invoke(GO, THREAD)
+            other.invoke(GO, THREAD)
         return None
-    (pending,) = old.invoke(GO, THREAD)["__interrupt__"]
+    (pending,) = other.invoke(GO, THREAD)["__interrupt__"]
     return Command(resume={pending.id: case.answer})
 
 
@@ -135,25 +134,11 @@ def test_a_thread_in_an_unknown_state_is_refused_and_left_alone(
     go_on = begin(case, graph)
     before = everything(storage)
     for given in (go_on, None, Command(goto=str(FIRST), update={}), Command(resume="x")):
-        with pytest.raises(ThreadError, match=f"'{OLD}' of machine version {MACHINE}, which .* finish it"):
+        with pytest.raises(ThreadError, match=f"'{OTHER}' of machine version {MACHINE}, which .* finish it"):
             run(graph, given)
     assert everything(storage) == before
     assert graph.get_state(THREAD).next == ()
-    assert older(graph, case.state).invoke(go_on, THREAD)["outcome"]["status"] == "success"
-
-
-@both_ways
-@each_case
-@pytest.mark.sample(4)
-def test_with_an_alias_it_goes_on_as_if_nothing_had_changed(case: Case, run: Run, storage: Storage) -> None:
-    graph = aliased(current(case, storage), {OLD: case.state})
-    go_on = begin(case, graph)
-    waiting = graph.get_state(THREAD)
-    assert waiting.next == (OLD,)
-    if not case.killed:
-        assert {interrupt.id for interrupt in waiting.interrupts} == set(go_on.resume)
-    result = run(graph, go_on)
-    assert (result["outcome"]["status"], result["outcome"]["turns"]) == ("success", 2)
+    assert other_machine(graph, case.state).invoke(go_on, THREAD)["outcome"]["status"] == "success"
 
 
 @both_ways
@@ -176,7 +161,7 @@ ASKS = CASES["a question"]
 
 
 class Dies(InMemorySaver):
-    """Fails when it is to save that the thread stands in the old state, as if the process were killed."""
+    """Fails when it is to save that the thread stands in the other state, as if the process were killed."""
 
     def put(
         self,
@@ -185,7 +170,7 @@ class Dies(InMemorySaver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        if f"branch:to:{OLD}" in checkpoint["channel_values"]:
+        if f"branch:to:{OTHER}" in checkpoint["channel_values"]:
             raise KeyboardInterrupt
         return super().put(config, checkpoint, metadata, new_versions)
 
@@ -195,8 +180,8 @@ def test_a_thread_on_its_way_to_an_unknown_state_is_refused_too(run: Run) -> Non
     storage = Memory(Dies(), InMemoryStore())
     graph = current(ASKS, storage)
     with pytest.raises(KeyboardInterrupt):
-        older(graph, ASKS.state).invoke(GO, THREAD)
-    with pytest.raises(ThreadError, match=f"is in the state '{OLD}'"):
+        other_machine(graph, ASKS.state).invoke(GO, THREAD)
+    with pytest.raises(ThreadError, match=f"is in the state '{OTHER}'"):
         run(graph, None)
 
 
@@ -204,7 +189,7 @@ def test_a_fork_from_before_the_unknown_state_takes_the_way_of_today(storage: St
     graph = current(ASKS, storage)
     begin(ASKS, graph)
     stands, before, *_ = storage.checkpointer.list(THREAD)
-    with pytest.raises(ThreadError, match=OLD):
+    with pytest.raises(ThreadError, match=OTHER):
         graph.invoke(None, stands.config)
     (pending,) = graph.invoke(None, before.config)["__interrupt__"]
     assert graph.get_state(THREAD).next == ("ask_user",)
@@ -221,35 +206,10 @@ def test_a_newer_version_goes_on_where_every_name_is_known(storage: Storage) -> 
     assert graph.get_state(THREAD).values["machine"] == MACHINE, "the machine that ran it last"
 
 
-def test_a_thread_from_before_there_were_versions_says_so(storage: Storage) -> None:
+def test_a_thread_that_carries_no_number_says_so(storage: Storage) -> None:
     graph = current(ASKS, storage)
-    old = older(graph, ASKS.state)
-    old.invoke(GO, THREAD)
-    old.update_state(THREAD, {"machine": None})
+    other = other_machine(graph, ASKS.state)
+    other.invoke(GO, THREAD)
+    other.update_state(THREAD, {"machine": None})
     with pytest.raises(ThreadError, match="of an unknown machine version, which this Signoff"):
         graph.invoke(None, THREAD)
-
-
-# Aliases.
-
-
-def ways(graph: Declared, name: str) -> list[Any]:
-    """Where the edges of one node lead, with their labels."""
-    fixed = [target for source, target in sorted(graph.edges) if source == name]
-    return fixed + [branch.ends for branch in graph.branches[name].values()]
-
-
-@pytest.mark.parametrize("state", State)
-@pytest.mark.sample(4)
-def test_an_alias_is_a_node_with_the_ways_of_its_state(state: State) -> None:
-    deps = deps_of(build_graph(ScriptedModel([])))
-    plain, more = declare(deps, {}), declare(deps, {OLD: state})
-    assert ways(more, OLD) == ways(plain, str(state)) != []
-    assert set(more.nodes) - set(plain.nodes) == {OLD}
-    assert set(plain.nodes) == set(map(str, State))
-    assert {str(name): ways(more, name) for name in State} == {str(name): ways(plain, name) for name in State}
-    assert more.compile().get_graph().edges == plain.compile().get_graph().edges, "nothing new is drawn"
-
-
-def test_no_alias_hides_a_state() -> None:
-    assert not set(ALIASES) & set(State)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 from signoff import Limits, ThreadError, build_graph, retry, sqlite_storage
 from signoff.graph.machine import State
@@ -25,11 +26,10 @@ from tests.support.cases.path import (
     WORK,
     Thread,
     told,
-    waited_under_an_old_name,
     work,
     works,
 )
-from tests.support.older_machine import aliased
+from tests.support.other_machine import OTHER, other_machine
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_every_step_says_what_langgraph_says(
 ) -> None:
     thread = Thread(storage)
     happens(thread)
-    graph = aliased(thread.graph(), {"asked_long_ago": State.ASK_USER})
+    graph = thread.graph()
     path = thread.path()
     assert path[-1].checkpoint_id == graph.get_state(THREAD).config["configurable"]["checkpoint_id"]
     for step in path:
@@ -92,11 +92,13 @@ def test_decide_gives_its_rule_and_reason(storage: SqliteStorage) -> None:
     assert [rule for _, rule, _ in decided] == ["think", "think", "claimed"]
 
 
-def test_an_old_name_is_read_as_the_state_of_today_only_with_an_alias(storage: SqliteStorage) -> None:
+def test_a_state_of_another_version_keeps_its_name(storage: SqliteStorage) -> None:
     thread = Thread(storage)
-    waited_under_an_old_name(thread)
-    (step,) = [step for step in thread.path() if step.name == "asked_long_ago"]
-    assert (step.state, step.event) == (None, "answered"), "this version has no such alias"
+    graph = other_machine(thread.graph(ASK, FINISH), State.ASK_USER)
+    (pending,) = graph.invoke(GO, THREAD)["__interrupt__"]
+    graph.invoke(Command(resume={pending.id: "blue"}), THREAD)
+    (step,) = [step for step in thread.path() if step.name == OTHER]
+    assert (step.state, step.event) == (None, "answered")
 
 
 def test_a_thread_that_does_not_exist_has_no_path(storage: SqliteStorage) -> None:

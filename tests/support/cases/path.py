@@ -12,12 +12,10 @@ from langgraph.types import Command
 
 from signoff import Limits, build_graph, extend, retry
 from signoff.graph.build import Graph
-from signoff.graph.machine import State
 from signoff.models import ScriptedModel, call
 from signoff.session.path import Step, before_turn, steps
 from signoff.storage.sqlite import SqliteStorage, ThreadSaver
 from tests.support.interrupting import interrupt_process
-from tests.support.older_machine import aliased, older
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 GO: Any = {"messages": [("user", "do it")]}
@@ -237,13 +235,6 @@ def is_called_with_nothing_new(thread: Thread) -> None:
     graph.invoke({"messages": []}, THREAD)
 
 
-def waited_under_an_old_name(thread: Thread) -> None:
-    graph = thread.graph(ASK, FINISH)
-    (pending,) = older(graph, State.ASK_USER, "asked_long_ago").invoke(GO, THREAD)["__interrupt__"]
-    graph = aliased(graph, {"asked_long_ago": State.ASK_USER})
-    graph.invoke(Command(resume={pending.id: "blue"}), THREAD)
-
-
 EXHAUSTED = ["decide exhausted", "finish ended"]
 KILLED = ["input", *TURN, "route_tools work"]
 ANSWERED = ["input", *TURN, *SETTLED, "decide asked", "ask_user answered", *ENDS]
@@ -277,9 +268,6 @@ HAPPENINGS: dict[Callable[[Thread], None], list[str]] = {
     ],
     has_two_tasks: ["input", *ENDS, "input", *ENDS],
     is_called_with_nothing_new: ["input", *ENDS, "input", "compress ready", "decide ended", "finish ended"],
-    waited_under_an_old_name: [
-        "asked_long_ago answered" if step == "ask_user answered" else step for step in ANSWERED
-    ],
 }
 # LangGraph's `next` is empty when what a state wrote is saved and its checkpoint is not.
 KILLED_BEFORE: dict[Callable[[Thread], None], tuple[str, ...]] = {
