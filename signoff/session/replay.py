@@ -10,7 +10,6 @@ these, only the event and its target are compared with the table. The relevant s
 follow the machine that called them, each decided by its own graph.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -28,7 +27,7 @@ from signoff.graph.history.reader import verdicts_of
 from signoff.graph.history.usage import FROM_TOOL
 from signoff.graph.inside.private import played
 from signoff.graph.machine import LAST, TRANSITIONS, Event, State, next_state
-from signoff.graph.messages import KEY, append_messages, is_answer, is_reply, marks, nudge_kind
+from signoff.graph.messages import KEY, append_messages, is_reply, marks, nudge_kind
 from signoff.graph.state import AgentState, Context
 from signoff.nodes.finishing.checks import Checking, CheckResults
 from signoff.nodes.journal import JOURNAL, STARTED
@@ -53,7 +52,6 @@ DECIDED = frozenset(
 _SETTLE = (State.EXECUTE, State.HAND_OVER, State.REVIEW)
 # The machine version does not affect decisions; the values read from a ledger are stored.
 _NOT_COMPARED = frozenset({"machine", "tree"})
-_LATER_MARKS = frozenset({"said", "ran", "phase"})
 _CLOCK = frozenset({"seconds", "waited", "at"})
 
 
@@ -148,8 +146,7 @@ class _Again:
         self._context = Context() if context is None else context
         self._thread_id = thread_id
         # A separate cache: a concurrent run of the thread must not use these readers.
-        self._deps = replace(machine.deps, readings={}, answers=True)
-        self._silent = replace(self._deps, answers=False)
+        self._deps = replace(machine.deps, readings={})
         self._works = works_of(self._deps)
         self._moments = moments
         self._settled, self._tried = _attempts(moments)
@@ -178,16 +175,13 @@ class _Again:
         return done
 
     def _run(self, moment: ReplayStep) -> NodeContext:
-        # Whether a message reported the end is taken as stored: version 0.1.0 wrote none.
-        told = moment.state is not State.FINISH or any(map(is_answer, moment.written))
-        deps = self._deps if told else self._silent
         pad = SimpleNamespace(resume=[], get_null_resume=lambda consume=False: None, stop=0, step=0)
         runtime = SimpleNamespace(store=self._graph.store, context=self._context, control=None)
         own = played(runtime=runtime, pad=pad, saver=cast(Any, self._graph.checkpointer))
         here: dict[str, Any] = {"thread_id": self._thread_id, "checkpoint_ns": "", **own}
         if self._machine.descent is None:
-            return NodeContext(deps, {"configurable": here})
-        run = begin(deps, {"configurable": {**here, **self._machine.descent.config}})
+            return NodeContext(self._deps, {"configurable": here})
+        run = begin(self._deps, {"configurable": {**here, **self._machine.descent.config}})
         run.ns = self._machine.ns
         return run
 
@@ -301,8 +295,7 @@ class _Again:
             stored = dict(moment.after)
             written = _with_given_ids(update.get("messages", []), moment)
             now["messages"] = append_messages(moment.before["messages"], [written])
-        now["outcome"] = _known(stored.get("outcome"), now.get("outcome"))
-        if self._machine.path and stored.get("outcome") and now["outcome"]:
+        if self._machine.path and stored.get("outcome") and now.get("outcome"):
             # A fork has the delegates of the thread that it comes from as they are.
             now["outcome"] = {**now["outcome"], "thread_id": stored["outcome"]["thread_id"]}
         for name in sorted(AgentState.__annotations__.keys() - _NOT_COMPARED - {"event"}):
@@ -317,9 +310,9 @@ class _Again:
             assert store is not None, "as above"
             item = store.get(("signoff", OUTCOMES, label(self._thread_id)), task)
             stored = item.value if item else None
-            if not _is_same(stored, known := _known(stored, now)):
+            if not _is_same(stored, now):
                 self._turn = turn
-                self._differs(moment, "recorded outcome", *_difference("", moment, stored, known))
+                self._differs(moment, "recorded outcome", *_difference("", moment, stored, now))
 
 
 def _attempts(moments: Sequence[ReplayStep]) -> tuple[dict[tuple[str, str], int], dict[str, list[int]]]:
@@ -433,57 +426,7 @@ def _is_same(stored: Any, now: Any) -> bool:
         return True
     if isinstance(stored, list) and isinstance(now, list):
         return len(stored) == len(now) and all(map(_is_same, stored, now))
-    return bool(_plain(stored) == _plain(_without_later_marks(stored, now)))
-
-
-def _without_later_marks(stored: Any, now: Any) -> Any:
-    """A message without the marks that earlier versions did not write, if the stored one lacks them."""
-    if not isinstance(stored, ToolMessage) or not isinstance(now, ToolMessage):
-        return now
-    later = _LATER_MARKS - marks(stored).keys()
-    kept = {name: note for name, note in marks(now).items() if name not in later}
-    return now.model_copy(update={"additional_kwargs": {**now.additional_kwargs, KEY: kept}})
-
-
-def _known(stored: Any, now: Any) -> Any:
-    """An outcome with only the fields of the stored one, since an older version did not have all."""
-    if isinstance(stored, Mapping) and isinstance(now, Mapping):
-        return {name: _known(stored[name], value) for name, value in now.items() if name in stored}
-    return now
-
-
-# Former wordings of what is stored, with the current ones: a reworded text is the same decision.
-_REWORDED = tuple(
-    (re.compile(old), now)
-    for old, now in {
-        "the view is over its budget": "the prompt is over its budget",
-        r"the same work has had the same result (\d+) times in a row": r"\1 identical results in a row",
-        r"(\d+ of \d+ delegates are) begun": r"\1 started",
-        "no delegate may stand deeper, and one was called": (
-            "a delegate was called below the deepest allowed level"
-        ),
-        "Extend it, and it goes on where it stopped": "Extend it to continue where it stopped",
-        "or begin a new task in other words": "or start a new task in other words",
-        "Fix what is refused, or what refuses it": (
-            "Fix the reason for the refusal, or the check that refuses it"
-        ),
-        "it did the same again and again": "it repeated itself",
-        "the call failed, and may have done a part": "the call failed, and may have had part of its effect",
-        "nobody knows whether (it|its undo) took place": r"it is unknown whether \1 took effect",
-        "the journal of this thread does not have it": "it is not in the journal of this thread",
-        "another graph did it, which this one cannot look into": (
-            "another graph did it, and this one cannot inspect it"
-        ),
-        "a person did not want it undone": "a person refused to undo it",
-        "the undoing was stopped before": "the undo was stopped before",
-    }.items()
-)
-
-
-def _in_todays_words(text: str) -> str:
-    for old, now in _REWORDED:
-        text = old.sub(now, text)
-    return text
+    return bool(_plain(stored) == _plain(now))
 
 
 def _plain(value: Any) -> Any:
@@ -496,6 +439,4 @@ def _plain(value: Any) -> Any:
         return value.type, value.id, _plain(value.content), value.name, *calls, *answers, others, notes
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, str):
-        return _in_todays_words(value)
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
