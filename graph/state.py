@@ -189,23 +189,21 @@ class Contract(TypedDict):
     status: str
     issues: str
     refused: list[str]
-    phases: NotRequired[list[str]]
+    phases: list[str]
 
 
 class HistorySummary(TypedDict):
-    """The summary of the history up to the message `upto`. It is stored in the channel `digest`, a name kept
-    from older versions.
+    """The summary of the history up to the message `upto`. It is stored in the channel `digest`.
 
     `text` was written by a model; `lines` cover what came after that, one line per turn. `kept` are the ids
     of the messages that a prompt shows in full before the summary: those of the task in which it was written.
-    Summaries of older versions have no `kept`; the current task decides what is shown before them.
     """
 
     upto: str
     lines: list[str]
     text: NotRequired[str]
-    contract: NotRequired[Contract]
-    kept: NotRequired[list[str]]
+    contract: Contract
+    kept: list[str]
 
 
 class Evidence(TypedDict):

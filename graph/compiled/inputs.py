@@ -307,13 +307,10 @@ def _is_at_rest(saved: CheckpointTuple | None) -> bool:
 
 
 def _input(saved: CheckpointTuple | None) -> list[BaseMessage]:
-    """The messages of a saved but unapplied input; none if it cannot be read."""
+    """The messages of a saved but unapplied input."""
     if saved is None or saved.metadata.get("source") != "input":
         return []
-    try:
-        return messages_of(saved.checkpoint["channel_values"].get(START))
-    except (TypeError, ValueError, NotImplementedError, LookupError):
-        return []
+    return messages_of(saved.checkpoint["channel_values"].get(START))
 
 
 EXAMPLE = '{"messages": [("user", "the task")]}'

@@ -84,9 +84,9 @@ def _delegates(task: Task) -> dict[str, DelegateFigures]:
 def refusal_kind(refused: RefusedFinish | None) -> str:
     """The name of a refusal: a key of `Texts.refusals`, `sent_back`, or `other`.
 
-    `other` covers the refusals of an imported history, and those of which version 0.1.0 stored only the text.
+    `other` covers the refusals of an imported history.
     """
-    return (refused["kind"] if refused else "") or OTHER
+    return refused["kind"] if refused else OTHER
 
 
 def _nudges(task: Task, nudges: Sequence[tuple[str, int]]) -> dict[str, NudgeFigures]:

@@ -61,7 +61,7 @@ class Figures(TypedDict):
 
     went_on: for a task that ended as done, the useless replies after the last call that may have changed
     something: text alone, a needlessly refused finish, or only calls that repeat earlier ones since that
-    change, with the same arguments. confirmed: a person confirmed the finish. Version 0.1.0 recorded neither.
+    change, with the same arguments. confirmed: a person confirmed the finish.
 
     delegates: the delegates that the task called, by name; absent if it called none.
 
@@ -79,7 +79,7 @@ class Figures(TypedDict):
     ends: list[EndFigures]
     resumed: int
     cut_short: int
-    went_on: NotRequired[int]
-    confirmed: NotRequired[bool]
+    went_on: int
+    confirmed: bool
     delegates: NotRequired[dict[str, DelegateFigures]]
     rules: dict[str, int]

@@ -26,7 +26,7 @@ from langchain_core.messages.utils import count_tokens_approximately as tokens
 
 from signoff.graph.history.replies import Call, Controls, Reply, fingerprint, normal, read_reply
 from signoff.graph.history.usage import Tally
-from signoff.graph.kinds import SENT_BACK, Effect
+from signoff.graph.kinds import Effect
 from signoff.graph.messages import is_answer, is_genuine, lineage, marks, nudge_kind
 from signoff.graph.state import AgentState, CallDecision, RefusedFinish, Verdicts
 
@@ -37,9 +37,6 @@ PENDING = "needs a person"
 PHASE = "phase"
 GOES_ON = "goes on"
 _STANDS = (ACCEPTED, PENDING)
-_NO_REFUSALS = (ACCEPTED, PENDING, PHASE, GOES_ON)
-# How version 0.1.0 stored a person's rejection; it stored every refusal as text.
-_SENT_BACK_BEFORE = "sent back"
 
 Verdict = str | RefusedFinish
 
@@ -174,13 +171,7 @@ def verdicts_of(found: Verdicts | None, task: str) -> dict[str, Verdict]:
 
 def refusals_of(verdicts: Mapping[str, Verdict]) -> dict[str, RefusedFinish]:
     """The refusals among the verdicts."""
-    return {key: _refused(verdict) for key, verdict in verdicts.items() if verdict not in _NO_REFUSALS}
-
-
-def _refused(verdict: Verdict) -> RefusedFinish:
-    if not isinstance(verdict, str):
-        return verdict
-    return RefusedFinish(kind=SENT_BACK if verdict.startswith(_SENT_BACK_BEFORE) else "", why=verdict)
+    return {key: verdict for key, verdict in verdicts.items() if not isinstance(verdict, str)}
 
 
 def undecided(due: Sequence[Call], tools: Tools, decisions: Mapping[str, CallDecision]) -> tuple[Call, ...]:

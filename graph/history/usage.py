@@ -282,10 +282,7 @@ class Tally:
             self.note_person()
 
     def _note_grant(self, notes: Marks, below: int) -> None:
-        """Records granted turns. below: the turns of the delegates by then.
-
-        Marks of older versions do not tell the turns used by then; what they grant adds to the limit alone.
-        """
+        """Records granted turns. below: the turns of the delegates by then."""
         if used := notes.get("at_turn", 0):
             self.reach = max(self.reach, used)
             self.tree_reach = max(self.tree_reach, used + below)

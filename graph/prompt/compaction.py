@@ -149,7 +149,7 @@ class Compaction:
     def _earlier_lines(self, own: set[str | None], piece: int) -> Iterator[str]:
         """A line for each message of an earlier task that prompts showed in full until now."""
         places = self.reader.index.places
-        for id in self.before.get("kept", ()) if self.before else ():
+        for id in self.before["kept"] if self.before else ():
             if id not in own and id in places:
                 yield f"- user: {shortened(self.reader.messages[places[id]].text, piece)}"
 
@@ -215,7 +215,7 @@ class _Sizes:
 
     def fixed(self, end: int, held: Contract) -> int:
         """The size of everything but the turns and the text of the summary."""
-        empty = HistorySummary(upto="", lines=[_omission(10**6)], contract=held)
+        empty = HistorySummary(upto="", lines=[_omission(10**6)], contract=held, kept=[])
         message = summary_message(empty, self.reader.section.id, self.texts)
         return tokens([*front(end, self.reader, self.system_prompt), message]) + beyond(
             self.reader, self.budget

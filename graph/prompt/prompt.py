@@ -110,13 +110,11 @@ def contract(reader: Reader, end: int, most: int, phases: Phases | None = None) 
     )
 
 
-def contract_text(found: Contract | None, task: str, texts: Texts) -> str:
-    """The contract as the model reads it; empty if nothing binds, or if it is another task's."""
-    if found is None or found["task"] != task:
-        return ""
+def contract_text(found: Contract, texts: Texts) -> str:
+    """The contract as the model reads it; empty if nothing binds."""
     parts = [("approach", found["approach"]), ("status", found["status"]), ("issues", found["issues"])]
     parts += [("refused", text) for text in found["refused"]]
-    parts += [("phase", text) for text in found.get("phases", ())]
+    parts += [("phase", text) for text in found["phases"]]
     lines = [texts.contract_lines[key].format(text=text) for key, text in parts if text]
     return texts.contract.format(lines="\n".join(lines)) if lines else ""
 
@@ -260,13 +258,13 @@ def _system_message(text: str) -> SystemMessage:
 
 def summary_message(summary: HistorySummary, task: str, texts: Texts) -> HumanMessage:
     """The summary and its contract, which stay the same in later tasks, so that the provider's prompt cache
-    hits. The contract of a summary from an older version is shown in its own task only."""
+    hits."""
     parts = [part for part in (summary.get("text"), *summary["lines"]) if part]
-    found = summary.get("contract")
-    bound = contract_text(found, found["task"] if found and "kept" in summary else task, texts)
+    found = summary["contract"]
+    bound = contract_text(found, texts)
     text = "\n\n".join(part for part in (texts.history_summary.format(lines="\n".join(parts)), bound) if part)
-    now = found is not None and found["task"] == task
-    notes = {"approach": found["approach"], "status": found["status"]} if found and bound and now else {}
+    now = found["task"] == task
+    notes = {"approach": found["approach"], "status": found["status"]} if bound and now else {}
     return nudge(SUMMARY_MARK, text, **notes)
 
 
@@ -277,7 +275,7 @@ def _head(
     counts = (start, len(reader.section.messages), len(reader.index.systems), system_prompt)
     of = (summary, texts, reader.section)
     if reader.head is None or reader.head[0] != counts or not all(map(is_, reader.head[1], of)):
-        shown = front(start, reader, system_prompt, summary.get("kept") if summary else None)
+        shown = front(start, reader, system_prompt, summary["kept"] if summary else None)
         if summary is not None:
             shown.append(summary_message(summary, reader.section.id, texts))
         reader.head = counts, of, (shown, tokens(shown))

@@ -112,9 +112,7 @@ def table(document: Mapping[str, Any]) -> Table:
 
 def lines(document: Mapping[str, Any]) -> Iterator[Line]:
     """Yields every line: its subject, and the figures."""
-    tasks, measured = document["tasks"], document["measured"]
-    part = "" if measured == tasks else f" (figures of {measured})"
-    yield "tasks", f"{tasks:,} on {document['threads']:,} threads{part}"
+    yield "tasks", f"{document['tasks']:,} on {document['threads']:,} threads"
     yield from _exits(document)
     yield from _work(document)
     yield from _finish(document)

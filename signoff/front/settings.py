@@ -544,11 +544,7 @@ def _settings_to_remember(given: Given, before: Settings | None, same: Settings 
     left = {"system_prompt", "constitution", "approve_by"}
     left |= {"model", "base_url"} if given.model else set()
     left |= set() if same else {"tools", "turns"}
-    kept = before.model_dump(exclude=left)
-    if "tools" in kept:
-        # Another version may know more options.
-        kept["tools"] = tuple(name for name in before.tools if name in TOOL_GROUPS)
-    return kept
+    return before.model_dump(exclude=left)
 
 
 def _model(given: Given, before: Settings | None, options: Options) -> tuple[str, str | None]:

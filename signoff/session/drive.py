@@ -454,8 +454,7 @@ def _handed_out(thread: DrivenThread, status: ThreadStatus, action: Action) -> P
 
 
 def _call_of(action: Action, status: ThreadStatus) -> tuple[str, Call] | None:
-    """The reply and the call of an action, as in the journal; None for an action of another graph, and for
-    one of a delegate whose payload was saved by an earlier version."""
+    """The reply and the call of an action, as in the journal; None for an action of another graph."""
     if action.path:
         call = Call(0, action.call_id, action.tool, action.args)
         return (action.reply_id, call) if action.machine else None

@@ -190,13 +190,10 @@ class Follower:
         found = self.decisions.get(called.call_id)
         return found if found and found["hash"] == fingerprint(called.name, called.args) else None
 
-    def _arguments_of(
-        self, called: Called, kept: Mapping[str, Any] | None = None
-    ) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
-        """The arguments with which a call runs, and the model's own if they differ. kept: those recorded in
-        its result."""
+    def _arguments_of(self, called: Called) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+        """The arguments with which a call runs, and the model's own if they differ."""
         found = self._decision(called)
-        edited = found["args"] if kept is None and found and found["type"] == "edit" else kept
+        edited = found["args"] if found and found["type"] == "edit" else None
         return (called.args, None) if edited is None else (edited, called.args)
 
     def _reply(self, message: AIMessage) -> Iterator[Said]:
@@ -247,9 +244,7 @@ class Follower:
 
     def _finished(self, called: Called, message: ToolMessage, ids: Mapping[str, Any]) -> CallFinished:
         notes, ok = marks(message), message.status != "error"
-        args, asked = (
-            self._arguments_of(called, notes.get("ran")) if notes.get("edited") else (called.args, None)
-        )
+        args, asked = (notes["ran"], called.args) if "ran" in notes else (called.args, None)
         return CallFinished(
             self.turn,
             called.name,

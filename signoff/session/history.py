@@ -12,7 +12,6 @@ from signoff.graph.history.task import Task
 from signoff.graph.limits import Limits
 from signoff.graph.machine import Event, State
 from signoff.graph.messages import is_answer, is_genuine, marks
-from signoff.graph.state import Decisions
 from signoff.models.text_protocol.status import reply_statuses
 from signoff.session.events import Called, Said, SessionEvent, Wrote
 from signoff.session.following import Follower
@@ -111,7 +110,6 @@ def _events_of(
     spoken = read_messages(values, toolbox).spoken  # type: ignore[arg-type]  # the state of a snapshot
     follower = Follower(Task(), toolbox, Limits().turns)
     current = ""
-    decisions: Decisions | None = values.get("approvals")
     for message in messages:
         if answers and is_answer(message):
             yield current, Said(follower.turn, message.text, message_id=message.id or "")
@@ -120,8 +118,6 @@ def _events_of(
             if not answering and (follower.turn or not current):
                 follower.begin()
                 current = message.id or ""
-                if decisions and decisions["task"] == current:
-                    follower.decisions = decisions["calls"]
             by = marks(message).get("by", "")
             yield current, Wrote(message.text, answering, message.id or "", by)
         else:

@@ -65,8 +65,8 @@ def false_negatives(tasks: Sequence[TaskRecord]) -> dict[str, Any]:
     ended = [task for task in tasks if task.accepted or task.status == "limit"]
     judges = [(task, judged_by(task)) for task in ended]
     done = [(task, judge) for task, judge in judges if judge is not None and was_done(task)]
-    hit = [task.status == "limit" or _figure(task, "cut_short") > 0 for task, _ in done]
-    on = [_figure(task, "went_on") > 0 for task, _ in done]
+    hit = [task.status == "limit" or task.figures["cut_short"] > 0 for task, _ in done]
+    on = [task.figures["went_on"] > 0 for task, _ in done]
     return {
         **_counts(
             sum(a or b for a, b in zip(hit, on, strict=True)),
@@ -84,7 +84,7 @@ def judged_by(task: TaskRecord) -> Judge | None:
         return "rating"
     if not task.accepted:
         return None
-    if task.verified == "unverified" or (task.figures and task.figures.get("confirmed")):
+    if task.verified == "unverified" or task.figures["confirmed"]:
         return "person"
     return "check" if task.verified == "verified" else None
 
@@ -95,12 +95,8 @@ def was_done(task: TaskRecord) -> bool:
 
 
 def _refusals(task: TaskRecord, kind: str) -> int:
-    found = task.figures["refused"].get(kind) if task.figures else None
+    found = task.figures["refused"].get(kind)
     return found["times"] - found["needless"] if found else 0
-
-
-def _figure(task: TaskRecord, name: Literal["cut_short", "went_on"]) -> int:
-    return task.figures.get(name, 0) if task.figures else 0
 
 
 def _counts(count: int, judges: Counter[Judge], unknown: int) -> dict[str, Any]:
@@ -186,8 +182,8 @@ class SectionSign:
 
 
 SIGNS: tuple[SectionSign, ...] = (
-    SectionSign("replies of words only", HOW, lambda task, _: bool(task.figures and task.figures["talk"])),
-    SectionSign("a limit, then done as it was", HOW, lambda task, _: _cut_short(task)),
+    SectionSign("replies of words only", HOW, lambda task, _: task.figures["talk"] > 0),
+    SectionSign("a limit, then done as it was", HOW, lambda task, _: task.figures["cut_short"] > 0),
     SectionSign(
         "a finish beside calls that failed", LOOK, lambda task, _: bool(_kinds_refused(task) & _ABOUT_RESULTS)
     ),
@@ -229,34 +225,27 @@ def sections(tasks: Iterable[tuple[TaskRecord, bool]]) -> list[dict[str, Any]]:
 
 
 def _kinds_refused(task: TaskRecord) -> set[str]:
-    return set(task.figures["refused"]) if task.figures else set()
-
-
-def _cut_short(task: TaskRecord) -> bool:
-    return bool(task.figures and task.figures["cut_short"])
+    return set(task.figures["refused"])
 
 
 def stats(ended: Sequence[TaskRecord], *, since: float = 0.0) -> dict[str, Any]:
     """Returns the data of `signoff stats`, as JSON-like values.
 
     since: only tasks that ended at this time or later, in seconds since 1970. A rate is None where there is
-    nothing to count. Numbers from figures (talk, nudges, refused, limits, rules, models, delegates) are those
-    of the `measured` tasks, which have figures. What counts as back to work, as a needless refusal and as a
-    task that was cut short is defined in `signoff.graph.finish.figures`, what as a false positive, as a false
-    negative and as reopened in `signoff.stats.numbers`.
+    nothing to count. What counts as back to work, as a needless refusal and as a task that was cut short is
+    defined in `signoff.graph.finish.figures`, what as a false positive, as a false negative and as reopened in
+    `signoff.stats.numbers`.
     """
     again = reopened(ended)
     tasks = [task for task in ended if task.at >= since]
-    known = [(task, task.figures) for task in tasks if task.figures]
-    figures = [found for _, found in known]
+    figures = [task.figures for task in tasks]
     whys = [again.get((task.thread_id, task.task)) for task in tasks]
     return {
         "tasks": len(tasks),
         "threads": len({task.thread_id for task in tasks if task.thread_id is not None}),
-        "measured": len(known),
         "exits": _exits(tasks),
         "turns": _turns(tasks),
-        "talk_only": _talk(known),
+        "talk_only": _talk(tasks),
         "nudges": _nudges(figures),
         "refused": _refused(figures),
         "limits": _limits(figures),
@@ -312,10 +301,10 @@ def _turns(tasks: Iterable[TaskRecord]) -> dict[str, Any]:
     }
 
 
-def _talk(known: Sequence[tuple[TaskRecord, Figures]]) -> dict[str, Any]:
-    talk, turns = sum(found["talk"] for _, found in known), sum(task.turns for task, _ in known)
-    tasks = sum(found["talk"] > 0 for _, found in known)
-    return {"replies": talk, "turns": turns, "rate": _rate(talk, turns), "tasks": tasks}
+def _talk(tasks: Sequence[TaskRecord]) -> dict[str, Any]:
+    talk, turns = sum(task.figures["talk"] for task in tasks), sum(task.turns for task in tasks)
+    talkative = sum(task.figures["talk"] > 0 for task in tasks)
+    return {"replies": talk, "turns": turns, "rate": _rate(talk, turns), "tasks": talkative}
 
 
 def _nudges(figures: Iterable[Figures]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from signoff.graph.errors import SetupError, StorageError, ThreadError
@@ -32,9 +31,6 @@ class RecordedItem(Protocol):
     @property
     def value(self) -> dict[str, Any]: ...
 
-    @property
-    def updated_at(self) -> datetime: ...
-
 
 class Entries(Protocol):
     """A store to read entries from: LangGraph's, or that of `signoff.storage.entries`."""
@@ -48,8 +44,7 @@ class Entries(Protocol):
 class TaskRecord:
     """One task that has ended.
 
-    at: when, in seconds since 1970. figures: None for a task that was recorded without them. rating: 1 to 5.
-    The rest is as in `Outcome`.
+    at: when, in seconds since 1970. rating: 1 to 5. The rest is as in `Outcome`.
     """
 
     thread_id: str | None
@@ -65,7 +60,7 @@ class TaskRecord:
     input_tokens: int
     output_tokens: int
     total_tokens: int
-    figures: Figures | None
+    figures: Figures
     rating: int | None
 
     @property
@@ -76,7 +71,7 @@ class TaskRecord:
     @property
     def began(self) -> float:
         """Returns when its first model call began; if that is unknown, when it ended."""
-        began = self.figures["began"] if self.figures else None
+        began = self.figures["began"]
         return self.at if began is None else began
 
 
@@ -85,19 +80,20 @@ def read_ended(store: Entries, thread_id: str | None = None) -> list[TaskRecord]
 
     Raises StorageError when an entry was not written by Signoff.
     """
+    outcomes = {_key(item): item.value for item in _items(store, OUTCOMES, thread_id)}
+    # Read after the outcomes, with which they are recorded: only those of a deleted thread are missing.
     figures = {_key(item): item.value for item in _items(store, FIGURES, thread_id)}
     ratings = {_key(item): item.value for item in _items(store, RATINGS, thread_id)}
-    found = {}
     try:
-        for item in _items(store, OUTCOMES, thread_id):
-            key = _key(item)
-            found[key] = _ended(item, figures.get(key), ratings.get(key))
+        found = [
+            _ended(value, figures[key], ratings.get(key)) for key, value in outcomes.items() if key in figures
+        ]
     except (LookupError, TypeError) as error:
         raise StorageError(
             f"An outcome in the database cannot be read ({type(error).__name__}: {error}); restore a "
             "backup of the database, or use another one."
         ) from error
-    return sorted(found.values(), key=lambda ended: (ended.began, ended.at))
+    return sorted(found, key=lambda ended: (ended.began, ended.at))
 
 
 def rate(store: "BaseStore", thread_id: str, stars: int, task: int | None = None) -> TaskRecord:
@@ -141,14 +137,13 @@ def _key(item: RecordedItem) -> Key:
 
 
 def _ended(
-    item: RecordedItem, figures: Mapping[str, Any] | None, rating: Mapping[str, Any] | None
+    value: Mapping[str, Any], figures: Mapping[str, Any], rating: Mapping[str, Any] | None
 ) -> TaskRecord:
-    value = item.value
     usage = value["usage"]
     return TaskRecord(
         thread_id=value["thread_id"],
         task=value["task"],
-        at=figures["at"] if figures else item.updated_at.timestamp(),
+        at=figures["at"],
         status=value["status"],
         reason=value["reason"],
         claim=value["claim"],
@@ -159,6 +154,6 @@ def _ended(
         input_tokens=usage["input_tokens"],
         output_tokens=usage["output_tokens"],
         total_tokens=usage["total_tokens"],
-        figures=cast(Figures | None, figures),
+        figures=cast(Figures, figures),
         rating=rating["rating"] if rating else None,
     )

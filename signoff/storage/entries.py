@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ class StoredEntry:
     namespace: tuple[str, ...]
     key: str
     value: dict[str, Any]
-    updated_at: datetime
 
 
 class EntryReader:
@@ -47,15 +45,12 @@ class EntryReader:
         rows = self._connection.execute(
             # From "path." to before "path/", the next character: this uses the index, because the journal is
             # long.
-            "SELECT prefix, key, value, updated_at FROM store WHERE prefix = :path "
+            "SELECT prefix, key, value FROM store WHERE prefix = :path "
             "OR (prefix >= :path || '.' AND prefix < :path || '/') ORDER BY updated_at DESC "
             "LIMIT :limit OFFSET :offset",
             {"path": path, "limit": limit, "offset": offset},
         )
-        return [
-            StoredEntry(tuple(prefix.split(".")), key, json.loads(value), _moment(changed))
-            for prefix, key, value, changed in rows
-        ]
+        return [StoredEntry(tuple(prefix.split(".")), key, json.loads(value)) for prefix, key, value in rows]
 
 
 @contextmanager
@@ -79,9 +74,3 @@ def _is_ours(connection: sqlite3.Connection) -> bool:
     except sqlite3.Error:
         return False
     return bool(version == SCHEMA)
-
-
-def _moment(text: str) -> datetime:
-    """Returns the time that SQLite wrote, which is UTC without a time zone."""
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -87,11 +87,7 @@ def check(
 def _is_known(storage: PostgresStorage, thread_id: str, order_id: str) -> bool:
     """Whether a request with this id was submitted to the thread before."""
     inbox = read_inbox(storage.store, thread_id)
-    if (inbox and inbox.holds(order_id)) or was_delivered(storage.store, thread_id, order_id):
-        return True
-    # Delivered by a version that did not store ids: a task is in the history under the id of its order.
-    messages = look(reading_graph(storage), thread_id).values.get("messages", ())
-    return any(message.id == order_id for message in messages)
+    return bool(inbox and inbox.holds(order_id)) or was_delivered(storage.store, thread_id, order_id)
 
 
 def pause(storage: Any, thread_id: str) -> None:

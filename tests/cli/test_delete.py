@@ -50,7 +50,7 @@ class TestDelete:
         assert set(tables(bench).values()) == {0}
         assert bench.config.read_text() == "PORT = 4000\n", "what it did stays"
 
-    def test_what_an_older_version_has_left_of_one_goes_too(self, bench: Bench) -> None:
+    def test_what_is_stored_of_one_without_checkpoints_goes_too(self, bench: Bench) -> None:
         with_threads(bench, a=steps(DONE))
         with closing(sqlite3.connect(bench.database)) as connection, connection:
             connection.execute("DELETE FROM checkpoints")

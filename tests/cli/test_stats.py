@@ -40,6 +40,8 @@ def figures(at: float = 100.0, began: float | None = None, **given: Any) -> Figu
         ends=[],
         resumed=0,
         cut_short=0,
+        went_on=0,
+        confirmed=False,
         rules={},
     )
     found.update(given)  # type: ignore[typeddict-item]  # the tests name fields as words
@@ -124,13 +126,6 @@ def test_counts_are_added_up_over_tasks() -> None:
     assert found["models"] == {"small": 2}
 
 
-def test_a_task_without_figures_counts_only_where_none_are_needed() -> None:
-    known = figures(talk=1, end=EndFigures(status="success", reason="finish_task", turns=3))
-    found = stats([task(1.0, figures=None, turns=7), task(2.0, figures=known, turns=3)])
-    assert (found["tasks"], found["measured"], found["turns"]["most"]) == (2, 1, 7)
-    assert found["talk_only"] == {"replies": 1, "turns": 3, "rate": 0.3333, "tasks": 1}
-
-
 CHECKED = {"checks": RefusalFigures(times=3, needless=1)}
 SENT = {"sent_back": RefusalFigures(times=1, needless=0)}
 NOT_JUDGED = (0, 0, None)
@@ -166,7 +161,6 @@ JUDGED: dict[str, tuple[TaskRecord, tuple[int, int, str | None], tuple[int, int,
     "it went on, by its own word": (task(figures=figures(went_on=3)), NOT_JUDGED, NOT_JUDGED),
     "it went on, rated 5": (task(rating=5, figures=figures(went_on=3)), (0, 1, "rating"), (1, 1, "rating")),
     "an honest end": (task(claim="blocked", rating=1), NOT_JUDGED, NOT_JUDGED),
-    "an older version has no figures": (task(figures=None, rating=3), (0, 1, "rating"), (0, 1, "rating")),
 }  # fmt: skip
 
 
@@ -296,7 +290,6 @@ def test_a_run_records_its_figures_beside_its_outcome(storage: SqliteStorage) ->
     graph.invoke({"messages": [("user", "do it")]}, {"configurable": {"thread_id": "a.b/c"}})
     (found,) = read_ended(storage.store)
     assert (found.thread_id, found.status, found.turns) == ("a.b/c", "success", 2)
-    assert found.figures is not None
     assert found.figures["nudges"] == {"talked": {"given": 1, "back": 1}}
     assert found.figures["model"] == "scripted"
     assert found.began <= found.at <= time.time()
@@ -317,7 +310,6 @@ def test_a_task_that_was_cut_short_by_a_message_has_figures_too(storage: SqliteS
     graph.invoke({"messages": [("user", "do it")]}, config)
     first, second = read_ended(storage.store)
     assert (first.reason, second.reason) == ("superseded", "finish_task")
-    assert first.figures is not None
     assert first.figures["nudges"] == {"talked": {"given": 1, "back": 1}}
 
 
@@ -363,17 +355,10 @@ def test_a_rating_that_fits_nothing_is_refused(
 
 
 def test_a_foreign_entry_is_named_as_such(storage: SqliteStorage) -> None:
-    storage.store.put(("signoff", OUTCOMES, "t"), "m1", {"something": "else"})
+    for sort in (OUTCOMES, FIGURES):
+        storage.store.put(("signoff", sort, "t"), "m1", {"something": "else"})
     with pytest.raises(StorageError, match="cannot be read"):
         read_ended(storage.store)
-
-
-def test_an_outcome_of_an_older_version_has_no_figures(storage: SqliteStorage) -> None:
-    storage.store.batch([record(ended_outcome("t", 1))])
-    (found,) = read_ended(storage.store)
-    assert found.figures is None
-    assert abs(found.at - time.time()) < 5
-    assert rate(storage.store, "t", 4).task == "m1"
 
 
 @pytest.mark.thorough
@@ -382,7 +367,7 @@ def test_ten_thousand_outcomes_are_read_in_two_seconds(storage: SqliteStorage, f
     begun = time.process_time()
     found = stats(read_ended(storage.store))
     seconds = time.process_time() - begun
-    assert (found["tasks"], found["measured"], found["threads"]) == (10_000, 10_000, 2_500)
+    assert (found["tasks"], found["threads"]) == (10_000, 2_500)
     assert seconds < 2, f"{seconds:.1f} s of CPU time"
     figure(f"stats of 10,000 outcomes: {seconds:.2f} s of CPU time")
 

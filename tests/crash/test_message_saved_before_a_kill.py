@@ -331,18 +331,3 @@ def test_what_is_no_message_is_refused_before_it_is_saved(plain: Graph) -> None:
     assert plain.get_state(THREAD) == before
     plain.invoke({"messages": [("user", "message 1")]}, THREAD)
     assert said(plain) == ["message 0", "message 1"]
-
-
-def test_what_an_older_version_saved_and_nobody_can_read_gives_way(
-    plain: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr("signoff.graph.compiled.graph.check_input", lambda given: None)
-        patched.setattr("signoff.graph.compiled.inputs.messages_of", lambda given: [])
-        patched.setattr("signoff.graph.compiled.inputs.with_ids", lambda given: given)
-        with Mortal.dies():
-            plain.invoke({"messages": [{"nonsense": 1}]}, THREAD)
-    assert plain.get_state(THREAD).next == ("__start__",)
-    assert said(plain) == ["message 0"]
-    plain.invoke({"messages": [("user", "message 1")]}, THREAD)
-    assert said(plain) == ["message 0", "message 1"]

@@ -12,8 +12,6 @@ from langchain_core.tools import tool
 from signoff import Action, Finished, Session, build_graph, delegate, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
-from signoff.session.decisions import waiting_of
-from signoff.session.drive import was_handed_out
 from signoff.session.status import look
 from signoff.storage.sqlite import SqliteStorage
 
@@ -116,16 +114,3 @@ def test_a_driver_that_died_may_have_done_any_of_them(storage: SqliteStorage) ->
     second = other.resume("paid a", first.interrupt_id)
     assert isinstance(second, Action)
     assert (first.unknown, second.unknown) == (True, True)
-
-
-def test_what_an_earlier_version_has_saved_of_an_action_is_still_read(
-    storage: SqliteStorage,
-) -> None:
-    saved = {"type": "action", "tool": "pay", "args": {"to": "x"}, "kind": "write", "call_id": "call_0"}
-    found = waiting_of("i", {**saved, "path": ["below"]})
-    assert isinstance(found, Action)
-    assert (found.path, found.machine, found.reply_id) == (("below",), "", "")
-    # Nobody knows in which journal it would be noted.
-    graph = lead(storage, payer("call_0"))
-    Session(graph, "t").run("go")
-    assert not was_handed_out(storage.store, look(graph, "t"), found)

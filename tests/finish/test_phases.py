@@ -215,7 +215,7 @@ def test_the_contract_holds_the_phases_of_what_is_folded() -> None:
     reader = read_messages(messages, CONTROLS)
     held = contract(reader, 3, 200, two_phases())
     assert held["phases"] == ["30 % done: a; next: b"]
-    assert "- a phase that you reported: 30 % done: a; next: b" in contract_text(held, "m0", DEFAULT_TEXTS)
+    assert "- a phase that you reported: 30 % done: a; next: b" in contract_text(held, DEFAULT_TEXTS)
     assert contract(reader, 3, 200)["phases"] == []
 
 

@@ -9,7 +9,7 @@ from langgraph.types import Command
 from signoff import build_graph, delegate, sqlite_storage
 from signoff.graph.messages import is_reply, marks
 from signoff.models import ScriptedModel, call
-from tests.support.older_machine import deps_of
+from signoff.session.status import deps_of
 
 GO: Any = {"messages": [("user", "go")]}
 SCRIPT = [call("step", n=1), call("step", n=2), call("finish_task", summary="Done.")]

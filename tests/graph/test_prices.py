@@ -12,7 +12,7 @@ from signoff.graph.inside.installing import install_hint
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged import TaggedText
 from signoff.nodes.model.prices import _listed, prices_of
-from tests.support.older_machine import deps_of
+from signoff.session.status import deps_of
 
 GO: Any = {"messages": [("user", "do it")]}
 

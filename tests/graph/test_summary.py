@@ -23,8 +23,8 @@ from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged import TaggedText
 from signoff.nodes.model.summary import Summarise, spent_more, write_summary
 from signoff.nodes.node import NodeContext
+from signoff.session.status import deps_of
 from tests.support.histories import ai, assert_sendable, done, state, user
-from tests.support.older_machine import deps_of
 from tests.support.prepared import run_python
 
 ASKED = NOTE_DOWN.split(":")[0]

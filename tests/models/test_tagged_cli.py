@@ -87,11 +87,6 @@ def test_what_a_protocol_brings(case: str) -> None:
     assert (settled.protocol, settled.turns, settled.tools) == expected
 
 
-def test_settings_of_an_older_version_mean_tools() -> None:
-    values = {"workspace": "/", "model": "m", "turns": 3, "talk_turns": 2}
-    assert Settings.model_validate(values).protocol == "tools"
-
-
 def test_a_constitution_is_a_file_and_stays_with_the_thread(bench: Bench, tmp_path: Path) -> None:
     file = tmp_path / "principles.txt"
     file.write_text("Be exact.\n")

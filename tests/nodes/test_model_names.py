@@ -23,8 +23,8 @@ from signoff.models import ScriptedModel, call
 from signoff.models.choose import check_model, choose_model
 from signoff.models.tagged import TaggedText
 from signoff.nodes.model.providers import PROVIDERS, model_by_name, provider_name
+from signoff.session.status import deps_of
 from tests.support.benches.cli import Bench
-from tests.support.older_machine import deps_of
 from tests.support.servers.fake_provider import FakeProvider, Reply, error, tool_call
 
 DONE = Reply(calls=[tool_call("finish_task", summary="Done.")])

@@ -18,8 +18,8 @@ from signoff.graph.build import Graph
 from signoff.graph.studio import SHOWN, TOLD, compose
 from signoff.models import ScriptedModel, call
 from signoff.models.scripted import Step
+from signoff.session.status import deps_of
 from signoff.tools.files import workspace_tools
-from tests.support.older_machine import deps_of
 
 SCRIPT = 'from signoff.models import call\nscript = [call("finish_task", summary="All done.")]\n'
 

@@ -26,7 +26,7 @@ from signoff.models.local.chat import LocalChatModel
 from signoff.models.tagged import TaggedText
 from signoff.nodes.model.models import renamed
 from signoff.session.decisions import Finished
-from tests.support.older_machine import deps_of
+from signoff.session.status import deps_of
 from tests.support.servers.fake_provider import FakeProvider, Reply, tool_call
 
 Way = Callable[..., dict[str, Any]]

@@ -43,9 +43,7 @@ from signoff.session.events import (
     from_dict,
 )
 from signoff.session.following import Follower
-from signoff.session.history import chapters
 from signoff.session.status import deps_of
-from signoff.storage.sqlite import SqliteStorage
 from tests.random_kills import storage_at
 from tests.support.benches.session import DONE, Async, Bench, Sync, ways
 
@@ -498,27 +496,3 @@ def test_progress_that_holds_itself_is_told_as_text() -> None:
 def test_what_is_no_event_is_refused(given: Any) -> None:
     with pytest.raises(SetupError, match="This is not"):
         from_dict(given)
-
-
-def test_a_history_of_an_older_version_reads_as_it_was_kept(bench: Bench) -> None:
-    """Without the mark of what ran, the decision says it while it is kept; after that nobody knows."""
-    assert isinstance(bench.storage, SqliteStorage)
-    session = bench(call("pay", amount=50), DONE, approvals={"pay": True})
-    session.run("do it")
-    session.resume([EDIT])
-    values = dict(session.status().values)
-    values["messages"] = [_as_before(message) for message in values["messages"]]
-    assert _calls(session, values) == [({"amount": 5}, {"amount": 50}, "edited")]
-    del values["approvals"]
-    assert _calls(session, values) == [({"amount": 50}, None, "edited")]
-
-
-def _as_before(message: Any) -> Any:
-    notes = {k: v for k, v in message.additional_kwargs.get("signoff", {}).items() if k not in ("ran", "by")}
-    return message.model_copy(update={"additional_kwargs": {"signoff": notes}} if notes else {})
-
-
-def _calls(session: Any, values: Any) -> list[tuple[Any, Any, str]]:
-    told = chapters(values, deps_of(session.graph).toolbox)
-    events = [event for chapter in told for turn in chapter.turns for event in turn.events]
-    return [(event.args, event.asked, event.person) for event in of(CallFinished, events)]

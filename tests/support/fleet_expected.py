@@ -17,7 +17,6 @@ def expected(every: Sequence[Plan]) -> dict[str, Any]:
     return {
         "tasks": len(told),
         "threads": len({plan.thread for plan in every}),
-        "measured": len(told),
         "exits": {
             "status": _count(one.status for one in told),
             "reason": _count(one.reason for one in told),

@@ -196,18 +196,6 @@ def test_a_repeated_id_changes_nothing_wherever_the_thread_stands(case: str, ben
 
 
 @pytest.mark.slow
-def test_a_task_of_an_earlier_version_is_known_by_its_message(bench: Bench) -> None:
-    """It kept no ids of what was delivered."""
-    bench.submit("one", id="order 1")
-    bench.work()
-    execute(bench.url, "DELETE FROM store WHERE key LIKE 'delivered %%'")
-    pause(bench.storage, "t")
-    before = read_inbox(bench.storage.store, "t")
-    bench.submit("one", id="order 1")
-    assert read_inbox(bench.storage.store, "t") == before
-
-
-@pytest.mark.slow
 def test_new_threads_have_ids_of_their_own(bench: Bench) -> None:
     first, second = submit(bench.storage, "one"), submit(bench.storage, "one")
     assert first != second

@@ -15,7 +15,6 @@ from signoff.graph.foreign import valid_text
 from signoff.graph.history.task import phases_of
 from signoff.graph.machine import Event, State
 from signoff.graph.messages import marks
-from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.graph.vocabulary import Heading, heading, stands
 from signoff.nodes.model.providers import SCRIPTED
 from signoff.session.events import Answered, CallFinished
@@ -26,7 +25,6 @@ from signoff.session.status import Condition, ThreadStatus
 # The reader of a page has another database, so its commands name none.
 _DATABASE = Database("", named=False)
 _INPUT = "input"
-_CONFIRMED = DEFAULT_TEXTS.results["confirmed"].partition("{words}")[0]
 
 
 @dataclass(frozen=True)
@@ -211,9 +209,5 @@ class Run:
         for message in self.status.values.get("messages", ()):
             current = message.id if message.id in tasks else current
             if isinstance(message, ToolMessage) and (notes := marks(message)).get("confirmed"):
-                # Version 0.1.0 stored the words only in the text.
-                feedback = (
-                    message.text.removeprefix(_CONFIRMED) if message.text.startswith(_CONFIRMED) else ""
-                )
-                found[current] = str(notes.get("said", feedback)).strip()
+                found[current] = notes["said"].strip()
         return found
