@@ -47,7 +47,6 @@ from signoff.session.session import Session
 from signoff.session.status import reading_graph
 from signoff.storage.base import (
     FORK_MARK,
-    OLD_MARK,
     SaverInThreads,
     fork_mark,
     short_version,
@@ -151,8 +150,6 @@ def narrow(version: str) -> str:
     """The server's version string as ours: the same number, and a hash of what tells forks apart. One that
     came from us comes back as it was."""
     number, _, rest = version.partition(".")
-    if len(rest) == OLD_MARK:
-        return f"{int(number):010}.{rest}"
     own = rest if len(rest) in (0, FORK_MARK) else fork_mark(zlib.crc32(rest.encode()))
     return short_version(int(number), own)
 

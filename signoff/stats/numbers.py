@@ -233,7 +233,7 @@ def stats(ended: Sequence[TaskRecord], *, since: float = 0.0) -> dict[str, Any]:
 
     since: only tasks that ended at this time or later, in seconds since 1970. A rate is None where there is
     nothing to count. What counts as back to work, as a needless refusal and as a task that was cut short is
-    defined in `signoff.graph.finish.figures`, what as a false positive, as a false negative and as reopened in
+    defined in `signoff.graph.finish.figures`; what as a false positive, a false negative and reopened, in
     `signoff.stats.numbers`.
     """
     again = reopened(ended)

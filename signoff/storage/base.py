@@ -71,8 +71,8 @@ class SaverInThreads(BaseCheckpointSaver[str]):
         return fork_mark(random.getrandbits(32))
 
 
-FORK_MARK, OLD_MARK = 6, 8
-"""The length of a mark, which encodes 32 bits, and of the marks in older databases."""
+FORK_MARK = 6
+"""The length of a mark, which encodes 32 bits."""
 
 # In sort order of text.
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
@@ -95,15 +95,15 @@ def short_version(number: int, mark: str) -> str:
     """Returns a version string that sorts by its number.
 
     It is a letter for the number of digits, the number in base 62, and the mark of the fork. It sorts after
-    the version strings of older databases: ten decimal digits, a dot and a mark. A program that counts in
-    that form, as LangGraph's savers do, fails instead of continuing with a lower number.
+    the version strings of LangGraph's savers: decimal digits, a dot and a mark. These fail on a thread with
+    ours instead of continuing with a lower number.
     """
     digits = _in_digits(number)
     return f"{_LENGTHS[len(digits)]}{digits}{mark}"
 
 
 def version_number(version: str) -> int:
-    """Returns the number of a version string, of either form."""
+    """Returns the number of a version string, ours or one of LangGraph's savers."""
     if "." in version:
         return int(version.partition(".")[0])
     number = 0

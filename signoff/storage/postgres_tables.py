@@ -22,6 +22,7 @@ from signoff.storage.base import StoreInThreads
 from signoff.storage.deleting import POSTGRES, delete_rows, delete_thread, lock_of, workspace_of
 from signoff.storage.postgres_address import Address
 from signoff.storage.postgres_pool import FencedPool, SharedDatabase, usable, writing
+from signoff.storage.schema import SCHEMA, check_schema
 from signoff.storage.steps import EntryName, Statement, StepSaver, recorded, recorder
 
 __all__ = [
@@ -217,13 +218,12 @@ def _savable(op: Op) -> Op:
     return op
 
 
-SCHEMA = 1
-"""The version of the database, kept in the table `signoff_schema`."""
-
 # An arbitrary number that no other program uses.
 _LOCK = 0x5167_6E0F_F5E7_0001
 
 _WAIT_SECONDS = 30.0
+
+_MISSING = -1
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS signoff_schema (version integer NOT NULL)",
@@ -235,7 +235,7 @@ _TABLES = (
 def set_up(address: Address) -> int:
     """Creates missing tables; returns a number that identifies these tables in this database.
 
-    Raises StorageError when the database cannot be used or was written by a newer version.
+    Raises StorageError when the database cannot be used or was written in another form.
     """
     with address.connect() as connection, address.errors():
         encoding = connection.info.parameter_status("server_encoding")
@@ -243,7 +243,7 @@ def set_up(address: Address) -> int:
             raise StorageError(
                 f"The database {address} has the encoding {encoding}; create one with ENCODING 'UTF8'."
             )
-        if _version(connection, address) < SCHEMA or not _is_current(connection):
+        if _version(connection, address) == _MISSING or not _is_current(connection):
             with alone(connection, address):
                 _migrate(connection, address)
         row = connection.execute("SELECT 'signoff_runners'::regclass::oid::bigint AS scope").fetchone()
@@ -253,11 +253,8 @@ def set_up(address: Address) -> int:
 
 def _version(connection: Connection[DictRow], address: Address) -> int:
     version = _highest(connection, "signoff_schema", "version")
-    if version > SCHEMA:
-        raise StorageError(
-            f"The database {address} was written by a newer Signoff (version {version}; this one reads "
-            f"{SCHEMA}): upgrade Signoff."
-        )
+    if version != _MISSING:
+        check_schema(version, address)
     return version
 
 
@@ -271,24 +268,22 @@ def _is_current(connection: Connection[DictRow]) -> bool:
 
 
 def _highest(connection: Connection[DictRow], table: str, column: str) -> int:
-    """Returns the highest number in a table; -1 when the table is missing or empty."""
+    """Returns the highest number in a table; `_MISSING` when the table is missing or empty."""
     found = connection.execute("SELECT to_regclass(%s) AS found", (table,)).fetchone()
     if found is None or found["found"] is None:
-        return -1
+        return _MISSING
     row = connection.execute(f"SELECT max({column}) AS v FROM {table}".encode()).fetchone()
-    return -1 if row is None or row["v"] is None else int(row["v"])
+    return _MISSING if row is None or row["v"] is None else int(row["v"])
 
 
 def _migrate(connection: Connection[DictRow], address: Address) -> None:
-    version = _version(connection, address)
+    is_new = _version(connection, address) == _MISSING
     PostgresSaver(connection).setup()
     PostgresStore(connection).setup()
     for statement in _TABLES:
         connection.execute(statement.encode())
-    if version < SCHEMA:
-        with connection.transaction():
-            connection.execute("DELETE FROM signoff_schema")
-            connection.execute("INSERT INTO signoff_schema (version) VALUES (%s)", (SCHEMA,))
+    if is_new:
+        connection.execute("INSERT INTO signoff_schema (version) VALUES (%s)", (SCHEMA,))
 
 
 @contextmanager

@@ -37,7 +37,7 @@ from pydantic_core import to_json
 from signoff.graph.compiled.graph import GRACE_SECONDS, busy
 from signoff.graph.errors import SetupError, StorageError
 from signoff.storage.base import StoreInThreads
-from signoff.storage.schema import BUSY_SECONDS, SCHEMA
+from signoff.storage.schema import BUSY_SECONDS, SCHEMA, check_schema
 from signoff.storage.steps import EntryName, Statement, StepSaver, recorder
 
 __all__ = [
@@ -471,7 +471,7 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
 
     Closing it ends the shells, interpreters and MCP servers of the graphs that were built with it.
 
-    Raises StorageError when the file is not a database of this kind, was written by a newer version, or
+    Raises StorageError when the file is not a database of this kind, was written in another form, or
     cannot be opened.
     """
     # Most users of this package open no database.
@@ -519,11 +519,8 @@ def _opened(file: Path, for_checkpoints: sqlite3.Connection, for_store: sqlite3.
     from signoff.graph.foreign import strict_serde
 
     (version,) = for_checkpoints.execute("PRAGMA user_version").fetchone()
-    if version > SCHEMA:
-        raise StorageError(
-            f"The database {file} was written by a newer Signoff (version {version}; this one reads "
-            f"{SCHEMA}): upgrade Signoff."
-        )
+    if version:
+        check_schema(version, file)
     checkpointer = ThreadSaver(for_checkpoints, file, strict_serde())
     checkpointer.setup()
     store = ThreadStore(for_store)

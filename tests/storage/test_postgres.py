@@ -23,6 +23,7 @@ from signoff.graph.errors import ThreadError
 from signoff.graph.inside.installing import install_hint
 from signoff.models import ScriptedModel, call, reply
 from signoff.storage.postgres import PostgresStorage, postgres_storage
+from signoff.storage.schema import SCHEMA
 from tests.support.servers.postgres import PASSWORD, Server, execute
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -73,7 +74,7 @@ def test_several_open_a_new_database_at_the_same_moment(postgres_url: str) -> No
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(opened, range(16))) == [[]] * 16
-    assert execute(postgres_url, "SELECT version FROM signoff_schema") == [(1,)]
+    assert execute(postgres_url, "SELECT version FROM signoff_schema") == [(SCHEMA,)]
 
 
 def test_a_user_who_may_only_read_and_write_rows_can_use_it(
@@ -91,10 +92,13 @@ def test_a_user_who_may_only_read_and_write_rows_can_use_it(
         execute(postgres_url, "DROP ROLE worker")
 
 
-def test_a_newer_database_is_refused_and_left_alone(postgres_url: str) -> None:
+@pytest.mark.parametrize(("version", "says"), [(99, "a newer .*upgrade"), (SCHEMA - 1, "an older .*another")])
+def test_a_database_in_another_form_is_refused_and_left_alone(
+    version: int, says: str, postgres_url: str
+) -> None:
     execute(postgres_url, "CREATE TABLE signoff_schema (version integer NOT NULL)")
-    execute(postgres_url, "INSERT INTO signoff_schema VALUES (99)")
-    with pytest.raises(StorageError, match=r"newer Signoff \(version 99.*upgrade"):
+    execute(postgres_url, f"INSERT INTO signoff_schema VALUES ({version})")
+    with pytest.raises(StorageError, match=says):
         postgres_storage(postgres_url).__enter__()
     tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
     assert execute(postgres_url, tables) == [("signoff_schema",)]

@@ -11,6 +11,7 @@ import pytest
 
 from signoff import StorageError, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
+from signoff.storage.schema import SCHEMA
 from tests.support.prepared import PreparedPython, run_python
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -108,13 +109,16 @@ def test_a_swap_looks_at_the_whole_value(tmp_path: Path) -> None:
         assert [item.value for item in store.search(("a",))] == [{"n": 4}]
 
 
-def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "says"), [(99, "a newer .*upgrade"), (SCHEMA - 1, "an older .*another")])
+def test_a_database_in_another_form_is_refused_and_left_alone(
+    version: int, says: str, tmp_path: Path
+) -> None:
     file = filled(tmp_path / "t.sqlite")
     with sqlite3.connect(file) as connection:
-        connection.execute("PRAGMA user_version=99")
-    with pytest.raises(StorageError, match=r"newer Signoff \(version 99.*upgrade"), sqlite_storage(file):
+        connection.execute(f"PRAGMA user_version={version}")
+    with pytest.raises(StorageError, match=says), sqlite_storage(file):
         pass
-    assert sqlite3.connect(file).execute("PRAGMA user_version").fetchone() == (99,)
+    assert sqlite3.connect(file).execute("PRAGMA user_version").fetchone() == (version,)
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.types import Command
 
 from signoff import Limits, Session, StorageError, build_graph, current_outcome, delegate, sqlite_storage
 from signoff.graph.build import Graph
@@ -378,22 +379,30 @@ def test_rows_go_together_where_that_does_the_same(query: str, rows: Any, values
     assert [statement.count(b"%s") for statement, _ in found] == [len(each) for each in values]
 
 
-def test_versions_sort_by_their_number_and_after_those_of_older_databases() -> None:
+def test_versions_sort_by_their_number_and_after_those_of_langgraphs_savers() -> None:
     numbers = [1, 9, 61, 62, 3_843, 3_844, 10**6, 10**12]
     versions = [short_version(number, fork_mark(7)) for number in numbers]
     assert versions == sorted(versions)
     assert [version_number(version) for version in versions] == numbers
     assert {version_mark(version) for version in versions} == {fork_mark(7)}
-    assert all(version > "0999999999.ffffffff" for version in versions)
+    assert all(version > f"{10**12:032}.0.999" for version in versions)
     # Whoever counts by decimal digits must not take a low number for the next one.
     assert not any(version.partition(".")[0].isdecimal() for version in versions)
     assert len({fork_mark(bits) for bits in (0, 1, 2**32 - 1)}) == 3
 
 
-def test_a_thread_of_older_versions_goes_on_with_newer_ones(storage: SqliteStorage) -> None:
-    saver = storage.checkpointer
-    assert saver.get_next_version("0000000041.0a1b2c3d", None) == short_version(42, "")
-    assert saver.get_next_version(None, None) == short_version(1, "")
+def test_a_thread_of_langgraphs_own_saver_goes_on_here(tmp_path: Path) -> None:
+    file = tmp_path / "threads.sqlite"
+    script = [call("ask_user", question="Which one?"), call("finish_task", summary="Done.")]
+    with SqliteSaver.from_conn_string(str(file)) as plain, ScriptedModel(script[:1]) as model:
+        (pending,) = build_graph(model, checkpointer=plain).invoke(GO, THREAD)["__interrupt__"]
+    with sqlite_storage(file) as storage, ScriptedModel(script[1:]) as model:
+        graph = build_graph(model, storage=storage)
+        assert graph.invoke(Command(resume={pending.id: "blue"}), THREAD)["outcome"]["status"] == "success"
+        saved = storage.checkpointer.get_tuple(THREAD)
+    assert saved is not None
+    versions = saved.checkpoint["channel_versions"]
+    assert max(versions.values(), key=version_number) == versions["event"] > "A", "the newest are ours"
 
 
 def test_the_steps_since_the_last_copy_of_the_history_are_not_counted_up_to_langgraphs_bound(
