@@ -6,7 +6,6 @@ what was run, and runs it.
     3  a call that says that it is done
 """
 
-import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,6 +56,8 @@ from signoff.tools.control import ControlRegistry, standard_controls
 from signoff.tools.sandbox import choose_sandbox, python_tool
 from signoff.tools.sandbox.tool import SECONDS
 from signoff.tools.terminal import Shell, terminal_tool
+from tests.support.benches.cli import Bench
+from tests.support.benches.cli_terminal import run_words, terminal
 from tests.support.benches.notes import (
     ASK,
     CODE,
@@ -79,6 +80,7 @@ from tests.support.benches.notes import (
     update,
     write,
 )
+from tests.support.chromium import MISSING, PROGRAM
 
 Check = Callable[[Path], None]
 
@@ -717,17 +719,64 @@ def _(folder: Path) -> None:
     assert ended.output.splitlines() == ["one", "two"]
 
 
-@shows(4, "The application drives them in a pane that people see", "the pane of `signoff ui`", slow=True)
+# What it prints is not in its words, so that only a command that has run shows it.
+ASKING = "tty; read -p 'A w''ord: ' word; echo read ${#word} letters"
+WAITING = "tty; echo $((6 * 7)) seen; until [ -e seen ]; do sleep 0.02; done; echo $((7 * 7)) at the end"
+
+
+def shell_steps(command: str) -> str:
+    return f'[call("run_shell", command={command!r}), call("finish_task", summary="Done.")]'
+
+
+@shows(
+    4,
+    "The application drives them in a pane that people see",
+    "the terminal of `signoff serve` in Chromium, where a person types what a command reads",
+    slow=True,
+)
 def _(folder: Path) -> None:
-    from tests.support.benches.pane import desk  # imports the application
+    if PROGRAM is None:
+        pytest.skip(MISSING)
+    from tests.support.benches.web import WebBench  # imports the web application
+    from tests.support.benches.web_browser import Served, browser
 
-    async def shown() -> list[str]:
-        async with desk(folder) as person:
-            await person.run("echo seen")
-            await person.sees(lambda: "seen" in person.lines)
-            return person.lines
+    bench = WebBench(folder)
+    options = ("--workspace", str(bench.workspace), "--tools", "shell", "--thread", "t1")
+    served = Served("--database", str(bench.database), *options, "--model", bench.model(shell_steps(ASKING)))
+    try:
+        with browser() as seen:
+            seen.page.goto(served.address)
+            seen.shows("Describe the task below")
+            seen.send("Do it.")
+            lines = seen.page.locator(".xterm-rows")
+            for words in ("$ tty; read -p", "/dev/", "A word: "):
+                lines.filter(has_text=words).wait_for()
+            seen.page.locator("#terminal textarea").focus()
+            seen.page.keyboard.type("yes")
+            seen.page.keyboard.press("Enter")
+            lines.filter(has_text="read 3 letters").wait_for()
+            seen.stands("Asserted: done")
+    finally:
+        assert served.end() == 0
 
-    assert "$ echo seen" in asyncio.run(shown())
+
+@shows(
+    4,
+    "The command line shows what they write while they run",
+    "the live lines of `signoff run` in a terminal, before the command ends",
+    slow=True,
+)
+def _(folder: Path) -> None:
+    bench = Bench(folder)
+    bench.model(shell_steps(WAITING))
+    with terminal(bench, *run_words(bench)) as shown:
+        live = shown.until("42 seen")
+        assert "tty; echo" in live
+        assert "/dev/" in live
+        # It ends only when somebody has seen its first words.
+        (bench.workspace / "seen").touch()
+        shown.until("49 at the end")
+        assert shown.end() == 0
 
 
 @shows(4, "The agent can be paused", "a pause from within a tool")
