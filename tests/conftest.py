@@ -9,7 +9,7 @@ import pytest
 
 pytest_plugins = ["tests.support.forked", "tests.support.servers.postgres", "tests.support.chromium"]
 
-SCREENS = {"ui", "web"}
+SCREENS = {"web"}
 """The folders of the tests that look at a screen, which is drawn at its own pace: one that fails is run once
 more, and so is one that is marked `timed`; the end of the run names them."""
 

@@ -102,11 +102,6 @@ TESTS = {
         "tests/storage/test_postgres.py::test_threads_are_listed_the_one_changed_last_first",
     ),
     "procrastinate": ("tests/workers/test_worker.py::test_the_figures_of_a_queue",),
-    "pyte, textual": (
-        "tests/ui/test_pane.py::test_a_command_of_the_agent_appears_as_if_it_were_typed",
-        "tests/ui/test_pane.py::test_a_person_types_commands",
-        "tests/ui/test_app.py::test_a_whole_run",
-    ),
     "ag-ui-protocol": ("tests/web/test_agui.py::test_a_whole_task",),
     "starlette, uvicorn": (
         "tests/web/test_hub.py::test_a_whole_task_that_two_people_see",

@@ -28,7 +28,7 @@ with sqlite_storage({database!r}) as storage:
     print(time.perf_counter() - t)
     assert status.task.turns == {turns}
 """
-_HEAVY = ("langchain", "rich", "textual")
+_HEAVY = ("langchain", "rich")
 
 
 def _python(code: str) -> str:

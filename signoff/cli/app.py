@@ -19,7 +19,7 @@ ERROR, USAGE = 1, 2
 """Exit codes, as in `signoff.front.report`, which is slow to import."""
 
 PANELS: Mapping[str, Sequence[str]] = {
-    "Run a task": ("run", "resume", "extend", "retry", "undo", "pause", "ui", "serve"),
+    "Run a task": ("run", "resume", "extend", "retry", "undo", "pause", "serve"),
     "In other programs": ("acp", "mcp"),
     "Threads": ("threads", "show", "replay", "fork", "stats", "rate", "delete"),
     "Many machines": ("submit", "worker"),
@@ -40,7 +40,6 @@ COMMANDS: Mapping[str, str] = {
     "worker": "signoff.cli.workers:worker",
     "stats": "signoff.cli.stats:stats",
     "rate": "signoff.cli.stats:rate",
-    "ui": "signoff.ui.command:ui",
     "serve": "signoff.web.command:serve",
     "acp": "signoff.acp.command:acp",
     "mcp": "signoff.mcp.command:mcp",
@@ -54,7 +53,7 @@ COMMANDS: Mapping[str, str] = {
     "sandbox": "signoff.cli.sandbox:app",
 }
 """The location of each command: a function, or a group of commands. Importing all of them takes two seconds,
-and the application and the workers are extras; one command, or the version, does not need the others.
+and the web application and the workers are extras; one command, or the version, does not need the others.
 """
 
 SUMMARIES: Mapping[str, str] = {
@@ -70,7 +69,6 @@ SUMMARIES: Mapping[str, str] = {
     "worker": "Run submitted threads; on a signal they stop and return to the queue.",
     "stats": "Show how tasks ended, how many turns they took, and what to improve.",
     "rate": "Rate how well a task was done, from 1 to 5; a new rating replaces the old one.",
-    "ui": "Open the application: conversation, machine, terminal.",
     "serve": "Open the application in the browser: threads, conversation, machine, terminal.",
     "acp": "Work in an editor such as Zed, by the Agent Client Protocol.",
     "mcp": "Give tasks to it from other agents, by the Model Context Protocol.",

@@ -1,1 +1,1 @@
-"""What the command line, the application and the page of a run share."""
+"""What the command line, the web application, the page of a run and the protocols share."""

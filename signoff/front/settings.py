@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 TOOL_GROUPS = ("files", "shell", "python")
 PROTOCOLS = ("tools", "tagged")
-THEMES = ("dark", "light")
 NO_CONFIG = "none"
 """The value that names no settings file."""
 CONFIG_VARIABLE = "SIGNOFF_CONFIG"
@@ -255,17 +254,6 @@ class Options(BaseSettings, RunOptions):
         "file in your data folder).",
         "-d",
     )
-    theme: str | None = _option(
-        "NAME",
-        "Colours of the application: dark or light; F10 changes it (default: SIGNOFF_THEME, else dark).",
-    )
-
-    @field_validator("theme")
-    @classmethod
-    def _is_a_theme(cls, name: str | None) -> str | None:
-        if name not in (None, *THEMES):
-            raise ValueError(f"is {name!r}; use {' or '.join(THEMES)}.")
-        return name
 
     @classmethod
     def settings_customise_sources(
@@ -468,16 +456,6 @@ class Settings(BaseModel):
             seconds=self.seconds,
             cost=self.cost,
         )
-
-
-def theme_of(given: str | None, env: Mapping[str, str], config: Path | None) -> str:
-    """Returns the theme of the application: `given`, else that of the environment, else that of the user's
-    file.
-
-    Raises SetupError for an unknown theme.
-    """
-    named = Source({"theme": given} if given is not None else {}, flag)
-    return read_options((named, environment(env), user_file(config))).theme or THEMES[0]
 
 
 def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Settings:

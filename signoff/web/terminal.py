@@ -11,10 +11,10 @@ from pathlib import Path
 
 from langchain_core.tools import ToolException
 
-from signoff.front.pane_shell import PROMPT, Backlog, Guard, PaneShell, Words, announced, remark
 from signoff.front.working import shell_path
 from signoff.graph.errors import SetupError
 from signoff.tools.pty.shell import Shell, ShellResult
+from signoff.web.pane_shell import PROMPT, Backlog, Guard, PaneShell, announced, remark
 from signoff.web.terminals import Terminals
 
 _ROWS, _COLS = 12, 90
@@ -167,16 +167,16 @@ class SharedTerminal:
             self._arrived()
 
     def _say(self, words: str) -> None:
-        if self._backlog.add(Words(words)):
+        if self._backlog.add(words):
             self._arrived()
 
     def _remark(self, words: str) -> None:
         self._say(remark(words))
 
 
-def _notice(item: bytes | Words) -> bytes:
+def _notice(item: bytes | str) -> bytes:
     """Returns the application's own text on a line of its own, in place of the prompt."""
     if isinstance(item, bytes):
         return item
-    lines = item.words.replace("\n", "\r\n")
+    lines = item.replace("\n", "\r\n")
     return f"\r\x1b[K{lines}\x1b[m\r\n".encode()

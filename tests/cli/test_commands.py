@@ -165,7 +165,7 @@ def test_the_version_is_said_without_importing_what_only_commands_need() -> None
     assert version.startswith("signoff ")
     packages = {name.split(".")[0] for name in modules.split()}
     assert "typer" in packages
-    assert packages & {"langgraph", "langchain_core", "pydantic", "rich", "textual"} == set()
+    assert packages & {"langgraph", "langchain_core", "pydantic", "rich"} == set()
 
 
 def test_every_command_of_the_table_is_there(bench: Bench) -> None:

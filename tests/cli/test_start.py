@@ -17,7 +17,7 @@ from signoff.storage.sqlite import sqlite_storage
 from tests.support.benches.cli import Bench
 
 AGENTS = frozenset({"langgraph", "langchain_core", "langchain", "langsmith"})
-PROVIDERS = frozenset({"langchain", "langchain_openai", "openai", "textual", "psycopg"})
+PROVIDERS = frozenset({"langchain", "langchain_openai", "openai", "psycopg"})
 PROGRAM = (
     "import atexit, sys; from signoff.cli import main; sys.argv[1:] = {words!r}; "
     "atexit.register(lambda: sys.stderr.write(' '.join(sys.modules))); main()"
@@ -63,7 +63,7 @@ def ran(program: str, env: Mapping[str, str] | None = None) -> tuple[subprocess.
         ("stats --thread t1 --json", AGENTS, 2.0),
         ("threads", PROVIDERS, 4.0),
         ("show t1 --json", PROVIDERS, 4.0),
-        ("run --help", frozenset({"textual", "psycopg"}), 8.0),
+        ("run --help", frozenset({"psycopg"}), 8.0),
     ],
 )
 def test_a_command_imports_no_more_than_it_needs(

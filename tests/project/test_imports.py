@@ -49,7 +49,6 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "fronts",
         (
             "signoff.cli",
-            "signoff.ui",
             "signoff.page",
             "signoff.acp",
             "signoff.mcp",
@@ -62,7 +61,6 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 # They share what is in `signoff.front`, and do not import each other.
 NEIGHBOURS = (
     "signoff.cli",
-    "signoff.ui",
     "signoff.page",
     "signoff.acp",
     "signoff.mcp",

@@ -191,7 +191,7 @@ def test_the_tests_in_the_sdist_are_all_found_and_those_of_each_layer_pass(unpac
 @pytest.mark.thorough
 @pytest.mark.together
 @pytest.mark.parametrize(
-    ("kind", "extra"), [("sdist", ""), ("sdist", "ui"), *(("wheel", extra) for extra in EXTRAS)]
+    ("kind", "extra"), [("sdist", ""), ("sdist", "web"), *(("wheel", extra) for extra in EXTRAS)]
 )
 def test_each_extra_installs_into_an_empty_environment(
     kind: str, extra: str, built: tuple[Path, Path], tmp_path: Path
@@ -205,6 +205,6 @@ def test_each_extra_installs_into_an_empty_environment(
     run(*install, what, cwd=tmp_path)
     scripts = place / ("Scripts" if sys.platform == "win32" else "bin")
     assert "Usage: signoff" in run(scripts / "signoff", "--help", cwd=tmp_path, NO_COLOR="1")
-    hint = "from signoff.graph.inside.installing import install_hint as f; print(f('ui'))"
+    hint = "from signoff.graph.inside.installing import install_hint as f; print(f('web'))"
     told = run(scripts / "python", "-c", hint, cwd=tmp_path).strip()
-    assert told.endswith(f'"signoff[ui] @ {file.as_uri()}"')
+    assert told.endswith(f'"signoff[web] @ {file.as_uri()}"')

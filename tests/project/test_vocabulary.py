@@ -13,7 +13,6 @@ from signoff.front.cards import COLOURS, ending
 from signoff.front.database import Database
 from signoff.front.report import Status, of_outcome
 from signoff.front.threads import Row, in_words
-from signoff.front.work import Story
 from signoff.graph import outcome as outcomes
 from signoff.graph.history.reader import Wait
 from signoff.graph.machine import Event
@@ -32,8 +31,7 @@ from signoff.graph.vocabulary import (
 from signoff.page import page
 from signoff.session.decisions import Waiting
 from signoff.session.history import Turn
-from signoff.session.status import Condition, ThreadStatus
-from signoff.ui.board import status_word
+from signoff.session.status import Condition
 from tests.house import ROOT, product_files
 from tests.support.benches.cli import Bench, steps
 from tests.support.benches.page import TASK, outcome, read, run_of
@@ -131,11 +129,6 @@ def test_the_first_word_and_the_colour_are_the_same_everywhere(case: str) -> Non
     assert last.all(class_="title")[0].text == f"{known.sign} {known.title}"
     assert known.tone in last.classes
     assert badge(root) == (f"{known.sign} {known.title}", {known.tone})
-    thread_status = ThreadStatus("t1", Condition.ENDED, values={"outcome": ended})
-    assert status_word(Story(thread_status, [], {}, None, False)) == (  # type: ignore[arg-type]  # it has no edges
-        known.title,
-        f"bold {COLOURS[known.tone]}",
-    )
 
 
 @pytest.mark.parametrize("status", [name for name in STATUSES if name not in ENDED])

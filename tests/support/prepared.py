@@ -27,7 +27,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 # Started by few commands, and dear.
-_LEFT_OUT = ("signoff.ui", "signoff.server", "signoff.graph.studio", "signoff.workers", "signoff.verify")
+_LEFT_OUT = ("signoff.server", "signoff.graph.studio", "signoff.workers", "signoff.verify")
 _source: dict[int, tuple[socket.socket, "subprocess.Popen[bytes]"]] = {}
 
 

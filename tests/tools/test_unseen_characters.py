@@ -1,4 +1,4 @@
-"""What cannot be seen is named wherever a person decides: command line, application, page."""
+"""What cannot be seen is named wherever a person decides: command line, web application, page."""
 
 import io
 import json
@@ -9,12 +9,11 @@ from rich.console import Console
 
 from signoff.front.cards import asking, card
 from signoff.front.choices import arguments_text
-from signoff.front.pane_shell import announced
 from signoff.front.record.draw import templates
 from signoff.front.text import one_line, plain, shell_command
 from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting
 from signoff.tools.filesystem.unseen import UNSEEN
-from signoff.ui.screen_grid import visible_character
+from signoff.web.pane_shell import announced
 from tests import unseen
 
 CODES = sorted(code for first, last in UNSEEN for code in range(first, last + 1))
@@ -58,7 +57,7 @@ PLACES = {
     "a question": lambda text: printed(Question("1", text, (text,), "1")),
     "a confirmation": lambda text: printed(Confirmation("1", text, pending_issues=(text,))),
     "a page": lambda text: PAGE.render(text=text),
-    "a command in the terminal of the application": announced,
+    "a command in the terminal of the web application": announced,
 }
 
 
@@ -69,16 +68,6 @@ def test_a_person_sees_each_of_them(place: str) -> None:
         seen = PLACES[place](f"rm{character}x")
         assert name(character) in seen, hex(ord(character))
         assert character not in seen, hex(ord(character))
-
-
-def test_the_terminal_of_the_application_shows_them_but_for_spaces_that_programs_draw_with() -> None:
-    drawn = {character for character in LETTERS if visible_character(character) == character}
-    assert drawn <= {*map(chr, unseen.having("Space_Separator")), "\u2800"}
-    assert {character for character in LETTERS if visible_character(character) == ""} == {
-        "\u200c",
-        "\u200d",
-        "\ufe0f",
-    }
 
 
 @pytest.mark.parametrize(

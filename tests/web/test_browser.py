@@ -2,17 +2,19 @@
 
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from signoff.graph.inside.installing import install_hint
 from signoff.session.status import look, reading_graph
+from tests.support.benches.cli import PROGRAM
 from tests.support.benches.web import WebBench
 from tests.support.benches.web_browser import Seen, Served, browser, listening
 from tests.support.process_table import gone
-from tests.ui.test_threads import command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 TASK = """[
@@ -344,9 +346,8 @@ def test_nothing_outlives_the_server(chromium: str, bench: WebBench, number: sig
 @pytest.mark.thorough
 def test_a_port_that_is_taken_is_told(bench: WebBench, served: Served) -> None:
     port = served.origin.rpartition(":")[2]
-    done = subprocess.run(
-        command(bench, "serve", "--port", port), capture_output=True, text=True, check=False
-    )
+    words = [*PROGRAM, "serve", "--port", port, "--database", str(bench.database)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"Port {port} of 127.0.0.1 cannot be used (Address already in use); try --port 0.\n"
 
@@ -354,3 +355,13 @@ def test_a_port_that_is_taken_is_told(bench: WebBench, served: Served) -> None:
 def outcome(bench: WebBench) -> str:
     with bench.database.open() as storage:
         return str((look(reading_graph(storage), "web").outcome or {}).get("status"))
+
+
+def test_without_its_packages_it_names_the_command_that_adds_them() -> None:
+    code = (
+        "import sys; sys.modules['starlette'] = None; sys.argv[1:] = ['serve']; "
+        "from signoff.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert install_hint("web") in done.stderr

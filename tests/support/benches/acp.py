@@ -30,7 +30,7 @@ from signoff.front.driving import pause_all
 from signoff.front.settings import Given
 from signoff.front.stdio import StdioLines
 from signoff.graph.build import Graph
-from tests.support.benches.ui import UiBench
+from tests.support.benches.project import ProjectBench
 
 SECONDS = 60.0
 NEVER = "never"
@@ -147,7 +147,7 @@ def _wire(reading: int, writing: int) -> AcpWire:
     return AcpWire(StdioLines(os.fdopen(reading, "rb"), os.fdopen(writing, "wb", buffering=0)))
 
 
-class AcpBench(UiBench):
+class AcpBench(ProjectBench):
     """A workspace, a database, scripted models, and agents on them."""
 
     def command(self, steps: str, *options: str, delay: float = 0.0) -> list[str]:

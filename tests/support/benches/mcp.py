@@ -17,7 +17,7 @@ from signoff.front.driving import pause_all
 from signoff.front.settings import Given
 from signoff.graph.build import Graph
 from signoff.mcp.server import TaskServer
-from tests.support.benches.ui import UiBench
+from tests.support.benches.project import ProjectBench
 
 SECONDS = 60.0
 NEVER = "never"
@@ -66,7 +66,7 @@ class Client:
         return str(found.content[0].text)
 
 
-class McpBench(UiBench):
+class McpBench(ProjectBench):
     """A workspace, a database, scripted models, and servers on them."""
 
     def command(self, steps: str, *options: str, delay: float = 0.0) -> list[str]:

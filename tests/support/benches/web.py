@@ -14,7 +14,7 @@ from signoff.session.status import ThreadStatus, look, reading_graph
 from signoff.web.app import Application
 from signoff.web.gate import Gate
 from signoff.web.hub import Hub
-from tests.support.benches.ui import UiBench
+from tests.support.benches.project import ProjectBench
 
 SECONDS = 20.0
 
@@ -109,7 +109,7 @@ class Opened:
         return dict(self.status(thread).outcome or {})
 
 
-class WebBench(UiBench):
+class WebBench(ProjectBench):
     """A workspace, a database, scripted models, and servers on them."""
 
     @asynccontextmanager

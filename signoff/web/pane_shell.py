@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from langchain_core.tools import ToolException
 
@@ -23,24 +23,6 @@ PROMPT = r"\[\e[1;34m\]\w\[\e[0m\] \$ "
 """What bash shows while it waits, as in `PS1`: the folder."""
 _MOST_LINES = 12
 _MOST_CHARACTERS = 1_500
-_PASTE_BEGINS, _PASTE_ENDS = b"\x1b[200~", b"\x1b[201~"
-_MODIFIERS = {"shift": 1, "alt": 2, "ctrl": 4}
-_PLAIN = {"enter": b"\r", "tab": b"\t", "escape": b"\x1b", "backspace": b"\x7f", "space": b" "}
-_ENDINGS = {"up": "A", "down": "B", "right": "C", "left": "D", "home": "H", "end": "F"}
-_FIRST_FOUR = {"f1": "P", "f2": "Q", "f3": "R", "f4": "S"}
-_NUMBERS = {"insert": 2, "delete": 3, "pageup": 5, "pagedown": 6}
-_NUMBERS |= {
-    f"f{key}": code for key, code in zip(range(5, 13), (15, 17, 18, 19, 20, 21, 23, 24), strict=True)
-}
-_WITH_CTRL = {
-    "space": 0,
-    "at": 0,
-    "backslash": 0x1C,
-    "right_square_bracket": 0x1D,
-    "circumflex_accent": 0x1E,
-    "underscore": 0x1F,
-}
-_NOT_PASTED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 MOST = 200_000
 """How many bytes are stored; more push the oldest out."""
 SLICE = 512
@@ -75,74 +57,25 @@ def remark(words: str) -> str:
     return f"\x1b[2;3m[{one_line(words)}]"
 
 
-def typed(key: str, character: str | None, *, application: bool) -> bytes:
-    """Returns the bytes for a key by its name, such as `ctrl+c`; none for a key that no program knows.
-
-    application: the program asked for application cursor keys.
-    """
-    *names, base = key.split("+")
-    modifiers = sum(_MODIFIERS.get(name, 0) for name in names)
-    if sequence := _key_bytes(base, modifiers, application=application):
-        return sequence
-    before = b"\x1b" if "alt" in names else b""
-    if "ctrl" in names:
-        code = ord(base.upper()) & 0x1F if re.fullmatch("[a-zA-Z]", base) else _WITH_CTRL.get(base)
-        return b"" if code is None else before + bytes([code])
-    if base in _PLAIN:
-        return before + _PLAIN[base]
-    return before + character.encode(errors="ignore") if character and character.isprintable() else b""
-
-
-def _key_bytes(base: str, modifiers: int, *, application: bool) -> bytes:
-    if base == "tab" and modifiers == 1:
-        return b"\x1b[Z"
-    ending = _ENDINGS.get(base) or _FIRST_FOUR.get(base)
-    if ending and modifiers:
-        return f"\x1b[1;{modifiers + 1}{ending}".encode()
-    if ending:
-        return f"\x1b{'O' if application or base in _FIRST_FOUR else '['}{ending}".encode()
-    if base in _NUMBERS:
-        return f"\x1b[{_NUMBERS[base]}{f';{modifiers + 1}' if modifiers else ''}~".encode()
-    return b""
-
-
-def pasted(text: str, *, bracketed: bool) -> bytes:
-    """Returns the bytes for a pasted text, which can press no keys except Enter and Tab.
-
-    bracketed: the program asked for bracketed paste.
-    """
-    lines = _NOT_PASTED.sub("", text).replace("\r\n", "\n").replace("\n", "\r")
-    data = lines.encode(errors="ignore")
-    return _PASTE_BEGINS + data + _PASTE_ENDS if bracketed else data
-
-
-@dataclass(frozen=True)
-class Words:
-    """Text of the application itself, shown in the output on its own lines."""
-
-    words: str
-    over_prompt: bool = False
-
-
 class Backlog:
-    """Output and texts in the order in which they came. Any thread may add, one thread takes."""
+    """Output, and texts of the application itself, in the order in which they came.
+
+    Any thread may add, one thread takes.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._items: deque[bytes | Words] = deque()
+        self._items: deque[bytes | str] = deque()
         self._size = 0
         self._lost = 0
         self._end = b""
         self._switched: dict[bytes, bytes] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._items)
-
-    def add(self, item: bytes | Words) -> bool:
+    def add(self, item: bytes | str) -> bool:
         """Adds one; returns whether nothing was waiting before."""
         with self._lock:
             first = not self._items
-            if isinstance(item, Words):
+            if isinstance(item, str):
                 self._items.append(item)
             else:
                 self._items.extend(item[at : at + _CHUNK] for at in range(0, len(item), _CHUNK))
@@ -151,7 +84,7 @@ class Backlog:
                 self._drop(self._items.popleft())
             return first
 
-    def take(self) -> bytes | Words | None:
+    def take(self) -> bytes | str | None:
         """Returns the next text or some hundred bytes; None when there is nothing.
 
         If bytes were dropped, it first returns the modes they set (such as those of a full-screen program, or
@@ -163,7 +96,7 @@ class Backlog:
             if not self._items:
                 return None
             item = self._items.popleft()
-            if isinstance(item, Words):
+            if isinstance(item, str):
                 return item
             if len(item) > SLICE:
                 self._items.appendleft(item[SLICE:])
@@ -171,8 +104,8 @@ class Backlog:
             self._size -= len(item)
             return item
 
-    def _drop(self, item: bytes | Words) -> None:
-        if isinstance(item, Words):
+    def _drop(self, item: bytes | str) -> None:
+        if isinstance(item, str):
             return
         self._size -= len(item)
         self._lost += len(item)
@@ -180,7 +113,7 @@ class Backlog:
         self._switched.update(_SWITCHES.findall(found))
         self._end = found[-_LONGEST_SWITCH:]
 
-    def _gap(self) -> bytes | Words:
+    def _gap(self) -> bytes | str:
         if self._switched:
             # The first character ends a sequence whose end was dropped.
             modes = b"".join(b"\x1b[?%b%b" % each for each in self._switched.items())
@@ -188,7 +121,7 @@ class Backlog:
             return b"\x18" + modes + b"\x1b[m"
         lost, self._lost, self._end = self._lost, 0, b""
         self._drop_first_line()
-        return Words(f"\x1b[2;3m[… {lost / 1e6:.1f} MB of output not shown …]")
+        return f"\x1b[2;3m[… {lost / 1e6:.1f} MB of output not shown …]"
 
     def _drop_first_line(self) -> None:
         """Drops the line whose beginning is missing."""
@@ -257,11 +190,6 @@ class PaneShell:
         self._closed = False
         self._guard = guard
 
-    @property
-    def waiting_for(self) -> str | None:
-        """What the running command waits for: a `line`, a `password` or keys for a full `screen`."""
-        return self._shell.waiting_for if self._shell else None
-
     def run(self, command: str, timeout: float) -> ShellResult:
         """Runs a command like `Shell.run`."""
         with self._opening:
@@ -305,13 +233,6 @@ class PaneShell:
         with suppress(queue.Empty):
             while True:
                 self._count(-len(self._keys.get_nowait() or b""))
-
-    def reads_keys(self) -> bool:
-        """Whether the running program reads single keys rather than whole lines."""
-        with suppress(ToolException):
-            # Nothing reads keys from an ended shell.
-            return self._shell is not None and self._shell.reads_keys()
-        return False
 
     def resize(self, rows: int, cols: int) -> None:
         """Sets the size of the terminal."""

@@ -1,1 +1,0 @@
-"""The application: a terminal app with the conversation, the machine, and a terminal pane."""
