@@ -29,11 +29,9 @@ class Word:
 
 @dataclass(frozen=True)
 class WaitWord(Word):
-    """What a thread waits for. title: the title of the card that asks for it. to_you: its text in the
-    application's status line."""
+    """What a thread waits for. title: the title of the card that asks for it."""
 
     title: str = ""
-    to_you: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,25 +91,21 @@ WAITS: Mapping[str, WaitWord] = MappingProxyType(
             "waiting for an answer",
             "the model has asked a question",
             title="The model asks",
-            to_you="waits for your answer",
         ),
         "approval": WaitWord(
             "waiting for approval",
             "calls need a person's decision",
             title="Waiting for approval",
-            to_you="waits for your approval",
         ),
         "action": WaitWord(
             "waiting for an action",
             "a call was handed over to the thread's driver",
             title="Handed over to you",
-            to_you="waits for your observation",
         ),
         "confirmation": WaitWord(
             "waiting for confirmation",
             "a finish needs a person's confirmation",
             title="Finished? Please confirm",
-            to_you="waits for you to confirm",
         ),
     }
 )

@@ -30,18 +30,19 @@ from pydantic import ValidationError
 from signoff.acp.dialogs import Dialogs, Gone
 from signoff.acp.given import INVALID, read_prompt, start_servers
 from signoff.acp.terminal import EditorTerminals
-from signoff.acp.updates import Update, Updates
+from signoff.acp.updates import Update, Updates, saved_events
 from signoff.front.answering import begin_task, get_short_id, give_answer, go_on, make_too_late_error
 from signoff.front.cards import asking, ending, in_text
 from signoff.front.choices import still_waiting
 from signoff.front.database import Database, OpenStorage
 from signoff.front.driving import Driver
+from signoff.front.record.reading import read_run
 from signoff.front.report import MORE_TURNS, of_outcome
 from signoff.front.settings import Given, recall, settle
 from signoff.front.text import one_line
 from signoff.front.thread_ids import checked_thread_id, new_thread_id
 from signoff.front.threads import row
-from signoff.front.work import Models, News, read_story
+from signoff.front.work import Models, News
 from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import busy
 from signoff.graph.errors import SignoffError, ThreadError, ThreadLost, quote_id
@@ -145,9 +146,9 @@ class SignoffAgent:
     ) -> acp.LoadSessionResponse:
         elsewhere, status = await self._open_saved(cwd, session_id, mcp_servers)
         opened = self.sessions[session_id]
-        story = await asyncio.to_thread(read_story, self._storage, session_id)
+        run = await asyncio.to_thread(read_run, self._storage, session_id)
         again = Updates(opened.updates.workspace, again=True)
-        for event in story.events:
+        for event in saved_events(run):
             for update in again.convert(event):
                 await self._send(session_id, update)
         await self._say_how_it_stands(opened, status, elsewhere)

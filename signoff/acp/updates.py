@@ -10,6 +10,7 @@ from acp.schema import PlanEntry, ToolCallLocation
 
 from signoff.front.calls import arguments
 from signoff.front.cards import WHY
+from signoff.front.record.run import Run
 from signoff.front.text import cut, one_line, plain
 from signoff.front.work import Loading, News
 from signoff.graph.foreign import valid_values
@@ -24,6 +25,7 @@ from signoff.session.events import (
     PhaseAccepted,
     Retrying,
     Said,
+    SessionEvent,
     Stopping,
     Thought,
     Token,
@@ -201,6 +203,26 @@ def _describe_event(news: News) -> str:
         case Nudged(why=why):
             return f"(Reminded: {WHY.get(why, why)}.) "
     return ""
+
+
+def saved_events(run: Run) -> Iterator[SessionEvent]:
+    """Yields all events of a saved thread, the oldest first, with the end of each task."""
+    for chapter in run.chapters:
+        for words in chapter.words:
+            yield Wrote(words)
+        for turn in chapter.turns:
+            yield Said(
+                turn.number,
+                turn.text,
+                turn.calls,
+                turn.tokens,
+                turn.seconds,
+                turn.beside,
+                message_id=turn.message_id,
+            )
+            yield from turn.events
+        if chapter.task in run.outcomes:
+            yield Ended(run.outcomes[chapter.task])
 
 
 def make_call_id(reply_id: str, own: str) -> str:

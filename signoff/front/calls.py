@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rich.text import Text
@@ -17,8 +17,6 @@ _REFUSAL_LINES = 10
 _CHANGE_LINES = 4
 _PIECE = 60
 _LINE = 160
-_MOST_LINES = 400
-_MOST_CHARACTERS = 40_000
 SHELL_END = re.compile(r"\n?\[exit code (\w+); ([^\n]*)\]\Z")
 
 
@@ -44,12 +42,6 @@ def in_short(call: CallFinished) -> list[Text]:
 def in_full(name: str, args: Mapping[str, Any]) -> Text:
     """Returns a call with everything that it would do: nobody should approve what is not shown."""
     return Text("\n").join(_full_lines(name, args))
-
-
-def recorded(call: CallFinished) -> Text:
-    """Returns a call that has ended with its arguments; truncated parts say so."""
-    head, *lines = _full_lines(call.name, call.args)
-    return Text("\n").join([head, *_capped(lines)])
 
 
 def _full_lines(name: str, args: Mapping[str, Any]) -> list[Text]:
@@ -144,23 +136,6 @@ def _argument_lines(key: str, value: Any) -> list[Text]:
     shown = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
     first, *more = plain(shown).split("\n")
     return [Text(f"  {one_line(key)}: {first}"), *(Text(f"    {line}") for line in more)]
-
-
-def _capped(lines: Iterable[Text]) -> list[Text]:
-    """Limits the lines and characters, and says how much more there is."""
-    shown: list[Text] = []
-    room, left = _MOST_CHARACTERS, 0
-    for line in lines:
-        if len(shown) == _MOST_LINES or room <= 0:
-            left += 1
-            continue
-        if len(line) > room:
-            line = Text(f"{line.plain[:room]} … {len(line) - room:,} more characters", style=line.style)
-        room -= len(line)
-        shown.append(line)
-    if left:
-        shown.append(Text(f"  … {left:,} more lines not shown", style="bold yellow"))
-    return shown
 
 
 def _lines(text: str) -> list[str]:

@@ -32,34 +32,34 @@ MOST_OPTIONS = 9
 
 @dataclass(frozen=True)
 class Choice:
-    """A button. key: its shortcut. answer: the answer it gives; None if the person has to type more, or if it
-    runs an action again."""
+    """A button. answer: the answer it gives; None if the person has to type more, or if it runs an action
+    again. kind: that of a decision on a call."""
 
-    key: str
     label: str
     tone: Literal["primary", "success", "warning", "error", "default"]
     answer: Any = None
+    kind: str = ""
 
 
 def choices(waiting: Waiting, call: PendingCall | None) -> Iterator[Choice]:
     """Returns the buttons for a wait; for an approval, those for one of its calls."""
     if isinstance(waiting, Question):
-        for number, option in enumerate(waiting.options[:MOST_OPTIONS], start=1):
-            yield Choice(str(number), cut(one_line(option), _OPTION), "primary", option)
+        for option in waiting.options[:MOST_OPTIONS]:
+            yield Choice(cut(one_line(option), _OPTION), "primary", option)
     elif isinstance(waiting, Confirmation):
-        yield Choice("y", "Confirm", "success", "yes")
+        yield Choice("Confirm", "success", "yes")
     elif isinstance(waiting, Action):
         if waiting.unknown and waiting.tool == SHELL:
-            yield Choice("g", "Run it again", "warning")
-        yield Choice("u", "Report that it is not known", "primary", {"output": _UNKNOWN, "status": "error"})
+            yield Choice("Run it again", "warning")
+        yield Choice("Report that it is not known", "primary", {"output": _UNKNOWN, "status": "error"})
     elif call:
-        known = {
-            "approve": Choice("a", "Approve", "success", {"type": "approve"}),
-            "edit": Choice("e", "Edit", "primary"),
-            "reject": Choice("r", "Reject", "error"),
-            "respond": Choice("w", "Answer in its place", "default"),
-        }
-        yield from (known[kind] for kind in known if kind in call.allowed)
+        known = (
+            Choice("Approve", "success", {"type": "approve"}, "approve"),
+            Choice("Edit", "primary", kind="edit"),
+            Choice("Reject", "error", kind="reject"),
+            Choice("Answer in its place", "default", kind="respond"),
+        )
+        yield from (choice for choice in known if choice.kind in call.allowed)
 
 
 def decision_of(text: str, call: PendingCall) -> Mapping[str, Any]:

@@ -33,11 +33,6 @@ def escape_invisible(text: str) -> str:
     return _HIDES.sub(lambda found: found[0] if found[0].isascii() else json.dumps(found[0])[1:-1], text)
 
 
-def is_unseen(character: str) -> bool:
-    """Whether this character is invisible or blank, and neither the space nor a newline."""
-    return _HIDES.match(character) is not None
-
-
 def one_line(text: str) -> str:
     """Returns `plain(text)` on one line, with white space collapsed."""
     return " ".join(plain(text).split())

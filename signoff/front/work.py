@@ -1,30 +1,23 @@
-"""Reads and drives one thread, without a screen. Its methods block."""
+"""Drives one thread, without a screen. Its methods block."""
 
 import os
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any
 
 from langchain_core.tools import BaseTool, ToolException
 
 from signoff.front.choices import SHELL
 from signoff.front.database import OpenStorage
-from signoff.front.record.reading import read_saved
 from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
 from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import busy
-from signoff.graph.machine import State
 from signoff.models.choose import Chosen, check_model, choose_model
 from signoff.session.commands import Answer, Choose, ThreadCommand, TooLate
 from signoff.session.decisions import Action, Decision, Message
-from signoff.session.events import Decided, Ended, Entered, Said, SessionEvent, Wrote
-from signoff.session.history import Chapter
-from signoff.session.path import Step
+from signoff.session.events import Decided, Entered, SessionEvent
 from signoff.session.session import Session
 from signoff.session.status import ThreadStatus, look, reading_graph
 from signoff.session.tracing import tracing
@@ -32,67 +25,7 @@ from signoff.tools.pty.shell import ShellResult
 from signoff.tools.terminal import RunShell, observed
 from signoff.tools.workspace import Workspace
 
-Edge = tuple[State, State]
 RunCommand = Callable[[Settings, str, float], ShellResult]
-
-
-@dataclass(frozen=True)
-class Story:
-    """A thread as it is saved.
-
-    events: all events, oldest first, including the end of each task. edges: how often the machine went from
-    one state to another in the current task. at: the state that ran last, or runs next. running: whether a
-    process runs the thread now.
-    """
-
-    status: ThreadStatus
-    events: Sequence[SessionEvent]
-    edges: Counter[Edge]
-    at: State | None
-    running: bool
-
-
-def read_story(storage: OpenStorage, thread_id: str) -> Story:
-    """Returns the thread as it is saved. Raises StorageError if it cannot be read."""
-    saved = read_saved(storage, thread_id)
-    status, path = saved.status, saved.path
-    ends: dict[str, Mapping[str, Any]] = {end.task: end.model_dump() for end in saved.ends}
-    if status.outcome is not None:
-        ends[status.task.id] = dict(status.outcome)
-    ran = [step for step in path if step.task == status.task.id and step.state]
-    at = _next_state(path) or (ran[-1].state if ran else None)
-    return Story(status, list(_events(saved.chapters, ends)), _edges(ran, at), at, saved.running)
-
-
-def _events(history: Sequence[Chapter], ends: Mapping[str, Mapping[str, Any]]) -> Iterator[SessionEvent]:
-    for chapter in history:
-        for words in chapter.words:
-            yield Wrote(words)
-        for turn in chapter.turns:
-            yield Said(
-                turn.number,
-                turn.text,
-                turn.calls,
-                turn.tokens,
-                turn.seconds,
-                turn.beside,
-                message_id=turn.message_id,
-            )
-            yield from turn.events
-        if chapter.task in ends:
-            yield Ended(ends[chapter.task])
-
-
-def _edges(ran: Sequence[Step], at: State | None) -> Counter[Edge]:
-    states = [step.state for step in ran if step.state]
-    if at is not None and states and at is not states[-1]:
-        states.append(at)
-    return Counter(pairwise(states))
-
-
-def _next_state(path: Sequence[Step]) -> State | None:
-    names = path[-1].next if path else ()
-    return next((State(name) for name in names if name in set(State)), None)
 
 
 @dataclass(frozen=True)
@@ -106,9 +39,7 @@ class Loading:
 
 @dataclass(frozen=True)
 class Ready:
-    """The thread is about to run with these settings."""
-
-    settings: Settings
+    """The model is ready, and the thread is about to run."""
 
 
 News = SessionEvent | Loading | Ready
@@ -167,7 +98,7 @@ class Work:
         return settle(self.given, recall(self.storage.store, self.thread_id), os.environ)
 
     def go(self, command: ThreadCommand) -> Decision:
-        """Runs until a person is needed or the task has ended; terminal commands run in the pane.
+        """Runs until a person is needed or the task has ended.
 
         Raises ThreadBusy, ThreadError, SetupError or StorageError; nothing is lost in any of these cases.
         """
@@ -181,8 +112,7 @@ class Work:
             found = [*working, *self.more_tools]
             policy = policy_of(settings, found, status.waiting)
             tools, handed_over = for_waiting(found, status.waiting)
-            pane = self.run_command is not None
-            shell = [SHELL] if pane and any(tool.name == SHELL for tool in tools) else []
+            shell = [SHELL] if self.run_command and any(tool.name == SHELL for tool in tools) else []
             graph = graph_of(settings, chosen, tools, self.storage, policy, [*handed_over, *shell])
             remember(self.storage.store, self.thread_id, settings)
             return self._drive_graph(graph, command, settings)
@@ -192,7 +122,7 @@ class Work:
         self._session = Session(graph, self.thread_id, config={"callbacks": traced} if traced else None)
         try:
             if settings is not None:
-                self.tell(Ready(settings))
+                self.tell(Ready())
             return self._until_needed(command, settings)
         finally:
             self._session = None
@@ -235,7 +165,7 @@ class Work:
         return self.go(Choose(run))
 
     def act(self, action: Action, settings: Settings) -> object:
-        """Runs the command of a terminal action in the pane; returns the result for the model."""
+        """Runs the command of a terminal action where a person sees it; returns the result for the model."""
         assert self.run_command is not None, "the shell is handed over only to one"
         try:
             asked = RunShell.model_validate(dict(action.args))

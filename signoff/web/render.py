@@ -48,7 +48,7 @@ class AskedCall:
 
     call: PendingCall
     text: str
-    kinds: Sequence[Choice]
+    choices: Sequence[Choice]
 
 
 @cache

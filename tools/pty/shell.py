@@ -148,10 +148,6 @@ class Shell:
                 self._ready = self._ready and b"\n" not in data and b"\r" not in data
         self._bash.type(data)
 
-    def reads_keys(self) -> bool:
-        """Whether the running program reads single keys rather than whole lines."""
-        return not self._bash.reads()[0]
-
     def resize(self, rows: int, cols: int) -> None:
         """Resizes the terminal to `rows` by `cols` characters."""
         self._size = (rows, cols)
