@@ -35,7 +35,7 @@ class MiddlewareWarning(UserWarning):
 
 
 class StorageError(SignoffError):
-    """The database is broken, newer than this version, or cannot be reached."""
+    """The database is broken, written in another form, or cannot be reached."""
 
 
 class ThreadError(SignoffError):

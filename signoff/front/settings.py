@@ -425,7 +425,7 @@ class Settings(BaseModel):
     approve_by: the source of a new value of `approve`; None when it is unchanged.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True)
 
     workspace: str
     model: str
@@ -595,19 +595,16 @@ def remember(store: "BaseStore", thread_id: str, settings: Settings) -> None:
 
 
 def recall(store: "BaseStore", thread_id: str) -> Settings | None:
-    """Returns the settings of the thread's last run; None when another program created the thread."""
+    """Returns the settings of the thread's last run; None when another program created the thread.
+
+    Raises StorageError when they cannot be read.
+    """
     # Reading the options of a command does not need LangGraph.
     from signoff.session.status import readable
 
     with readable(thread_id):
         item = store.get(_place(thread_id), _KEY)
-    if item is None:
-        return None
-    try:
-        return Settings.model_validate(item.value)
-    except ValidationError:
-        # Written by another version: the options and defaults are used instead.
-        return None
+        return None if item is None else Settings.model_validate(item.value)
 
 
 def _bare(url: str) -> str:

@@ -188,12 +188,12 @@ class CallProgress(_Happened):
 class CallFinished(_Happened):
     """A call of a work tool, or a control call that was refused, and its result.
 
-    args: the arguments that ran. asked: the model's own, if a person changed them; for earlier tasks stored
-    by a version before 0.2, `args` has the model's own. seconds: how long it ran. waited: seconds until a
-    person, or the driver, had answered. person: "edited" if a person changed its arguments; "responded" if a
-    person gave the result instead. by: who decided, if given with the answer. not_run: why it did not run
-    (`rejected`, `invalid`, `unknown`, …); empty if it ran. unknown: it is unknown whether it took effect.
-    message_id: the id of the result. reply_id: the id of the message that made the call.
+    args: the arguments that ran. asked: the model's own, if a person changed them. seconds: how long it ran.
+    waited: seconds until a person, or the driver, had answered. person: "edited" if a person changed its
+    arguments; "responded" if a person gave the result instead. by: who decided, if given with the answer.
+    not_run: why it did not run (`rejected`, `invalid`, `unknown`, …); empty if it ran. unknown: it is unknown
+    whether it took effect. message_id: the id of the result. reply_id: the id of the message that made the
+    call.
     """
 
     turn: int
