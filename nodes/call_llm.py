@@ -35,7 +35,6 @@ from signoff.nodes.model.messages import (
     FittedPrompt,
     bind_to_thread,
     in_loops,
-    is_listened_to,
     is_streamed,
     model_input,
     named_calls,
@@ -77,7 +76,6 @@ class Stream:
         return self._ended(*await acall(self.watch, partial(self._achunks, config, streamed=streamed)))
 
     def _is_streamed(self, run: NodeContext) -> bool:
-        self.watch.unseen = not is_listened_to(self.model, run.config)
         return is_streamed(self.model, run.deps.streaming, run.config)
 
     def _chunks(self, config: RunnableConfig, *, streamed: bool) -> Iterator[BaseMessage]:

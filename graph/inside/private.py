@@ -17,8 +17,6 @@ version has no such name. Then a public way is used instead, with the same resul
   (`nodes/tool_calls/inject.py`).
 - `FIELDS_SET`: a message is rebuilt by `model_construct`.
 - `PRIVATE`: a copy of a model passes on its private attributes one by one.
-- `SDK_CLIENT`, `SDK_POST`, `SDK_STEPS`: names on objects, not looked up here. Without one of them, a call of
-  ChatOpenAI is the SDK's own, and keeps the client that the model has (`nodes/model/openai_client.py`).
 
 The methods of a chat model or a tool (`_stream`, `_generate`, `_llm_type`, `_run`, `_arun` and the like) do
 not count as private: LangChain documents them for subclasses to implement.
@@ -78,13 +76,6 @@ NAMES: Mapping[str, tuple[str, str]] = {
 
 LEAN = ("PregelNode", "ChannelRead", "ChannelWrite", "ChannelWriteTupleEntry", "SEND")
 """The names that `nodes.py` needs."""
-
-
-SDK_CLIENT, SDK_POST = "_client", "_post"
-"""A part of OpenAI's SDK has under these names its client, and the method by which it sends a request."""
-
-SDK_STEPS = ("request", "post", "_prepare_options", "_build_request", "_process_response")
-"""The methods of an SDK's client that get the parts of a request, or its response."""
 
 
 def __getattr__(name: str) -> Any:

@@ -21,7 +21,6 @@ from langchain_core.runnables import RunnableBinding
 from signoff.graph.history.replies import Controls
 from signoff.graph.inside.private import share_private
 from signoff.nodes.model.incoming import Incoming
-from signoff.nodes.model.openai_client import use_plain_dicts
 from signoff.nodes.model.stream import WATCH
 
 _CONTROLS = "_signoff_controls"
@@ -46,7 +45,6 @@ def guarded(model: _Model, controls: Controls) -> _Model:
         # ChatOpenAI's own default for a loop takes a quarter of the CPU of a stream, and swallows
         # cancellations; the watch of a call does the same.
         twin.__dict__["stream_chunk_timeout"] = None
-    use_plain_dicts(twin)
     made: _Model = twin
     return made
 
@@ -62,7 +60,6 @@ def without_streaming(model: BaseChatModel) -> BaseChatModel:
         update["model"] = without_streaming(inner)
     twin = model.model_copy(update=update)
     share_private(twin, model)
-    use_plain_dicts(twin)
     return twin
 
 

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable
 from functools import cached_property
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.language_models import BaseChatModel
@@ -21,7 +22,7 @@ from tenacity import (
 )
 
 from signoff.graph.foreign import gets_past
-from signoff.graph.inside.private import SDK_CLIENT, SDK_STEPS, share_private
+from signoff.graph.inside.private import share_private
 from signoff.graph.limits import MODEL_TRIES, CheckedModel
 from signoff.nodes.model.advice import is_too_long, may_pass, retry_after
 from signoff.nodes.model.stream import Silent
@@ -146,7 +147,7 @@ def _is_client(value: Any) -> bool:
     copy would not have what tracing has put into this one object."""
     if not isinstance(getattr(value, "max_retries", None), int) or not hasattr(value, "with_options"):
         return False
-    return not any(name in vars(value) for name in SDK_STEPS)
+    return not any(isinstance(getattr(type(value), name, None), FunctionType) for name in vars(value))
 
 
 def _is_cached(model: BaseChatModel, name: str) -> bool:
@@ -154,14 +155,12 @@ def _is_cached(model: BaseChatModel, name: str) -> bool:
 
 
 def _follow(twin: Any, name: str, root: str, old: Any) -> None:
-    """ChatOpenAI keeps a part of its client beside it. old: the client that it is mostly a part of."""
-    own = getattr(getattr(twin.__dict__.get(root), "chat", None), "completions", None)
-    given = twin.__dict__.get(name)
+    """ChatOpenAI keeps a part of its client beside it. old: the client of the user's model."""
+    part, old_part = (_completions(client) for client in (twin.__dict__.get(root), old))
     # One that was replaced, or that tracing has changed, stays.
-    if own is None or type(given) is not type(own) or "create" in vars(given):
-        return
-    of: Any = getattr(given, SDK_CLIENT, None)
-    if of is old:
-        twin.__dict__[name] = own
-    elif _is_client(of):
-        twin.__dict__[name] = of.with_options(max_retries=0).chat.completions
+    if part is not None and twin.__dict__.get(name) is old_part and "create" not in vars(old_part):
+        twin.__dict__[name] = part
+
+
+def _completions(client: Any) -> Any:
+    return getattr(getattr(client, "chat", None), "completions", None)

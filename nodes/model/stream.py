@@ -70,8 +70,7 @@ class CallBounds:
     many may be written, and which limit says so. chars: how long the reply may be. control: LangGraph's
     control of the run, which tells when somebody wants it to stop. end: why the call is ended; None while it
     goes on; `cut`: it ends at a chunk, by itself. heard: whether a chunk has come, `last` when. since: the
-    time of the chunk after which `carried` counts, and the bytes that had come by then. unseen: nobody is
-    shown the reply while it comes in.
+    time of the chunk after which `carried` counts, and the bytes that had come by then.
     """
 
     silence: float | None = None
@@ -85,7 +84,6 @@ class CallBounds:
     written: int = 0
     cut: bool = False
     since: tuple[float, int] | None = None
-    unseen: bool = False
     _asked: float | None = None
     _weighed: float = 0.0
 

@@ -16,7 +16,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from signoff import Decision, Failed, Finished, Paused, Session, build_graph, sqlite_storage
+from signoff import Decision, Failed, Finished, Paused, Question, Session, build_graph, sqlite_storage
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import State
 from signoff.graph.messages import is_answer, is_reply
@@ -33,6 +33,7 @@ from signoff.tools.toolbox import make_toolbox
 from tests.support.servers.slow_server import SlowServer, call_deltas, finishes
 
 ONE = len(finishes(1))
+QUESTION = list(call_deltas(0, "ask_user", '{"question": "Which of the two ports should it be?"}'))
 
 
 @pytest.fixture
@@ -65,6 +66,17 @@ async def test_the_server_sees_the_connection_close_after_the_first_of_ten_finis
     assert served.left
     # The pauses of the server are short, and a busy machine may read late.
     assert ONE < served.chunks < 3 * ONE
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_so_it_does_after_a_question(mode: str, storage: SqliteStorage) -> None:
+    with SlowServer([*QUESTION, *[{"content": "word "}] * 200]) as server:
+        session = Session(build_graph(of(server), storage=storage), "t")
+        asked = await session.arun("go") if mode == "async" else session.run("go")
+        served = await asyncio.to_thread(server.served.get, timeout=5)
+    assert isinstance(asked, Question)
+    assert served.left
+    assert len(QUESTION) < served.chunks < 3 * len(QUESTION)
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -428,3 +429,53 @@ def test_the_users_own_model_is_as_it_was() -> None:
     assert [client.max_retries for client in clients] == [0, 0]
     assert (model.max_retries, model.root_client.max_retries) == (4, 4)
     assert twin.client is twin.root_client.chat.completions
+
+
+def _at_another_address(model: ChatOpenAI) -> list[str]:
+    url = str(model.root_client.base_url)
+    for name in ("root_client", "root_async_client"):
+        root = getattr(model, name)
+        setattr(model, name, root.with_options(base_url="http://127.0.0.1:9/v1"))
+        setattr(model, name.removeprefix("root_"), root.with_options(base_url=url).chat.completions)
+    return ["as it was"]
+
+
+def _watched_at(
+    parts: Callable[[ChatOpenAI], Sequence[Any]], method: str
+) -> Callable[[ChatOpenAI], list[str]]:
+    """Replaces a method of the clients, as tracing packages do; returns what it sees."""
+
+    def watch(model: ChatOpenAI) -> list[str]:
+        seen = list[str]()
+
+        def watched(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+            seen.append("as it was")
+            return call(*args, **options)
+
+        for part in parts(model):
+            setattr(part, method, partial(watched, getattr(part, method)))
+        return seen
+
+    return watch
+
+
+@both_modes
+@pytest.mark.parametrize(
+    "change",
+    [
+        _at_another_address,
+        _watched_at(lambda model: (model.root_client, model.root_async_client), "request"),
+        _watched_at(lambda model: (model.client, model.async_client), "create"),
+    ],
+    ids=["another address", "a watched client", "a watched part of it"],
+)
+async def test_a_client_that_was_put_into_the_model_is_used_as_it_is(
+    change: Callable[[ChatOpenAI], list[str]], mode: str
+) -> None:
+    with FakeProvider([DONE]) as server:
+        model = chat(server)
+        seen = change(model)
+        graph, task = build_graph(model), {"messages": ["go"]}
+        result = await graph.ainvoke(task) if mode == "async" else graph.invoke(task)
+    assert result["outcome"]["status"] == "success"
+    assert seen == ["as it was"]

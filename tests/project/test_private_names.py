@@ -29,11 +29,10 @@ from tests.project.test_imports import SOURCES
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("langgraph", "langchain", "langsmith", "pydantic")
-OF_SDKS = {name for name in (private.SDK_CLIENT, private.SDK_POST, *private.SDK_STEPS) if name[0] == "_"}
 LAST_PARTS = {path.rpartition(".")[2] for _, path in private.NAMES.values()}
 # Most files need not be parsed.
 LIKELY = re.compile(
-    rf"\b({'|'.join(PACKAGES)})[\w.]*\._|import (\([^)]*)?[^\n]*\b_|__p\w+_|{'|'.join(LAST_PARTS | OF_SDKS)}"
+    rf"\b({'|'.join(PACKAGES)})[\w.]*\._|import (\([^)]*)?[^\n]*\b_|__p\w+_|{'|'.join(LAST_PARTS)}"
 )
 # What a tool that is called directly needs.
 OF_PLAIN = {"format_output", "config_param", "to_args"}
@@ -68,8 +67,6 @@ def test_no_other_file_knows_one() -> None:
         ("setattr(model, '__pydantic_private__', 1)", True),
         ("model.__pydantic_private__", True),
         ("node._inject_tool_args(call)", True),
-        ("getattr(completions, '_post', None)", True),
-        ("self._client.post(text)", False),
         ("from langgraph.graph import StateGraph", False),
         ("from signoff.graph.compiled.graph import _held", False),
         ("super()._stream(messages)", False),
@@ -89,7 +86,7 @@ def private_names(tree: ast.AST) -> Iterator[str]:
             names = [alias.name for alias in node.names if alias.name.startswith(PACKAGES)]
             yield from (name for name in names if "._" in name)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if node.value.startswith(("__pregel_", "__pydantic_")) or node.value in OF_SDKS:
+            if node.value.startswith(("__pregel_", "__pydantic_")):
                 yield node.value
         elif isinstance(node, ast.Attribute) and (
             node.attr.startswith("__pydantic_") or (node.attr.startswith("_") and node.attr in LAST_PARTS)
