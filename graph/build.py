@@ -178,10 +178,11 @@ def build_graph(
         small prompt is summarised every few turns (and a script for `ScriptedModel`, which has no profile,
         has no step for it).
     model_seconds: how long the model may be silent, before the first chunk of its reply and between two
-        chunks (before the whole reply, if it does not stream); None for no limit. After that the connection
-        is closed and the task ends as `model_error`; a call that has returned nothing yet is retried once
-        first. The context's `model_seconds` takes precedence. A reply of more than 2,000,000 characters
-        (text, reasoning and arguments) is cut off, and the task ends as `model_error`, too.
+        chunks (before the whole reply, if it does not stream); None for no limit. After that the call is
+        cancelled (in sync code: abandoned in its thread), and the task ends as `model_error`; a call that
+        has returned nothing yet is retried once first. The context's `model_seconds` takes precedence. A
+        reply of more than 2,000,000 characters (text, reasoning and arguments) is cut off, and the task ends
+        as `model_error`, too.
     model_retries: how often, and after which delays, a model call is retried after a transient error (a rate
         limit, a server error, a dropped connection); None for never. The graph uses a copy of the model in
         which the client's own retries are off. See docs/how-to/models.md.

@@ -18,7 +18,7 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 from langchain_core.messages.ai import add_ai_message_chunks
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from pydantic import ValidationError
 
 from signoff.graph.foreign import gets_past, unanswered
@@ -66,14 +66,14 @@ class Stream:
 
     def do(self, run: NodeContext) -> list[BaseMessage]:
         streamed = self._is_streamed(run)
-        return self._ended(*call(self.watch, partial(self._chunks, run.config, streamed=streamed)))
+        return self._ended(run, *call(self.watch, partial(self._chunks, run.config, streamed=streamed)))
 
     async def ado(self, run: NodeContext) -> list[BaseMessage]:
         config, streamed = run.config, self._is_streamed(run)
         if not in_loops(self.model, streamed=streamed):
             chunks = partial(self._chunks, config, streamed=streamed)
-            return self._ended(*await acall_in_thread(self.watch, chunks))
-        return self._ended(*await acall(self.watch, partial(self._achunks, config, streamed=streamed)))
+            return self._ended(run, *await acall_in_thread(self.watch, chunks))
+        return self._ended(run, *await acall(self.watch, partial(self._achunks, config, streamed=streamed)))
 
     def _is_streamed(self, run: NodeContext) -> bool:
         return is_streamed(self.model, run.deps.streaming, run.config)
@@ -104,13 +104,16 @@ class Stream:
         """Whether the watch ends the reply at this chunk, for a model without a guard."""
         return not is_guarded(self.model) and bool(self.watch.took(len(chunk.text)))
 
-    def _ended(self, chunks: list[BaseMessage], error: BaseException | None) -> list[BaseMessage]:
+    def _ended(
+        self, run: NodeContext, chunks: list[BaseMessage], error: BaseException | None
+    ) -> list[BaseMessage]:
         if self.watch.end is None:
             if error is not None:
                 raise error
             return chunks
-        # A guarded call has ended normally, or its error only reports that it was cut off.
-        found = cut_short(chunks, self.prompt, self.watch)
+        # The call has ended normally, or its error only reports that it was cut off.
+        tools = self.model.kwargs.get("tools") if isinstance(self.model, RunnableBinding) else None
+        found = cut_short(chunks, self.prompt, self.watch, run.deps.toolbox, tools)
         if found is None:
             raise Silent(f"no answer for {self.watch.silence:g} seconds (model_seconds)") from error
         return found
@@ -230,23 +233,25 @@ def _streamed(
     placed: Callable[[Any], Runnable[Any, Any]],
     prompt: list[BaseMessage],
     offered: ToolChoice,
-    watch: CallBounds,
+    bounds: CallBounds,
 ) -> Part[list[BaseMessage]]:
     """The reply; with a looser tool choice if the provider rejects the requested one. A call that has
     returned nothing is retried once: such a connection is often dead, and no part of a reply was shown."""
-    silent, ways = False, _ways(models, offered)
+    silent, watch, ways = False, bounds, _ways(models, offered)
     model = next(ways)
     while True:
         try:
             chunks: list[BaseMessage] = yield Stream(placed(model), prompt, watch)
             return chunks
         except Exception as error:
+            bounds.heard = watch.heard
             refused = "tool_choice" in str(error).replace(" ", "_").lower()
             looser = next(ways, None) if refused else None
             if looser is None and (silent or not isinstance(error, Silent) or watch.heard):
                 raise
             model, silent = looser or model, silent or looser is None
-            watch.again()
+            # A call that was abandoned keeps its own.
+            watch = watch.renewed()
 
 
 def _ways(

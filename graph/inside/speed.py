@@ -71,8 +71,7 @@ if hasattr(os, "register_at_fork"):
 def in_thread(work: _Work) -> None:
     """Runs `work`, which must not raise, in a daemon thread, so that one that hangs blocks nothing else.
 
-    The most recently used free thread is taken first, so that one thread serves all calls of a run. If `work`
-    returns False, its thread is not reused.
+    The most recently used free thread is taken first, so that one thread serves all calls of a run.
     """
     try:
         queue = _idle.pop()
@@ -84,7 +83,8 @@ def in_thread(work: _Work) -> None:
 
 def _serve(queue: SimpleQueue[_Work]) -> None:
     while True:
-        if queue.get()() is False or len(_idle) >= _MOST_IDLE:
+        queue.get()()
+        if len(_idle) >= _MOST_IDLE:
             return
         _idle.append(queue)
 

@@ -5,7 +5,8 @@ pauses the run is complete and something follows it, the stream is closed, which
 generating. The same happens on a user's stop, at a limit, and for a reply that is too large
 (`nodes/model/stream.py`). The model's stream then ends normally: callbacks and traces see a reply, not an
 error. The last chunk says so in its marks: `cut` (how many calls are kept), with `ended` for a limit, or
-`stopped`, and `estimated`, since a provider that is cut off reports no usage.
+`stopped`, and `estimated`, since a provider that is cut off reports no usage. What comes of a call that was
+abandoned in its thread is dropped here.
 """
 
 import asyncio
@@ -15,13 +16,13 @@ from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
-from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import RunnableBinding
 
 from signoff.graph.history.replies import Controls
 from signoff.graph.inside.private import share_private
 from signoff.nodes.model.incoming import Incoming
-from signoff.nodes.model.stream import WATCH
+from signoff.nodes.model.stream import WATCH, Abandoned
 
 _CONTROLS = "_signoff_controls"
 _Model = TypeVar("_Model")
@@ -30,14 +31,13 @@ _Model = TypeVar("_Model")
 def guarded(model: _Model, controls: Controls) -> _Model:
     """The model with the inner guard in it; `model` itself is not changed.
 
-    The guard is in a subclass of the model's own class, where the provider's stream is at hand. A model that
-    does not stream is returned as it is: one without its own stream, one with streaming disabled, and
-    anything that is not a chat model.
+    The guard is in a subclass of the model's own class, where the provider's stream is at hand. Of a model
+    that does not stream, only a late reply is dropped. What is not a chat model is returned as it is.
     """
-    if not isinstance(model, BaseChatModel) or model.disable_streaming or not _layers(type(model)):
+    if not isinstance(model, BaseChatModel):
         return model
     twin: Any = model.model_copy()
-    twin.__class__ = _guarded_class(type(model))
+    twin.__class__ = _guarded_class(type(model), streams=not model.disable_streaming)
     twin.__dict__[_CONTROLS] = controls
     # Both share the model's private attributes (a client, a counter).
     share_private(twin, model)
@@ -70,27 +70,30 @@ def is_guarded(model: object) -> bool:
     return isinstance(model, _Sync | _Async)
 
 
+class _Whole:
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        # The class that this one is mixed into has the method, as below.
+        result: ChatResult = super()._generate(*args, **kwargs)  # type: ignore[misc]  # it has
+        _drop_if_abandoned()
+        return result
+
+
 class _Sync:
     def _stream(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
-        # The class that this one is mixed into has the stream.
         chunks: Iterator[ChatGenerationChunk] = super()._stream(messages, *args, **kwargs)  # type: ignore[misc]  # it has
         incoming = _incoming(self, messages, kwargs)
         try:
             for chunk in chunks:
+                _drop_if_abandoned()
                 yield from incoming.take(chunk)
                 if incoming.over:
                     break
-        except GeneratorExit:
-            raise
-        except BaseException:
-            # A closed connection raises a different error in each package; it was closed here.
-            if not incoming.closed():
-                raise
         finally:
             if close := getattr(chunks, "close", None):
                 close()
+        _drop_if_abandoned()
         yield from incoming.end()
 
 
@@ -107,6 +110,7 @@ class _Async:
                 if incoming.over:
                     break
         except (Exception, asyncio.CancelledError):
+            # A cancelled call may raise another error; it was cancelled by its watch.
             if not incoming.closed():
                 raise
         finally:
@@ -121,16 +125,23 @@ def _incoming(model: object, messages: list[BaseMessage], options: dict[str, Any
     return Incoming(getattr(model, _CONTROLS, None), messages, options.get("tools"), WATCH.get())
 
 
-def _layers(model: type[BaseChatModel]) -> tuple[type, ...]:
+def _drop_if_abandoned() -> None:
+    watch = WATCH.get()
+    if watch is not None and watch.abandoned:
+        raise Abandoned
+
+
+def _layers(model: type[BaseChatModel], *, streams: bool) -> tuple[type, ...]:
     """The mixins of the guard that fit the model: one for each streaming method that it implements."""
-    sync = (_Sync,) if model._stream is not BaseChatModel._stream else ()
-    return (*sync, _Async) if model._astream is not BaseChatModel._astream else sync
+    sync = (_Sync,) if streams and model._stream is not BaseChatModel._stream else ()
+    loop = (_Async,) if streams and model._astream is not BaseChatModel._astream else ()
+    return (_Whole, *sync, *loop)
 
 
 @lru_cache(maxsize=256)
-def _guarded_class(model: type[BaseChatModel]) -> type[BaseChatModel]:
+def _guarded_class(model: type[BaseChatModel], *, streams: bool) -> type[BaseChatModel]:
     # By the name of the model's own class, which traces show and by which some providers are known.
     names = {"__module__": model.__module__, "__qualname__": model.__qualname__, "__doc__": model.__doc__}
     metaclass: Any = type(model)
-    made: type[BaseChatModel] = metaclass(model.__name__, (*_layers(model), model), names)
+    made: type[BaseChatModel] = metaclass(model.__name__, (*_layers(model, streams=streams), model), names)
     return made

@@ -206,8 +206,8 @@ class Incoming:
         return given
 
     def closed(self) -> bool:
-        """Whether the provider's stream was closed from beside, by the watch, and what has come so far is
-        the reply; not when it has fallen silent in the middle of it."""
+        """Whether the watch has ended the call, and what has come so far is the reply; not when it has fallen
+        silent in the middle of it."""
         stop = self._watch.end if self._watch else None
         if stop is None:
             return False
@@ -337,25 +337,33 @@ class Incoming:
 
 
 def cut_short(
-    chunks: Sequence[BaseMessage], shown: Sequence[BaseMessage], watch: CallBounds
+    chunks: Sequence[BaseMessage],
+    shown: Sequence[BaseMessage],
+    watch: CallBounds,
+    controls: Controls,
+    tools: list[dict[str, Any]] | None,
 ) -> list[BaseMessage] | None:
-    """The reply of a call that its watch has ended, and no guard in the model, of which `chunks` have come;
-    None when it fell silent."""
+    """The reply of a call that its watch has ended: one that was abandoned, or has no guard in the model.
+
+    chunks: what has come of it. shown, tools: what it was asked with. Returns None when it fell silent.
+    """
     if any(marks(chunk) for chunk in chunks[-1:] if isinstance(chunk, AIMessage)):
         # The guard has ended it in good order.
         return list(chunks)
-    incoming = Incoming(None, shown, None)
+    incoming, kept = Incoming(controls, shown, tools), list[BaseMessage]()
     # LangChain ends what was closed like what came to its end.
     if chunks and isinstance(chunks[-1], AIMessageChunk) and chunks[-1] == _nothing_more(chunks[-1]):
         chunks = chunks[:-1]
     for chunk in chunks:
         if isinstance(chunk, AIMessageChunk):
-            incoming.take(ChatGenerationChunk(message=chunk))
+            kept += [part.message for part in incoming.take(ChatGenerationChunk(message=chunk))]
         elif isinstance(chunk, AIMessage):
             # It came whole.
             return list(chunks)
+        if incoming.over:
+            break
     last = incoming.ended_by(watch)
-    return None if last is None else [*chunks, *last]
+    return None if last is None else [*kept, *last]
 
 
 def _nothing_more(last: AIMessageChunk) -> AIMessageChunk:

@@ -64,7 +64,7 @@ def summariser(
         raise SetupError(f"compaction is {compaction!r}; pass 'model', 'lines' or a chat model.")
     writer: BaseChatModel = _plain(model if compaction == "model" else compaction)
     # A summary is not shown while it streams.
-    return guarded(writer, controls) if streaming == "always" else without_streaming(writer)
+    return guarded(writer if streaming == "always" else without_streaming(writer), controls)
 
 
 def _plain(model: Model) -> Model:

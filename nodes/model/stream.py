@@ -3,27 +3,20 @@
 A provider can be silent, or send without end. So every call has bounds, which are checked with each chunk by
 the guard inside the model, and from outside by the code that waits for the call.
 
-In sync code the whole stream runs in a helper thread, and the run waits for it. A thread that waits for the
-network cannot be interrupted, so its connection is closed. No provider's package has a public way to its
-connection, but every one has a stack frame that reads from it: there the socket is found. If none is found,
-the time limits end the call. In an event loop the call is part of the run's own task, and is cancelled.
+In an event loop the call is part of the run's own task, and is cancelled. In sync code the whole stream runs
+in a daemon thread, and the run waits for it. A thread that waits for the network cannot be interrupted, so it
+is abandoned: the run goes on, and whatever the thread receives later is dropped.
 """
 
 import asyncio
 import contextvars
-import gc
-import socket
-import struct
-import sys
 import threading
 import time
-from asyncio.trsock import TransportSocket
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
 from typing import Any, Generic, TypeVar
 
 from signoff.graph.history.task import Task
@@ -37,9 +30,7 @@ STOPS = ("stop", "signal")
 _QUIET = 0.7
 """After a pause was requested, a call that sends nothing for this many seconds is ended."""
 _MUTE, _ENDING = 0.1, 1.0
-_WEIGHING = 0.5
 _CHARS = 4
-_BYTES, _LEAST_BYTES = 8, 1_000_000
 _PER = 1_000_000
 
 
@@ -62,6 +53,10 @@ class Silent(TimeoutError):
     """The model sent nothing for too long."""
 
 
+class Abandoned(Exception):
+    """Raised in the thread of a call for which nobody waits any more, so that nothing of it is handed on."""
+
+
 @dataclass(slots=True)
 class CallBounds:
     """The bounds of one call, and its progress. Times are of the monotonic clock.
@@ -69,8 +64,8 @@ class CallBounds:
     silence: seconds until the first chunk, and between two. until: when the task's time is up. tokens: how
     many may be written, and which limit says so. chars: how long the reply may be. control: LangGraph's
     control of the run, which tells when somebody wants it to stop. end: why the call is ended; None while it
-    goes on; `cut`: it ends at a chunk, by itself. heard: whether a chunk has come, `last` when. since: the
-    time of the chunk after which `carried` counts, and the bytes that had come by then.
+    goes on; `cut`: it ends at a chunk, by itself. heard: whether a chunk has come, `last` when. abandoned:
+    nobody waits for the call any more.
     """
 
     silence: float | None = None
@@ -83,18 +78,13 @@ class CallBounds:
     last: float = field(default_factory=time.monotonic)
     written: int = 0
     cut: bool = False
-    since: tuple[float, int] | None = None
+    abandoned: bool = False
     _asked: float | None = None
-    _weighed: float = 0.0
 
     def renewed(self) -> "CallBounds":
         """These bounds for another attempt of the same call."""
-        return replace(self, last=time.monotonic())
-
-    def again(self) -> None:
-        """Restarts the bounds for another attempt of the same call."""
-        self.end, self.heard, self.cut, self.written, self.last = None, False, False, 0, time.monotonic()
-        self.since = None
+        now = time.monotonic()
+        return replace(self, end=None, heard=False, last=now, written=0, cut=False, abandoned=False)
 
     def took(self, chars: int) -> EarlyEnd | None:
         """Records a chunk of this many characters; returns why the reply must end there, if it must."""
@@ -111,29 +101,6 @@ class CallBounds:
             self.end = EarlyEnd.SIZE
         self.cut = self.end is not None
         return self.end
-
-    @property
-    def most_bytes(self) -> int | None:
-        """How much may come over the network between two chunks: what the largest reply takes at most."""
-        return None if self.chars is None else max(_BYTES * self.chars, _LEAST_BYTES)
-
-    def carried(self, received: int) -> None:
-        """Notes how many bytes have arrived so far. A line without an end is kept by the provider's package
-        until there is no memory left, and no chunk ever comes of it."""
-        if self.since is None or self.since[0] != self.last or received < self.since[1]:
-            self.since = self.last, received
-        elif self.most_bytes is not None and received - self.since[1] > self.most_bytes:
-            self.end = self.end or EarlyEnd.SIZE
-
-    @property
-    def to_weigh(self) -> bool:
-        """Whether it is time to measure the received bytes: finding the connection is more expensive than a
-        check."""
-        now = time.monotonic()
-        if now - max(self.last, self._weighed) < _WEIGHING:
-            return False
-        self._weighed = now
-        return True
 
     @property
     def mute(self) -> bool:
@@ -195,92 +162,10 @@ def watch_of(
     )
 
 
-Socket = socket.socket | TransportSocket
-
-_KEPT = ("_sock", "sock", "_transport", "transport")
-_WAITING = (CoroutineType, GeneratorType, AsyncGeneratorType)
-_DEEPEST = 200
-# Of Linux's `struct tcp_info`: eight bytes, 24 numbers of 32 bits, three of 64, then the bytes received.
-_RECEIVED = struct.Struct("=8x24I3QQ")
-
-
-def frames_of_thread(thread: int) -> Iterator[FrameType]:
-    """The frames of the call that a helper thread makes, from the one that waits."""
-    frame = sys._current_frames().get(thread)
-    while frame is not None and frame.f_code is not _Helper._run.__code__:
-        yield frame
-        frame = frame.f_back
-
-
-def frames_of_stream(stream: Any) -> Iterator[FrameType]:
-    """The frames of a stream for which a task waits, from its own to the one that waits. The frames around
-    it, LangGraph's and ours, hold no connection and have many values.
-
-    What an `async for` waits for names no generator; that it refers to one is known to the collector.
-    """
-    waits: Any = stream
-    for _ in range(_DEEPEST):
-        if not isinstance(waits, _WAITING):
-            waits = next((each for each in gc.get_referents(waits) if isinstance(each, _WAITING)), None)
-            if waits is None:
-                return
-        for frame, following in (
-            ("cr_frame", "cr_await"),
-            ("gi_frame", "gi_yieldfrom"),
-            ("ag_frame", "ag_await"),
-        ):
-            if found := getattr(waits, frame, None):
-                yield found
-                waits = getattr(waits, following)
-                break
-        else:
-            return
-
-
-def sockets(frames: Iterable[FrameType]) -> list[Socket]:
-    """The sockets that these frames work with, each once."""
-    found = dict[int, Socket]()
-    for frame in frames:
-        for value in list(frame.f_locals.values()):
-            for each in _sockets(value):
-                found[each.fileno()] = each
-    return list(found.values())
-
-
-def _sockets(value: object) -> Iterator[Socket]:
-    for each in (value, *(getattr(value, name, None) for name in _KEPT)):
-        if not isinstance(each, Socket) and callable(info := getattr(each, "get_extra_info", None)):
-            each = info("socket")
-        if isinstance(each, Socket):
-            yield each
-
-
-def received(connections: Iterable[Socket]) -> int:
-    """Bytes that have come over these connections; 0 for those of which the system does not tell."""
-    total = 0
-    for connection in connections:
-        try:
-            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
-            total += _RECEIVED.unpack(info)[-1]
-        except (AttributeError, OSError, struct.error):
-            continue
-    return total
-
-
 _T = TypeVar("_T")
 
 _SHORTEST, _LONGEST = 0.02, 0.25
-_PATIENCE = 0.4
 _GRACE = 1.0
-_LATE, _MOST_BUSY = 0.1, 8
-
-
-class CallEnded(SystemExit):
-    """Raised in a helper thread whose call is ended.
-
-    No error of the network, which a provider's package would take as a reason to try again; and a thread
-    that ends by it says nothing.
-    """
 
 
 def call(watch: CallBounds, items: Callable[[], Iterator[_T]]) -> tuple[list[_T], BaseException | None]:
@@ -303,21 +188,20 @@ async def acall_in_thread(
             loop.call_soon_threadsafe(ended.set)
 
     helper.start(tell)
+    seconds: float | None = watch.next_look(_SHORTEST)
     try:
-        pause = _SHORTEST
-        while not ended.is_set() and not watch.over():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), watch.next_look(pause))
-            helper.weigh()
-            pause = min(2 * pause, _LONGEST)
-        begun = time.monotonic()
-        while not ended.is_set() and helper.end(time.monotonic() - begun):
-            with suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), 0.05)
-    except asyncio.CancelledError:
-        helper.end(_PATIENCE)
-        raise
+        while seconds is not None and not await _is_set_within(ended, seconds):
+            seconds = helper.next_wait()
+    finally:
+        if not ended.is_set():
+            helper.abandon()
     return list(helper.taken), helper.error
+
+
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
 
 
 async def acall(
@@ -325,7 +209,7 @@ async def acall(
 ) -> tuple[list[_T], BaseException | None]:
     """`call` for a loop."""
     taken, stream = list[_T](), items()
-    canceller = _Canceller(watch, stream)
+    canceller = _Canceller(watch)
     token = WATCH.set(watch)
     try:
         async with aclosing(stream):  # type: ignore[type-var]  # it is a generator
@@ -349,38 +233,25 @@ async def acall(
 class _Canceller:
     """Checks the watch of a call in the running task now and then, and cancels the task when it must end."""
 
-    __slots__ = ("_before", "_busy", "_cancelled", "_due", "_handle", "_loop", "_stream", "_task", "_watch")
+    __slots__ = ("_before", "_cancelled", "_handle", "_loop", "_task", "_watch")
 
-    def __init__(self, watch: CallBounds, stream: object) -> None:
+    def __init__(self, watch: CallBounds) -> None:
         task = asyncio.current_task()
         assert task is not None, "a node runs in a task"
-        self._watch, self._task, self._loop, self._stream = watch, task, asyncio.get_running_loop(), stream
+        self._watch, self._task, self._loop = watch, task, asyncio.get_running_loop()
         self._before, self._cancelled = task.cancelling(), 0
-        self._busy = 0
         # Not at once, as for a thread: a loop may serve a thousand calls.
-        self._look_in(watch.next_look(_LONGEST))
-
-    def _look_in(self, seconds: float) -> None:
-        self._due = self._loop.time() + seconds
-        self._handle = self._loop.call_at(self._due, self._look)
-
-    def _is_busy(self) -> bool:
-        """Whether the loop is late with this look: then what has come may wait to be read, and nothing is
-        wrong with the call. So it is for a while only."""
-        self._busy = self._busy + 1 if self._loop.time() - self._due > _LATE else 0
-        return 0 < self._busy < _MOST_BUSY
+        self._handle = self._loop.call_later(watch.next_look(_LONGEST), self._look)
 
     def _look(self) -> None:
         after = self._watch.next_look(_LONGEST)
-        if not self._is_busy() and self._watch.to_weigh:
-            self._watch.carried(received(sockets(frames_of_stream(self._stream))))
         if self._watch.over():
             # Some packages swallow it; a second one too early would interrupt the closing of the connection.
             after = _GRACE if self._watch.mute else _SHORTEST
             if self._watch.mute:
                 self._cancelled += 1
                 self._task.cancel()
-        self._look_in(after)
+        self._handle = self._loop.call_later(after, self._look)
 
     def from_outside(self) -> bool:
         """Whether other code has cancelled the task, too."""
@@ -404,19 +275,16 @@ class _Helper(Generic[_T]):
         self.taken: list[_T] = []
         self.error: BaseException | None = None
         self._watch, self._items = watch, items
-        self._lock, self._done = threading.Lock(), threading.Lock()
-        self._thread: int | None = None
-        self._struck = False
+        self._pause = _SHORTEST
+        self._due: float | None = None
+        self._done = threading.Lock()
         self._done.acquire()
 
     def start(self, tell: Callable[[], None] | None = None) -> None:
         context = contextvars.copy_context()
         in_thread(lambda: context.run(self._run, tell))
 
-    def _run(self, tell: Callable[[], None] | None) -> bool:
-        """Takes all items. Whether the thread can be used again."""
-        with self._lock:
-            self._thread = threading.get_ident()
+    def _run(self, tell: Callable[[], None] | None) -> None:
         WATCH.set(self._watch)
         try:
             with closing(self._items()) as stream:  # type: ignore[type-var]  # it is a generator
@@ -424,70 +292,33 @@ class _Helper(Generic[_T]):
                     self.taken.append(item)
         except BaseException as error:  # noqa: BLE001  it is told to whoever waits
             self.error = error
-        with self._lock:
-            self._thread = None
         self._done.release()
         if tell:
             tell()
-        return not self._struck
 
     def wait(self) -> None:
-        """Waits until the call has ended, or has been ended."""
-        pause = _SHORTEST
+        """Waits until the call has ended, or is abandoned."""
+        ended = False
+        seconds: float | None = self._watch.next_look(_SHORTEST)
         try:
-            while not self._done.acquire(timeout=self._watch.next_look(pause)):
-                pause = min(2 * pause, _LONGEST)
-                self.weigh()
-                if self._watch.over():
-                    self._ended()
-                    return
-        except BaseException:
-            # Ctrl-C, in a program that does not drain.
-            self.end(_PATIENCE)
-            raise
+            while seconds is not None and not (ended := self._done.acquire(timeout=seconds)):
+                seconds = self.next_wait()
+        finally:
+            # Also on Ctrl-C, in a program that does not drain.
+            if not ended:
+                self.abandon()
 
-    def weigh(self) -> None:
-        """Tells the watch what has come over the network, when no chunk comes of it."""
-        if self._watch.to_weigh:
-            with self._lock:
-                if self._thread is not None:
-                    self._watch.carried(received(sockets(frames_of_thread(self._thread))))
+    def next_wait(self) -> float | None:
+        """How many seconds to wait for the call before the next look; None when it is to be abandoned."""
+        if not self._watch.over():
+            self._pause = min(2 * self._pause, _LONGEST)
+            return self._watch.next_look(self._pause)
+        now = time.monotonic()
+        self._due = now if self._due is None else self._due
+        # After a chunk that came just now, it ends by itself.
+        return None if self._watch.mute or now - self._due >= _GRACE else _SHORTEST
 
-    def _ended(self) -> None:
-        begun = time.monotonic()
-        while not self._done.acquire(timeout=0.05):
-            if not self.end(time.monotonic() - begun):
-                return
-
-    def end(self, waited: float) -> bool:
-        """Ends the call while it waits for the network. False if it is abandoned: it has not ended within its
-        grace period, and its daemon thread blocks nothing."""
-        if self._watch.mute or waited >= _PATIENCE:
-            with self._lock:
-                if self._thread is not None:
-                    # Nothing has come yet: a package would take a closed connection as a reason to try again.
-                    self._strike(raising=not self._watch.heard or waited >= _PATIENCE)
-        if waited < _GRACE:
-            return True
-        self.error = self.error or TimeoutError("the call could not be ended")
-        return False
-
-    def _strike(self, *, raising: bool) -> None:
-        assert self._thread is not None, "looked at by the caller, under the lock"
-        if raising:
-            self._struck = True
-            _raise_in(self._thread)
-        for found in sockets(frames_of_thread(self._thread)):
-            if not isinstance(found, socket.socket):
-                continue
-            # Of the plain class: a secure one would first drop what the other thread is reading with.
-            with suppress(OSError):
-                socket.socket.shutdown(found, socket.SHUT_RDWR)
-
-
-def _raise_in(thread: int) -> None:
-    """Raises `CallEnded` in another thread, as soon as that runs Python again."""
-    # Rarely needed, and slow to import.
-    import ctypes
-
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(CallEnded))
+    def abandon(self) -> None:
+        """Leaves the call to its daemon thread, which blocks nothing."""
+        self._watch.abandoned = True
+        self.error = self.error or TimeoutError("the call was abandoned")

@@ -18,7 +18,7 @@ from signoff import build_graph, sqlite_storage
 from signoff.graph.messages import is_reply, marks
 from signoff.models import ScriptedModel, reply
 from signoff.nodes.call_llm import whole
-from signoff.nodes.model.guard import guarded
+from signoff.nodes.model.guard import guarded, is_guarded
 from tests.support.cases.guard import CUT, FINISH, STREAMS, UNCUT, AsyncWire, Wire, finish, part, words
 from tests.support.histories import CONTROLS
 
@@ -137,17 +137,8 @@ def test_the_model_itself_is_not_changed_and_shares_what_it_notes() -> None:
     assert names(sync(type(twin)(chunks=model.chunks))) == ["finish_task"] * 3, "or make another one"
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        ScriptedModel([], disable_streaming=True),
-        ScriptedModel([], disable_streaming="tool_calling"),
-        repeat(1),
-        "no model",
-    ],
-    ids=str,
-)
-def test_what_does_not_stream_is_left_as_it_is(model: Any) -> None:
+@pytest.mark.parametrize("model", [repeat(1), "no model"], ids=str)
+def test_what_is_no_chat_model_is_left_as_it_is(model: Any) -> None:
     assert guarded(model, CONTROLS) is model
 
 
@@ -158,9 +149,19 @@ class Plain(FakeListChatModel):
     _astream = BaseChatModel._astream
 
 
-def test_a_model_without_a_stream_of_its_own_is_left_as_it_is() -> None:
-    model = Plain(responses=["hi"])
-    assert guarded(model, CONTROLS) is model
+@pytest.mark.parametrize(
+    "model",
+    [
+        ScriptedModel([], disable_streaming=True),
+        ScriptedModel([], disable_streaming="tool_calling"),
+        Plain(responses=["hi"]),
+    ],
+    ids=["never", "not with tools", "no stream of its own"],
+)
+def test_what_does_not_stream_is_not_cut(model: BaseChatModel) -> None:
+    twin = guarded(model, CONTROLS)
+    assert not is_guarded(twin)
+    assert (type(twin)._stream, type(twin)._astream) == (type(model)._stream, type(model)._astream)
 
 
 class Log(BaseCallbackHandler):

@@ -190,7 +190,6 @@ def test_time_bounds_a_reply_that_comes_whole(
         begun = time.monotonic()
         result = asyncio.run(graph.ainvoke(TASK)) if mode == "async" else graph.invoke(TASK)
         assert time.monotonic() - begun < 5
-        assert server.gone.wait(5), "the connection is closed"
     assert reason in (result["outcome"]["reason"], result["outcome"].get("limit"))
 
 

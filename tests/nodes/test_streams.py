@@ -1,8 +1,11 @@
 """Providers that are silent, or never come to an end: what ends a call, and what is kept of it."""
 
 import asyncio
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
+from langchain_core.outputs import LLMResult
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
@@ -67,7 +72,8 @@ def memory() -> int:
     return next(int(row.split()[1]) for row in rows if row.startswith("VmRSS"))
 
 
-# Whatever a provider does, it is ended, the server sees it, and nothing of the reply is run.
+# Whatever a provider does, the call is ended, and nothing of the reply is run. The server sees it where
+# something still comes, and in a loop; a call that waits in a thread is abandoned there.
 
 WAYS = [
     hostile.silent,
@@ -90,6 +96,11 @@ MUTE = [
 ]
 
 
+def is_left(server: HostileServer, way: Way, mode: str) -> bool:
+    """Whether the client has left the server, where it can."""
+    return server.gone.wait(5) or (mode == "sync" and way in MUTE)
+
+
 @pytest.mark.timed
 @both
 def test_the_limit_of_seconds_ends_a_reply_that_is_coming_in(mode: str) -> None:
@@ -99,7 +110,7 @@ def test_the_limit_of_seconds_ends_a_reply_that_is_coming_in(mode: str) -> None:
             outcome = ask(graph, mode)["outcome"]
             soon = time.monotonic() - begun < 4
             told = outcome["status"], outcome["reason"], outcome["error"], outcome["seconds_active"] >= 0.8
-            return *told, soon, server.gone.wait(5), len(server.requests)
+            return *told, soon, is_left(server, way, mode), len(server.requests)
 
     before = memory()
     found = at_once(WAYS, ended)
@@ -115,7 +126,7 @@ def test_a_silent_call_ends_as_model_error(mode: str) -> None:
             graph, begun = build_graph(of(server), model_seconds=1.2), time.monotonic()
             outcome = ask(graph, mode)["outcome"]
             told = outcome["status"], outcome["reason"], "model_seconds" in outcome["error"]
-            return *told, time.monotonic() - begun < 6, server.gone.wait(5), len(server.requests)
+            return *told, time.monotonic() - begun < 6, is_left(server, way, mode), len(server.requests)
 
     # Without a word it is tried once more, by us and not by the package; after a word it is not.
     expected = {way.__name__: ("error", "model_error", True, True, True, 2) for way in MUTE}
@@ -165,17 +176,6 @@ def test_a_reply_that_is_too_large_is_an_error(mode: str) -> None:
 
     found = at_once(LARGE, ended)
     assert found == dict.fromkeys(found, ("error", "model_error", True, True, True))
-
-
-@both
-def test_a_line_without_an_end_is_too_large_before_it_is_a_chunk(mode: str) -> None:
-    before = memory()
-    with HostileServer(hostile.fat_line) as server:
-        outcome = ask(build_graph(of(server)), mode)["outcome"]
-        assert server.gone.wait(5)
-    assert (outcome["reason"], len(server.requests)) == ("model_error", 1)
-    assert "2,000,000 characters" in (outcome["error"] or "")
-    assert memory() - before < 100_000
 
 
 @both
@@ -235,7 +235,7 @@ def test_the_context_sets_the_seconds_of_one_run() -> None:
     assert outcome["reason"] == "model_error"
 
 
-# A pause, a stop and a signal close it within two seconds, and save.
+# A pause, a stop and a signal end it within two seconds, and save.
 
 
 def during(
@@ -269,7 +269,7 @@ ASKED: dict[str, Callable[[Session], Any]] = {
 @both
 @pytest.mark.parametrize("how", ASKED)
 @pytest.mark.sample(3)
-def test_a_pending_or_silent_call_is_closed_within_two_seconds(how: str, mode: str, tmp_path: Path) -> None:
+def test_a_pending_or_silent_call_is_ended_within_two_seconds(how: str, mode: str, tmp_path: Path) -> None:
     def ended(way: Way) -> tuple[Any, ...]:
         with (
             HostileServer(way, hostile.whole) as server,
@@ -277,7 +277,7 @@ def test_a_pending_or_silent_call_is_closed_within_two_seconds(how: str, mode: s
         ):
             session = Session(build_graph(of(server), storage=storage), "t")
             decision, took = during(session, mode, lambda: ASKED[how](session), server)
-            gone = server.gone.wait(5)
+            gone = is_left(server, way, mode)
             reason = decision.outcome.reason if isinstance(decision, Failed) else decision
             done = session.retry() if how == "stop" else session.run()
             success = isinstance(done, Finished) and done.outcome.status
@@ -289,7 +289,7 @@ def test_a_pending_or_silent_call_is_closed_within_two_seconds(how: str, mode: s
 
 
 @pytest.mark.timed
-def test_a_signal_closes_a_silent_call_in_the_main_thread(storage: SqliteStorage) -> None:
+def test_a_signal_ends_a_silent_call_in_the_main_thread(storage: SqliteStorage) -> None:
     with HostileServer(hostile.silent) as server:
         session = Session(build_graph(of(server), storage=storage), "t")
         with pause_on_signals(session):
@@ -298,7 +298,7 @@ def test_a_signal_closes_a_silent_call_in_the_main_thread(storage: SqliteStorage
     assert took < 2
 
 
-def test_ctrl_c_without_a_session_closes_the_connection() -> None:
+def test_ctrl_c_without_a_session_ends_the_call() -> None:
     with HostileServer(hostile.silent) as server:
         graph, begun = build_graph(of(server)), list[float]()
 
@@ -311,8 +311,8 @@ def test_ctrl_c_without_a_session_closes_the_connection() -> None:
         thread.start()
         with pytest.raises(KeyboardInterrupt):
             graph.invoke({"messages": ["go"]})
+        assert time.monotonic() - begun[0] < 2
         thread.join()
-        assert server.gone.wait(2)
     assert len(server.requests) == 1
 
 
@@ -337,9 +337,100 @@ def test_a_summary_is_not_waited_for_either(mode: str, storage: SqliteStorage) -
         )
         session = Session(graph, "t")
         decision, took = during(session, mode, session.pause, server)
-        assert server.gone.wait(5)
     assert decision == Paused("pause")
     assert took < 2
+
+
+# A call that is abandoned in its thread disturbs nothing: neither those after it, nor the end of the process.
+
+
+def _late(streamed: bool) -> Way:
+    """Answers only when nobody waits any more."""
+    text = "This came too late."
+    whole = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    body = json.dumps({"id": "late", "object": "chat.completion", "model": "m", "choices": [whole]})
+    stream = hostile.HEADERS + hostile.event({"content": text}) + hostile.event({}, "stop")
+    plain = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{body}"
+
+    def late() -> Sent:
+        yield 0.9
+        yield stream if streamed else plain.encode()
+
+    return late
+
+
+def _slow() -> Sent:
+    """A whole reply that takes longer than the late one."""
+    yield hostile.HEADERS
+    for _ in range(12):
+        yield hostile.WORD
+        yield 0.1
+    yield hostile.opened("finish_task", '{"summary": "All of it."}') + hostile.event({}, "tool_calls")
+
+
+class Told(BaseCallbackHandler):
+    """Notes how each model call has ended, as tracing does."""
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+        self.failed: list[str] = []
+
+    def on_llm_end(self, response: LLMResult, **kwargs: Any) -> None:
+        self.ended.append(response.generations[0][0].text)
+
+    def on_llm_error(self, error: BaseException, **kwargs: Any) -> None:
+        self.failed.append(type(error).__name__)
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+def test_a_late_reply_is_dropped(streamed: bool) -> None:
+    told, shown = Told(), list[str]()
+    with HostileServer(_late(streamed)) as silent, HostileServer(_slow) as second:
+        graph = build_graph(
+            of(silent, disable_streaming=not streamed),
+            fallbacks=[of(second)],
+            model_seconds=0.4,
+            model_retries=None,
+        )
+        silent.ways.append(hostile.silent)
+        given: Any = {"messages": ["go"]}
+        for part, _ in graph.stream(given, {"callbacks": [told]}, stream_mode="messages"):
+            shown.append(part.text)
+    assert "word" in "".join(shown)
+    assert "late" not in "".join(shown)
+    assert [text.strip() for text in told.ended] == [" ".join(["word"] * 12)]
+    # The first one was asked twice.
+    assert "Abandoned" in told.failed
+
+
+_PROGRAM = """
+from langchain_openai import ChatOpenAI
+from signoff import Limits, build_graph
+
+model = ChatOpenAI(model="m", base_url="{url}", api_key="none")
+outcome = build_graph(model, limits=Limits(seconds=0.3)).invoke({{"messages": ["go"]}})["outcome"]
+print(outcome["reason"])
+"""
+
+
+@pytest.mark.timed
+def test_it_does_not_keep_a_process_from_ending() -> None:
+    with HostileServer(hostile.silent) as server:
+        command = [sys.executable, "-c", _PROGRAM.format(url=server.url)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("seconds\n", "", 0)
+
+
+@pytest.mark.timed
+def test_many_of_them_hold_up_no_other_call() -> None:
+    with HostileServer(hostile.silent) as server:
+        graph, task = build_graph(of(server), model_seconds=0.2), {"messages": ["go"]}
+        with ThreadPoolExecutor(8) as pool:
+            results = list(pool.map(lambda _: graph.invoke(task), range(32)))
+        assert {result["outcome"]["reason"] for result in results} == {"model_error"}
+        server.ways = [hostile.whole]
+        assert graph.invoke(task)["outcome"]["status"] == "success"
 
 
 # One helper thread serves a run.

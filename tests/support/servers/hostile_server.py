@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any, Self
 
@@ -113,12 +114,6 @@ def line() -> Sent:
     yield from forever(b"x" * 4096, 0.001)
 
 
-def fat_line() -> Sent:
-    """The same, as fast as it goes."""
-    yield HEADERS + b'data: {"id": "'
-    yield from forever(b"x" * 65536)
-
-
 def drip_behind_a_call() -> Sent:
     """A whole call, then another one that never ends."""
     yield HEADERS + opened("write", '{"text": "a"}') + opened("write", '{"text": "', 1)
@@ -146,7 +141,8 @@ def whole() -> Sent:
 class HostileServer(ThreadingTCPServer):
     """Answers each request by the next of `ways`, the last one again and again.
 
-    requests: when each came. left: when each client had left, in seconds of the monotonic clock.
+    requests: when each came. left: when each client had left, in seconds of the monotonic clock. Whoever is
+    still connected at the end is cut off.
     """
 
     daemon_threads = True
@@ -159,6 +155,7 @@ class HostileServer(ThreadingTCPServer):
         self.requests: list[float] = []
         self.left: list[float] = []
         self.asked, self.gone = threading.Event(), threading.Event()
+        self.connections = set[socket.socket]()
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})
 
     @property
@@ -175,6 +172,9 @@ class HostileServer(ThreadingTCPServer):
     def __exit__(self, *error: object) -> None:
         self.shutdown()
         self._thread.join()
+        for connection in list(self.connections):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         self.server_close()
 
 
@@ -183,6 +183,13 @@ class _Handler(BaseRequestHandler):
     request: socket.socket
 
     def handle(self) -> None:
+        self.server.connections.add(self.request)
+        try:
+            self._answer()
+        finally:
+            self.server.connections.discard(self.request)
+
+    def _answer(self) -> None:
         if not _read_request(self.request):
             return
         self.server.requests.append(time.monotonic())
