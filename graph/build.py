@@ -9,7 +9,6 @@ from typing import Any, Literal, Protocol
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
-from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
@@ -46,7 +45,6 @@ from signoff.nodes.delegates.graphs import check_prices
 from signoff.nodes.model.models import ModelSet, Streaming, SummaryWriter, keeper_of, prompt_budget, renamed
 from signoff.nodes.model.prices import highest, prices_of
 from signoff.nodes.model.retries import ModelRetries
-from signoff.nodes.model.wrapped import unwrapped
 from signoff.nodes.node import Dependencies, OnFailure
 from signoff.nodes.tool_calls.inject import Injector
 from signoff.tools.approvals import Policy
@@ -81,7 +79,7 @@ class Storage(Protocol):
 
 
 def build_graph(
-    model: BaseChatModel | Runnable[Any, Any] | str,
+    model: BaseChatModel | str,
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = (),
     *,
     system_prompt: str | SystemMessage | PromptFunction | None = "",
@@ -103,7 +101,7 @@ def build_graph(
     compaction: SummaryWriter = None,
     model_seconds: float | None = MODEL_SECONDS,
     model_retries: ModelRetries | None = _RETRIES,
-    fallbacks: Sequence[BaseChatModel | Runnable[Any, Any] | str] = (),
+    fallbacks: Sequence[BaseChatModel | str] = (),
     streaming: Streaming = "always",
     tool_seconds: float | None = 120.0,
     result_chars: int = LIMIT,
@@ -120,9 +118,8 @@ def build_graph(
 ) -> DurableGraph[ResultT]:
     """The agent loop as a compiled LangGraph graph.
 
-    model: a LangChain chat model with tool calling, possibly wrapped by `bind`, `with_config`, `with_retry`,
-        `with_fallbacks`, `configurable_fields` or `configurable_alternatives`; or its name as
-        "provider:model", for LangChain's `init_chat_model` (extra `signoff[langchain]`).
+    model: a LangChain chat model with tool calling, or its name as "provider:model", for LangChain's
+        `init_chat_model` (extra `signoff[langchain]`). Not one in a wrapper, such as `bind` or `with_retry`.
     tools: LangChain tools, or functions with docstrings; `metadata={"kind": "read"}` declares that a tool
         changes nothing, so its calls may run in parallel. A dict (`{"type": "web_search"}`) is a tool that
         the model's provider runs: it is offered to the model, its results are part of the replies, and
@@ -266,9 +263,7 @@ def build_graph(
             stacklevel=2,
         )
     given_budget = positive("prompt_tokens", prompt_tokens, whole=True)
-    most = (
-        prompt_budget(*(found.model for found in unwrapped(models))) if given_budget is None else given_budget
-    )
+    most = prompt_budget(*models) if given_budget is None else given_budget
     when: Streaming = one_of("streaming", streaming, ("always", "auto", "never"))
     bounds, priced = checked_limits(limits), None
     if bounds.prices is None:
@@ -282,7 +277,6 @@ def build_graph(
     deps = Dependencies(
         own=own,
         by_name=asked.by_name(),
-        by_config=asked.by_config(own),
         required=mode == "strict",
         toolbox=box,
         limits=bounds,
@@ -335,15 +329,14 @@ def build_graph(
 def _priced(models: Sequence[Any], name: str) -> Prices:
     """The prices of the model, or of the model `name` if given; with several models the highest, so that a
     limit holds for whichever answers."""
-    asked = [found.model for found in unwrapped(models)]
-    if name:
-        asked[0] = renamed(asked[0], name)
-    return highest([prices_of(model) for model in asked])
+    first, *others = models
+    first = renamed(first, name) if name else first
+    return highest([prices_of(model) for model in (first, *others)])
 
 
 def _one_way(cache: Any, models: Sequence[Any]) -> str | None:
     """The provider whose prompt cache is used; None if not given and the models' providers differ."""
-    ways = {cache_way(cache, found.model) for found in unwrapped(models)}
+    ways = {cache_way(cache, model) for model in models}
     return ways.pop() if len(ways) == 1 else None
 
 

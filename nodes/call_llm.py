@@ -42,6 +42,7 @@ from signoff.nodes.model.messages import (
     show,
 )
 from signoff.nodes.model.models import AskedModel, picked
+from signoff.nodes.model.retries import is_retried
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import Ask, Tries, WaitEnded, try_again
 from signoff.nodes.node import NodeContext, Report, Steps, WrongWay
@@ -201,7 +202,7 @@ def _ask_models(models: tuple[AskedModel, ...], watch: CallBounds, tries: Tries,
     try:
         return (yield from ask(first, bounds))
     except Exception as error:
-        if gets_past(error) or (len(models) == 1 and (first.retries is None or not first.passes(error))):
+        if gets_past(error) or (len(models) == 1 and (first.retries is None or not is_retried(error))):
             raise
         failed, tries.heard = error, bounds.heard
     return (yield from try_again(models, watch, tries, ask, failed, _gives_way))

@@ -38,7 +38,6 @@ from signoff.nodes.delegates.descent import DESCENT, Descent, place_of
 from signoff.nodes.model.models import (
     AskedModel,
     BoundModels,
-    ByConfig,
     ByName,
     Keeper,
     Pick,
@@ -63,8 +62,7 @@ _T = TypeVar("_T")
 class Dependencies:
     """The parts of one graph.
 
-    own: the models that the graph was built with. by_name: the same under another name. by_config: as a run's
-        config makes them; None where a config changes nothing.
+    own: the models that the graph was built with. by_name: the same under another name.
     required: every reply must be a call.
     prompt_tokens: the budget of the prompt.
     model_seconds: how long the model may be silent, before its reply and within it.
@@ -114,7 +112,6 @@ class Dependencies:
     parallel: int | None = None
     pick: Pick | None = None
     priced: Callable[[str], Prices] | None = None
-    by_config: ByConfig | None = None
     context_form: type[ContextForm] | None = None
     channels: Mapping[str, BaseChannel[Any, Any, Any]] = field(default_factory=dict)
     any_channel: bool = False
@@ -247,28 +244,25 @@ class NodeContext:
         return found if getattr(found, "context", None) is context else found.override(context=context)
 
     @lazy
-    def _models_by_config(self) -> BoundModels:
+    def _bound_models(self) -> BoundModels:
         name = (self.context.model or "").strip()
-        if name:
-            return self.deps.by_name(name)
-        return self.deps.by_config(self.config) if self.deps.by_config else self.deps.own
+        return self.deps.by_name(name) if name else self.deps.own
 
     @property
     def models(self) -> tuple[AskedModel, ...]:
-        """The models in the order in which they are tried: the graph's own, or those named by the run's
-        context or configured by its config. Raises SetupError if the model has no name that can be
-        changed."""
-        return self._models_by_config.asked
+        """The models in the order in which they are tried: the graph's own, the first one under the name in
+        the run's context. Raises SetupError if the model has no name that can be changed."""
+        return self._bound_models.asked
 
     @property
     def summariser(self) -> BaseChatModel | None:
         """The model that writes this run's summaries. Raises as `models`."""
-        return self._models_by_config.summariser
+        return self._bound_models.summariser
 
     @property
     def continues(self) -> bool:
         """Whether the summariser is the model itself, called on its current prompt. Raises as `models`."""
-        return self._models_by_config.continues
+        return self._bound_models.continues
 
     @lazy
     def limits(self) -> Limits:

@@ -34,7 +34,7 @@ from signoff.models import ScriptedModel
 from signoff.workers import drive, submit
 from tests.support.benches.workers import Bench, opened, taken
 from tests.support.prepared import run_python
-from tests.support.released_conditions import ASK, CONDITIONS, FINISH
+from tests.support.released_conditions import ASK, CONDITIONS, FINISH, down
 from tests.support.servers import postgres
 
 REPOSITORY = Path(__file__).parent.parent
@@ -117,11 +117,14 @@ def graph_for(
 ) -> Graph:
     """The graph that runs the thread in this condition."""
     condition = CONDITIONS[name]
+    made = condition.model(model)
+    first, *others = [ScriptedModel(down), made] if condition.in_reserve else [made]
     return build_graph(
-        condition.model(model),
+        first,
         [*tools(ran, deadly), *condition.tools],
         hand_over=["shell"],
         storage=storage,
+        fallbacks=others,
         **condition.settings,
     )
 

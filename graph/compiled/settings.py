@@ -21,9 +21,9 @@ from signoff.graph.errors import SetupError
 from signoff.graph.foreign import is_plain
 from signoff.graph.limits import Limits
 from signoff.graph.texts import Texts
+from signoff.nodes.model.models import refuse_wrapped
 from signoff.nodes.model.providers import model_by_name
 from signoff.nodes.model.retries import ModelRetries
-from signoff.nodes.model.wrapped import unwrapped
 
 _Number = TypeVar("_Number", bound=float | None)
 _Word = TypeVar("_Word", bound=str)
@@ -39,11 +39,13 @@ def describe(given: object) -> str:
 
 
 def check_model(model: object) -> None:
-    """Rejects anything that is not a chat model: an object without `bind_tools`, or a class."""
+    """Rejects anything that is not a chat model: a class, another runnable, an object without
+    `bind_tools`."""
     if inspect.isclass(model):
         raise SetupError(
             f"model= is the class {model.__name__}; pass an instance of it: {model.__name__}(…)."
         )
+    refuse_wrapped(model)
     if not hasattr(model, "bind_tools"):
         raise SetupError(
             f"{describe(model)} is not a chat model; pass a LangChain chat model, such as ChatOpenAI(…), or "
@@ -57,8 +59,8 @@ def checked_models(model: Any, fallbacks: Any) -> list[Any]:
         raise SetupError(f"fallbacks= is {_kind(fallbacks)}, not a list; write fallbacks=[my_model].")
     given = [model, *listed("fallbacks", fallbacks, '["openai:gpt-…"]')]
     made = [model_by_name(one) if isinstance(one, str) else one for one in given]
-    for found in unwrapped(made):
-        check_model(found.model)
+    for each in made:
+        check_model(each)
     return made
 
 

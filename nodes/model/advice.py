@@ -255,9 +255,8 @@ def secrets_of(*models: Any) -> frozenset[str]:
             elif "header" in name and isinstance(value, Mapping):
                 told = [str(part) for header, part in value.items() if _CARRIES_KEY.search(str(header))]
                 found.update(word for part in told for word in part.split())
-            else:
-                parts = value if isinstance(value, list | tuple) else [value]
-                left += [part for part in parts if isinstance(part, Runnable)]
+            elif isinstance(value, Runnable):
+                left.append(value)
     return frozenset(found)
 
 

@@ -229,10 +229,7 @@ def _has_standard_call(model: type[BaseChatModel]) -> bool:
 
 def _asks_for_stream(model: Runnable[Any, Any]) -> bool:
     """Whether the model was made to stream in any case."""
-    while isinstance(model, RunnableBinding):
-        if model.kwargs.get("stream"):
-            return True
-        model = model.bound
+    model = _inmost(model)
     return isinstance(model, BaseChatModel) and bool(vars(model).get("streaming"))
 
 
@@ -243,9 +240,7 @@ def is_listened_to(model: Runnable[Any, Any], config: RunnableConfig) -> bool:
 
 def _handlers(model: Runnable[Any, Any], config: RunnableConfig) -> Iterator[object]:
     yield from _of(config.get("callbacks"))
-    while isinstance(model, RunnableBinding):
-        yield from _of(model.config.get("callbacks"))
-        model = model.bound
+    model = _inmost(model)
     if isinstance(model, BaseChatModel):
         yield from _of(model.callbacks)
 

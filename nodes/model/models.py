@@ -5,14 +5,14 @@ several models, each is tried when those before it have failed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import words
@@ -20,8 +20,7 @@ from signoff.graph.history.replies import Controls
 from signoff.graph.rules import ToolChoice
 from signoff.graph.state import Acting
 from signoff.nodes.model.guard import guarded, without_streaming
-from signoff.nodes.model.retries import ModelRetries, Passing, passing, without_own_retries
-from signoff.nodes.model.wrapped import Model, Unwrapped, configured_by, unwrapped
+from signoff.nodes.model.retries import ModelRetries, without_own_retries
 from signoff.tools.toolbox import Toolbox
 
 _PROMPT_PART = 0.8
@@ -29,10 +28,23 @@ _PROMPT_TOKENS = 100_000
 _MOST_PROMPT_TOKENS = 200_000
 _ROOMY = 16_000
 
+Model = Any
+"""A chat model, or something that behaves like one; see `check_model`."""
 SummaryWriter = Literal["model", "lines"] | BaseChatModel | None
 """Who writes summaries; see `build_graph`."""
 Streaming = Literal["always", "auto", "never"]
 """When a reply is streamed; see `build_graph`."""
+
+
+def refuse_wrapped(model: Model) -> None:
+    """Raises SetupError for another runnable, such as a chat model with `bind` or `with_retry`: the tools and
+    the inner guard go into the model itself."""
+    if isinstance(model, Runnable) and not isinstance(model, BaseChatModel):
+        raise SetupError(
+            f"{type(model).__name__} is not a chat model; pass the chat model itself, with its options in "
+            "its constructor (temperature=0), model_retries= in place of with_retry, fallbacks= in place of "
+            'with_fallbacks, and context={"model": …} to choose another model for one run.'
+        )
 
 
 def prompt_budget(*models: Model) -> int:
@@ -97,27 +109,25 @@ _MOST_PICKED = 64
 class AskedModel:
     """One of the models that a graph asks.
 
-    model: as it was given, without wrappers. offers: with the tools of each offer. name: as its provider
-    knows it; empty where it has none. retries: how often it is asked again; None for never. passes: after
-    which errors. fails: the errors after which the next model is asked.
+    model: as it was given. offers: with the tools of each offer. name: as its provider knows it; empty where
+    it has none. retries: how often it is asked again; None for never.
     """
 
     model: Model
     offers: "Bound"
     name: str = ""
     retries: ModelRetries | None = None
-    passes: Passing = field(default_factory=passing)
-    fails: tuple[type[BaseException], ...] = (Exception,)
 
     def offering(self, tools: Sequence[Any], options: Mapping[str, Any]) -> "AskedModel":
         """The same model with these working tools, and options of `bind_tools`."""
         return replace(self, offers=self.offers.offering(tools, options))
 
     def replaced(self, model: Model, box: Toolbox) -> "AskedModel":
-        """Another model in the place of this one. Raises SetupError for a model without tool calling."""
-        found = unwrapped([model])[0]
-        offers = bound(found, box, quiet=self.retries is not None)
-        return replace(self, model=found.model, offers=offers, name=_name_of(found.model))
+        """Another model in the place of this one. Raises SetupError for a wrapped model, and for one without
+        tool calling."""
+        refuse_wrapped(model)
+        offers = bound(model, box, quiet=self.retries is not None)
+        return replace(self, model=model, offers=offers, name=_name_of(model))
 
 
 @dataclass(frozen=True)
@@ -148,7 +158,6 @@ class Keeper(Protocol):
 
 
 ByName = Callable[[str], BoundModels]
-ByConfig = Callable[[RunnableConfig], BoundModels]
 
 
 @dataclass(frozen=True)
@@ -166,29 +175,20 @@ class ModelSet:
     retries: ModelRetries | None
     streaming: Streaming = "always"
 
-    def bound(self, config: RunnableConfig | None = None, name: str = "") -> BoundModels:
-        """The models, configured by a run's config, the first one under another name.
+    def bound(self, name: str = "") -> BoundModels:
+        """The models, the first one under another name.
 
         Raises SetupError for a model without tool calling, and for one that has no name to change.
         """
-        found = unwrapped(self.given, config)
-        if name:
-            found[0] = replace(found[0], model=renamed(found[0].model, name))
-        asked = tuple(map(self._prepare, found))
-        first = found[0].model
+        first, *others = self.given
+        first = renamed(first, name) if name else first
+        asked = tuple(map(self._prepare, [first, *others]))
         writer = summariser(first, self.compaction, self.prompt_tokens, self.box, self.streaming)
         return BoundModels(asked, writer, continues(first, writer, self.compaction))
 
-    def _prepare(self, found: Unwrapped) -> AskedModel:
-        retries = found.retries or self.retries
-        return AskedModel(
-            found.model,
-            bound(found, self.box, quiet=retries is not None, streaming=self.streaming),
-            _name_of(found.model),
-            retries,
-            found.passes or passing(),
-            found.fails,
-        )
+    def _prepare(self, model: Model) -> AskedModel:
+        offers = bound(model, self.box, quiet=self.retries is not None, streaming=self.streaming)
+        return AskedModel(model, offers, _name_of(model), self.retries)
 
     def by_name(self) -> ByName:
         """Returns a function that gives the first model under another name of its provider; it caches the
@@ -199,34 +199,9 @@ class ModelSet:
 
         @lru_cache(maxsize=_MOST_NAMES)
         def under(name: str) -> BoundModels:
-            return self.bound(name=name)
+            return self.bound(name)
 
         return under
-
-    def by_config(self, own: BoundModels) -> ByConfig | None:
-        """Returns a function that gives the models as a run's config configures them; it caches the last few.
-        None if no model is configurable.
-
-        own: the default models.
-        """
-        keys = configured_by(self.given)
-        if not keys:
-            return None
-        made = dict[str, BoundModels]()
-
-        def of(config: RunnableConfig) -> BoundModels:
-            values = config.get("configurable", {})
-            said = {key: values[key] for key in keys if key in values}
-            if not said:
-                return own
-            known = repr(said)
-            if known not in made:
-                if len(made) >= _MOST_NAMES:
-                    made.pop(next(iter(made)), None)
-                made[known] = self.bound(config)
-            return made[known]
-
-        return of
 
 
 def _name_of(model: Model) -> str:
@@ -251,9 +226,6 @@ def renamed(model: Model, name: str) -> Model:
             "changed; leave `model` out of the context, or build the graph with another model."
         )
     return model.model_copy(update={fields[0]: name})
-
-
-Wrap = Callable[[Runnable[Any, Any]], Runnable[Any, Any]]
 
 
 _OPENAI = "api.openai.com"
@@ -288,12 +260,11 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
         self,
         model: Model,
         box: Toolbox,
-        wrap: Wrap,
         tools: Sequence[Any] | None = None,
         options: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         super().__init__()
-        self._model, self._wrap, self._box, self._options = model, wrap, box, options
+        self._model, self._box, self._options = model, box, options
         self._controls = [control.tool for control in box.controls.values()]
         self._every = box.every if tools is None else [*tools, *self._controls]
         self._picked: dict[tuple[str, ...], Bound] = {}
@@ -310,12 +281,12 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
                 self[offer] = self[ToolChoice.REQUIRED]
                 return self[offer]
             made = _choosing(self._model, self._every, self._options, choice)
-        self[offer] = made = self._wrap(made)
+        self[offer] = made
         return made
 
     def offering(self, tools: Sequence[Any], options: Mapping[str, Any]) -> "Bound":
         """The same model with these working tools; the control tools stay."""
-        return Bound(self._model, self._box, self._wrap, tools, options)
+        return Bound(self._model, self._box, tools, options)
 
     def picked(self, names: tuple[str, ...]) -> "Bound":
         """The model for each offer, with only these working tools. The same selection returns the same
@@ -323,18 +294,17 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
         if names not in self._picked:
             while len(self._picked) >= _MOST_PICKED:
                 self._picked.pop(next(iter(self._picked)), None)
-            self._picked[names] = Bound(self._model, self._box.with_only(names), self._wrap)
+            self._picked[names] = Bound(self._model, self._box.with_only(names))
         return self._picked[names]
 
 
-def bound(found: Unwrapped, box: Toolbox, *, quiet: bool, streaming: Streaming = "always") -> Bound:
+def bound(model: Model, box: Toolbox, *, quiet: bool, streaming: Streaming = "always") -> Bound:
     """The model for each offer. quiet: without the retries of its own package. streaming: "never" turns
     streaming off in the model. Raises SetupError for a model without tool calling."""
-    model = found.model
     own = without_own_retries(model) if quiet and isinstance(model, BaseChatModel) else model
     if streaming == "never" and isinstance(own, BaseChatModel):
         own = without_streaming(own)
-    offers = Bound(guarded(own, box), box, found.wrap)
+    offers = Bound(guarded(own, box), box)
     try:
         offers[ToolChoice.ALL]
     except NotImplementedError:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from functools import cached_property
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import ConfigDict, Field
@@ -26,9 +26,6 @@ from signoff.graph.inside.private import share_private
 from signoff.graph.limits import MODEL_TRIES, CheckedModel
 from signoff.nodes.model.advice import is_too_long, may_pass, retry_after
 from signoff.nodes.model.stream import Silent
-
-if TYPE_CHECKING:
-    from langchain_core.runnables.retry import RunnableRetry
 
 _SPREAD = 0.1
 
@@ -51,19 +48,9 @@ class ModelRetries(CheckedModel):
     first_wait: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     longest_wait: float = Field(default=60.0, gt=0, allow_inf_nan=False)
 
-    @classmethod
-    def of(cls, wrapped: "RunnableRetry[Any, Any]") -> Self:
-        """The settings of a model wrapped by LangChain's `with_retry`."""
-        waits = wrapped.exponential_jitter_params or {}
-        first = waits.get("initial", 1.0) if wrapped.wait_exponential_jitter else 0.0
-        longest = waits.get("max", cls().longest_wait)
-        return cls(tries=max(1, wrapped.max_attempt_number), first_wait=first, longest_wait=longest)
-
-    def attempts(
-        self, passes: Callable[[BaseException], bool], until: float | None, note: Callable[[float], None]
-    ) -> Retrying:
-        """The attempts of one call, as tenacity counts them. passes: whether to retry after an error. until:
-        the latest start of an attempt, by the monotonic clock. note: called with the time to wait."""
+    def attempts(self, until: float | None, note: Callable[[float], None]) -> Retrying:
+        """The attempts of one call, as tenacity counts them. until: the latest start of an attempt, by the
+        monotonic clock. note: called with the time to wait."""
         backoff = wait_exponential_jitter(
             initial=self.first_wait, max=self.longest_wait, jitter=self.first_wait
         )
@@ -84,7 +71,7 @@ class ModelRetries(CheckedModel):
             sleep=note,
             stop=lambda state: enough(state) or too_late(state),
             wait=wait,
-            retry=retry_if_exception(passes),
+            retry=retry_if_exception(is_retried),
             reraise=True,
         )
 
@@ -95,27 +82,15 @@ def _error(state: RetryCallState) -> BaseException:
     return error
 
 
-Passing = Callable[[BaseException], bool]
-
-
-def passing(wrapped: "RunnableRetry[Any, Any] | None" = None) -> Passing:
-    """Returns whether to retry after an error: after a transient one, or as `with_retry` says.
+def is_retried(error: BaseException) -> bool:
+    """Whether to retry after an error: after a transient one.
 
     A model that was silent for too long has already been retried.
     """
-    given = wrapped.retry_exception_types if wrapped else None
-
-    def passes(error: BaseException) -> bool:
-        if not isinstance(error, Exception) or isinstance(error, Silent) or gets_past(error):
-            return False
-        if is_too_long(error):
-            # The prompt is shortened first.
-            return False
-        if given is None:
-            return may_pass(error)
-        return isinstance(error, given) if isinstance(given, type | tuple) else bool(given(error))
-
-    return passes
+    if not isinstance(error, Exception) or isinstance(error, Silent) or gets_past(error):
+        return False
+    # A prompt that is too long is shortened first.
+    return not is_too_long(error) and may_pass(error)
 
 
 def without_own_retries(model: BaseChatModel) -> BaseChatModel:

@@ -124,7 +124,7 @@ def try_again(
         try:
             return (yield from _try_model(model, watch, tries, ask, first))
         except Exception as error:
-            if place == len(models) or not isinstance(error, model.fails) or not gives_way(error):
+            if place == len(models) or not gives_way(error):
                 raise
             tries.again += 1
             next_try = NextTry(0.0, in_short(error), 1, 1, tries.heard, models[place].name)
@@ -140,7 +140,7 @@ def _try_model(
     """first: the error of its first attempt, if that was made already."""
     due, why = list[float](), ""
     policy = model.retries or ModelRetries(tries=1)
-    for attempt in policy.attempts(model.passes, watch.until, due.append):
+    for attempt in policy.attempts(watch.until, due.append):
         if due:
             done, seconds = attempt.retry_state.attempt_number - 1, due.pop()
             tries.again += 1

@@ -217,7 +217,6 @@ TAKEN: dict[str, dict[str, Any]] = {
     "tools as a tuple": {"tools": (add, look)},
     "no system prompt": {"system_prompt": None},
     "nothing handed over": {"hand_over": None},
-    "a model with settings of its own": {"model": model().bind(temperature=0)},
 }
 
 

@@ -18,7 +18,6 @@ from signoff.graph.rules import ToolChoice
 from signoff.models import ScriptedModel, call
 from signoff.models.scripted import Script
 from signoff.nodes.model.models import bound
-from signoff.nodes.model.wrapped import unwrapped
 from signoff.tools.control import standard_controls
 from signoff.tools.toolbox import make_toolbox
 
@@ -101,7 +100,7 @@ RESTRICTED: dict[str, tuple[Callable[[], Any], Any]] = {
 def test_the_last_step_restricts_the_choice_where_a_provider_can(kind: str) -> None:
     made, choice = RESTRICTED[kind]
     box = make_toolbox([look], standard_controls())
-    offers = bound(unwrapped([made()])[0], box, quiet=True)
+    offers = bound(made(), box, quiet=True)
     last: Any = offers[ToolChoice.CONTROLS]
     first: Any = offers[ToolChoice.ALL]
     assert last.kwargs["tool_choice"] == choice

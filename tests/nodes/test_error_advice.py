@@ -97,8 +97,12 @@ def test_what_looks_like_a_key_is_hidden(said: str, shown: str) -> None:
     assert shown in advise(ValueError(said))
 
 
-def test_the_keys_of_a_model_are_found_in_its_fields_headers_and_layers() -> None:
+def test_the_keys_of_a_model_are_found_in_its_fields_and_headers() -> None:
     headers = {"X-Api-Key": "from-a-header", "User-Agent": "an agent", "Authorization": "Basic from-basic"}
     model = model_with(default_headers=headers)
-    bound = model.bind_tools([]).with_fallbacks([model_with()])
-    assert secrets_of(bound) == {"the key", "from-a-header", "Basic", "from-basic"}
+    assert secrets_of(model.bind_tools([]), model_with()) == {
+        "the key",
+        "from-a-header",
+        "Basic",
+        "from-basic",
+    }

@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from signoff import ModelRetries, Session, SetupError, build_graph, sqlite_storage
 from signoff.graph.inside.installing import install_hint
-from signoff.graph.messages import is_reply, marks
 from signoff.graph.studio import compose
-from signoff.models import ScriptedModel, call
+from signoff.models import ScriptedModel
 from signoff.models.choose import check_model, choose_model
 from signoff.models.tagged import TaggedText
 from signoff.nodes.model.providers import PROVIDERS, model_by_name, provider_name
@@ -166,122 +164,19 @@ def test_studio_takes_such_a_name_too(tmp_path: Path) -> None:
     assert "set ANTHROPIC_API_KEY" in outcome["error"]
 
 
-# In wrappers.
+# Not in wrappers.
 
-Wrap = Callable[[ChatOpenAI], Any]
-WRAPPERS: dict[str, Wrap] = {
-    "bare": lambda model: model,
-    "bind": lambda model: model.bind(temperature=0.25),
-    "with_config": lambda model: model.with_config(tags=["mine"]),
-    "with_retry": lambda model: model.with_retry(stop_after_attempt=2),
-    "with_fallbacks": lambda model: model.with_fallbacks([ScriptedModel([])]),
-    "configurable_fields": lambda model: model.configurable_fields(temperature=ConfigurableField(id="heat")),
-    "configurable_alternatives": lambda model: model.configurable_alternatives(
-        ConfigurableField(id="which"), scripted=ScriptedModel([])
-    ),
-    "all of them": lambda model: (
-        model.configurable_fields(temperature=ConfigurableField(id="heat"))
-        .with_retry()
-        .bind(seed=7)
-        .with_fallbacks([ScriptedModel([])])
-        .with_config(tags=["mine"])
-    ),
-}
-
-
-@both_modes
-@pytest.mark.parametrize("name", WRAPPERS)
-async def test_a_wrapped_model_has_the_tools_and_the_guard(name: str, mode: str) -> None:
-    with FakeProvider([LONG]) as server:
-        result = await ran(WRAPPERS[name](chat(server)), mode)
-        (request,) = server.requests
-    assert result["outcome"]["status"] == "success", result["outcome"]["error"]
-    tools = [tool["function"]["name"] for tool in request.body["tools"]]
-    assert tools == ["finish_task", "ask_user", "think"]
-    (reply,) = [m for m in result["messages"] if is_reply(m)]
-    assert (marks(reply)["cut"], len(reply.tool_calls)) == (1, 1), "the inner guard has ended the stream"
-    assert request.body.get("temperature") == (0.25 if name == "bind" else None)
-    assert request.body.get("seed") == (7 if name == "all of them" else None)
-
-
-@both_modes
-async def test_a_run_configures_the_fields_of_its_model(mode: str) -> None:
-    with FakeProvider([DONE] * 3) as server:
-        model = chat(server).configurable_fields(temperature=ConfigurableField(id="heat"))
-        graph = build_graph(model)
-        for heat in (0.5, None, 0.75):
-            config: Any = {"configurable": {} if heat is None else {"heat": heat}}
-            result = await graph.ainvoke(GO, config) if mode == "async" else graph.invoke(GO, config)
-            assert result["outcome"]["status"] == "success", result["outcome"]["error"]
-        assert [request.body.get("temperature") for request in server.requests] == [0.5, None, 0.75]
-
-
-@both_modes
-async def test_a_run_chooses_among_alternatives(mode: str) -> None:
-    other = ScriptedModel([call("finish_task", summary="The other one.")])
-    with FakeProvider([DONE]) as server:
-        model = chat(server).configurable_alternatives(ConfigurableField(id="which"), other=other)
-        chosen = await ran(model, mode, {"configurable": {"which": "other"}})
-        usual = await ran(model, mode)
-    assert [found["outcome"]["summary"] for found in (chosen, usual)] == ["The other one.", "Done."]
-
-
-def test_an_alternative_that_there_is_not_is_told() -> None:
-    model = ScriptedModel([]).configurable_alternatives(ConfigurableField(id="which"))
-    graph = build_graph(model)
-    with pytest.raises(SetupError, match="configured by this run's config: Unknown alternative: x"):
-        graph.invoke(GO, {"configurable": {"which": "x"}})
-
-
-@both_modes
-async def test_a_model_that_langchain_makes_anew_for_each_run_works_without_the_guard(mode: str) -> None:
-    with FakeProvider([DONE]) as server:
-        model = init_chat_model(
-            "openai:first", configurable_fields=("model",), base_url=server.url, api_key="none"
-        )
-        result = await ran(model, mode, {"configurable": {"model": "openai:second"}})
-        assert [request.body["model"] for request in server.requests] == ["second"]
-    assert result["outcome"]["status"] == "success"
-
-
-def test_with_retry_says_after_what_and_how_often_it_is_tried_again() -> None:
-    with FakeProvider([error(401, "No.")] * 9) as server:
-        model = chat(server).with_retry(
-            stop_after_attempt=3, exponential_jitter_params={"initial": 0.01, "max": 0.02}
-        )
-        outcome = build_graph(model).invoke(GO)["outcome"]
-        assert (len(server.requests), outcome["retries"]) == (3, 2)
-
-
-def test_a_prompt_that_is_too_long_is_squeezed_before_with_retry_tries_again() -> None:
-    too_long = error(400, "This model's maximum context length is 10 tokens.", "context_length_exceeded")
-    with FakeProvider([too_long, DONE]) as server:
-        result = build_graph(chat(server).with_retry()).invoke(GO)
-    assert (result["outcome"]["status"], result["outcome"]["retries"]) == ("success", 0)
-
-
-def test_with_fallbacks_says_after_what_the_next_is_asked() -> None:
-    other = ScriptedModel([call("finish_task", summary="The other one.")])
-    with FakeProvider([error(401, "No."), error(404, "No.")]) as server:
-        for kinds, status in (((ValueError,), "error"), ((Exception,), "success")):
-            model = chat(server).with_fallbacks([other], exceptions_to_handle=kinds)
-            assert build_graph(model).invoke(GO)["outcome"]["status"] == status
-
-
-REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "tools that are bound": (
-        lambda: chat_at_nowhere().bind_tools([{"type": "function", "function": {"name": "f"}}]),
-        "has tools bound to it; pass the model without",
-    ),
-    "fallbacks with an exception_key": (
-        lambda: ScriptedModel([]).with_fallbacks([ScriptedModel([])], exception_key="error"),
-        "exception_key",
-    ),
-    "a fallback that is no model": (
-        lambda: ScriptedModel([]).with_fallbacks([RunnableLambda(lambda _: AIMessage("Sorry."))]),
-        "is not a chat model",
-    ),
-    "a model with a parser": (lambda: ScriptedModel([]) | RunnableLambda(lambda m: m), "is not a chat model"),
+HEAT = ConfigurableField(id="heat")
+WRAPPED: dict[str, Callable[[], Any]] = {
+    "bind": lambda: chat_at_nowhere().bind(temperature=0.25),
+    "bind_tools": lambda: chat_at_nowhere().bind_tools([]),
+    "with_config": lambda: chat_at_nowhere().with_config(tags=["mine"]),
+    "with_retry": lambda: chat_at_nowhere().with_retry(),
+    "with_fallbacks": lambda: chat_at_nowhere().with_fallbacks([ScriptedModel([])]),
+    "configurable_fields": lambda: chat_at_nowhere().configurable_fields(temperature=HEAT),
+    "configurable_alternatives": lambda: chat_at_nowhere().configurable_alternatives(HEAT),
+    "made anew for each run": lambda: init_chat_model("openai:m", configurable_fields=("model",)),
+    "a parser behind it": lambda: ScriptedModel([]) | RunnableLambda(lambda message: message),
 }
 
 
@@ -289,10 +184,13 @@ def chat_at_nowhere() -> ChatOpenAI:
     return ChatOpenAI(model="m", base_url="http://127.0.0.1:9/v1", api_key=SecretStr("none"))
 
 
-@pytest.mark.parametrize(("made", "says"), REFUSED.values(), ids=REFUSED)
-def test_wrappers_that_cannot_work_are_told(made: Callable[[], Any], says: str) -> None:
-    with pytest.raises(SetupError, match=says):
-        build_graph(made())
+@pytest.mark.parametrize("made", WRAPPED.values(), ids=WRAPPED)
+def test_a_wrapped_model_is_refused_in_a_sentence_that_says_what_to_write(made: Callable[[], Any]) -> None:
+    wrapped = made()
+    for arguments in ({"model": wrapped}, {"model": ScriptedModel([]), "fallbacks": [wrapped]}):
+        with pytest.raises(SetupError, match=r"not a chat model.*model_retries=.*fallbacks=") as told:
+            build_graph(**arguments)
+        assert type(wrapped).__name__ in str(told.value)
 
 
 # Several.
@@ -300,7 +198,7 @@ def test_wrappers_that_cannot_work_are_told(made: Callable[[], Any], says: str) 
 
 def test_a_run_names_another_first_model(tmp_path: Path) -> None:
     with FakeProvider([DONE]) as server, sqlite_storage(tmp_path / "t.sqlite") as storage:
-        graph = build_graph(chat(server, "a").bind(seed=7), storage=storage, fallbacks=[chat(server, "b")])
+        graph = build_graph(chat(server, "a", seed=7), storage=storage, fallbacks=[chat(server, "b")])
         outcome: Any = Session(graph, "t", context={"model": "c"}).run("go")
         assert [(r.body["model"], r.body["seed"]) for r in server.requests] == [("c", 7)]
     assert outcome.outcome.models == {"c": 1}

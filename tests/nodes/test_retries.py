@@ -154,7 +154,7 @@ def test_waits_grow_and_differ() -> None:
 
     def all_fail() -> None:
         nonlocal tries
-        for attempt in policy.attempts(may_pass, None, due.append):
+        for attempt in policy.attempts(None, due.append):
             tries += 1
             with attempt:
                 raise ConnectionResetError

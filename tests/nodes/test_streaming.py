@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import ConfigurableField, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tracers.base import BaseTracer
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
@@ -130,11 +130,8 @@ def test_by_default_each_reply_is_streamed() -> None:
         (lambda url: model_of(url), False),
         (lambda url: model_of(url, streaming=True), True),
         (lambda url: model_of(url, callbacks=[Tokens()]), True),
-        (lambda url: model_of(url).bind(stream=True), True),
-        (lambda url: model_of(url).with_config(callbacks=[Tokens()]), True),
         (lambda url: model_of(url, streaming=False), False),
         (lambda url: model_of(url, disable_streaming=True, callbacks=[Tokens()]), False),
-        (lambda url: model_of(url).configurable_fields(temperature=ConfigurableField(id="heat")), False),
     ],
 )
 def test_auto_asks_the_model_too(made: Callable[[str], Any], streamed: bool) -> None:

@@ -16,7 +16,6 @@ from langchain.agents.middleware import AgentMiddleware, hook_config
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool, StructuredTool, tool
 from langgraph.graph import MessagesState
 from langgraph.prebuilt import ToolRuntime
@@ -145,15 +144,16 @@ def said(*calls: ScriptedCall) -> AIMessage:
 class Condition:
     """How a thread is left, and how it ends when it is picked up.
 
-    before: what the model says until then. tasks: the messages; moves: what is done after them. left: what
-    cuts the last run short, if something does: "drained" (after a reply), "silent" (a reply that does not
-    come), "killed" (in a tool), "killed asking" (while the model is asked), "killed unsaved" (when a reply
-    was saved, and no checkpoint of it), "killed unwritten" (when the journal has a result, and no
-    checkpoint), or the state after which it stops. later: what the model says after a kill. settings: of the
-    graph; tools: beside those that every thread has. model: what is made of the script. stands: how it is
-    found (see `stands`). go_on: how it is picked up. after: what the model says then. ends: status, reason,
-    turns and tool calls of the outcome. runs: the effects that take place when it is picked up, and no
-    others. shows: words that the model is shown again, or that stand in the history when it is not called.
+    before: what the model says until then. tasks: the messages; moves: what is done after them. left:
+    what cuts the last run short, if something does: "drained" (after a reply), "silent" (a reply that
+    does not come), "killed" (in a tool), "killed asking" (while the model is asked), "killed unsaved"
+    (when a reply was saved, and no checkpoint of it), "killed unwritten" (when the journal has a result,
+    and no checkpoint), or the state after which it stops. later: what the model says after a kill.
+    settings: of the graph; tools: beside those that every thread has. model: what is made of the script;
+    in_reserve: it is asked when another one has failed. stands: how it is found (see `stands`). go_on:
+    how it is picked up. after: what the model says then. ends: status, reason, turns and tool calls of
+    the outcome. runs: the effects that take place when it is picked up, and no others. shows: words that
+    the model is shown again, or that stand in the history when it is not called.
     """
 
     before: Sequence[Any]
@@ -167,7 +167,8 @@ class Condition:
     later: Sequence[Any] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     tools: Sequence[BaseTool] = ()
-    model: Callable[[ScriptedModel], BaseChatModel | Runnable[Any, Any]] = lambda script: script
+    model: Callable[[ScriptedModel], BaseChatModel] = lambda script: script
+    in_reserve: bool = False
     runs: Sequence[str] = ()
     shows: str = "the first"
 
@@ -271,11 +272,6 @@ def by_text(script: ScriptedModel) -> BaseChatModel:
 def down(messages: Any) -> Any:
     """What a model says that is never there."""
     raise RuntimeError("no such model")
-
-
-def in_reserve(script: ScriptedModel) -> Any:
-    """A model that is asked when another one has failed."""
-    return ScriptedModel(down).with_fallbacks([script])
 
 
 def charged(amount: int) -> str:
@@ -675,7 +671,7 @@ CONDITIONS: dict[str, Condition] = {
     "asked again, and of another model": Condition(
         before=[PAY, ConnectionError("down"), ASK],
         settings={"model_retries": ModelRetries(first_wait=0.01)},
-        model=in_reserve,
+        in_reserve=True,
         stands="question",
         go_on=answer("blue"),
         ends=(*SUCCESS, 3, 1),
@@ -915,7 +911,7 @@ CONDITIONS: dict[str, Condition] = {
     "ended by another model, after more tries": Condition(
         before=[ConnectionError("down"), PAY, FINISH],
         settings={"model_retries": ModelRetries(first_wait=0.01)},
-        model=in_reserve,
+        in_reserve=True,
         stands="success",
         go_on=message("the second"),
         ends=(*SUCCESS, 1, 0),
