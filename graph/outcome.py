@@ -466,7 +466,7 @@ def told_undone(report: UndoReport, texts: Texts) -> str:
 
 def undone_lines(outcome: Mapping[str, Any]) -> list[str]:
     """The effects undone after this end, one line each, newest first."""
-    report = outcome.get("undo") or {}
+    report = outcome["undo"] or {}
     return [_undone_line(UndoneCall.model_validate(one)) for one in report.get("undone", ())]
 
 

@@ -51,7 +51,7 @@ class PendingConfirmation(TypedDict):
     problem: str
     verified: str
     seconds: float
-    checks: NotRequired[list[dict[str, Any]]]
+    checks: list[dict[str, Any]]
 
 
 class RefusedFinish(TypedDict):

@@ -55,7 +55,7 @@ def confirm(state: AgentState, run: NodeContext) -> Steps:
             _unasked(claim),
             asked["verified"],
             text,
-            asked.get("checks", []),
+            asked["checks"],
             run=fits,
             confirmed=True,
             **notes,

@@ -138,7 +138,7 @@ def checked(outcome: Mapping[str, Any]) -> list[str]:
     """Returns every check that ran, with its verdict, in a line each."""
     return [
         f"{'✓' if check['passed'] else '✗'} {check['name']}: {check['said']}".removesuffix(": ")
-        for check in outcome.get("checks", ())
+        for check in outcome["checks"]
     ]
 
 
@@ -191,29 +191,26 @@ def facts_of(outcome: Mapping[str, Any]) -> str:
         *([count_noun(tokens, "token")] if tokens else []),
         f"{outcome['seconds_active']:.1f} s",
     ]
-    if again := outcome.get("retries"):
+    if again := outcome["retries"]:
         parts.append(f"tried again {count_noun(again, 'time')} ({outcome['seconds_retrying']:.1f} s)")
     return " · ".join(parts)
 
 
 def changed(outcome: Mapping[str, Any]) -> list[str]:
     """Returns the last calls that may have changed something, in a line each, with their results."""
-    return [
-        f"{_CAME[change['came']]}{change['call']} → {change['result']}"
-        for change in outcome.get("changes", ())
-    ]
+    return [f"{_CAME[change['came']]}{change['call']} → {change['result']}" for change in outcome["changes"]]
 
 
 def undone_calls(outcome: Mapping[str, Any]) -> list[str]:
     """Returns the calls whose effects were undone, the newest first, in a line each."""
-    return [_undo_line(one) for one in (outcome.get("undo") or {}).get("undone", ())]
+    return [_undo_line(one) for one in (outcome["undo"] or {}).get("undone", ())]
 
 
 def standing_calls(outcome: Mapping[str, Any]) -> list[str]:
     """Returns the calls whose effects stand after an undo, in a line each, with the reason."""
     return [
         f"{_undo_line(one)} ({STANDING.get(one['why'], one['why'])})"
-        for one in (outcome.get("undo") or {}).get("standing", ())
+        for one in (outcome["undo"] or {}).get("standing", ())
     ]
 
 
@@ -224,7 +221,7 @@ def _undo_line(found: Mapping[str, Any]) -> str:
 
 def undoing(outcome: Mapping[str, Any]) -> list[str]:
     """Returns what became of the effects of a task that was undone, in lines; none of one that was not."""
-    if outcome.get("undo") is None:
+    if outcome["undo"] is None:
         return []
     parts = [("Undone:", undone_calls(outcome)), ("Not undone, and standing:", standing_calls(outcome))]
     lines = [
@@ -238,7 +235,7 @@ def undoing(outcome: Mapping[str, Any]) -> list[str]:
 
 def is_open(outcome: Mapping[str, Any]) -> bool:
     """Whether the outcome of a task names open work."""
-    return bool(outcome["open_work"] or outcome.get("open_points") or outcome["pending_issues"])
+    return bool(outcome["open_work"] or outcome["open_points"] or outcome["pending_issues"])
 
 
 def _outcome_text(outcome: Mapping[str, Any]) -> str:
@@ -270,7 +267,7 @@ def _where_it_was(outcome: Mapping[str, Any]) -> str:
 
 def _open(outcome: Mapping[str, Any]) -> list[str]:
     """Returns the open work, as far as it is known."""
-    left = [f"not run: {work}" for work in outcome["open_work"]] + [*outcome.get("open_points", ())]
+    left = [f"not run: {work}" for work in outcome["open_work"]] + [*outcome["open_points"]]
     if not _holds(outcome):
         left += outcome["pending_issues"]
     if not left and outcome["status"] == "limit":

@@ -346,7 +346,7 @@ def checks_run(moment: ReplayStep) -> bool:
     """Whether checks ran in the step, as far as recorded, and did not refuse the finish."""
     after: Any = moment.after
     if moment.event is Event.NEEDS_PERSON:
-        return bool(after["verdicts"]["asked"].get("checks"))
+        return bool(after["verdicts"]["asked"]["checks"])
     return moment.event is Event.ACCEPTED and bool(after["ending"].get("checks"))
 
 
@@ -360,7 +360,7 @@ def _checked(moment: ReplayStep) -> CheckResults:
         asked = after["verdicts"]["asked"]
         if asked["problem"]:
             raise _NotKept
-        runs = asked.get("checks", ())
+        runs = asked["checks"]
         return CheckResults(tuple(runs), asked["seconds"])
     if event in (Event.ACCEPTED, Event.FAILED):
         runs = after["ending"].get("checks", ())
