@@ -1,9 +1,7 @@
-"""Many runs at once on SQLite and PostgreSQL, and on PostgreSQL with an earlier version.
+"""Many runs at once on SQLite and on PostgreSQL.
 
 The benchmark starts its own server on loopback, which does not wait for the disk: so it measures the cost of
-a run, not the speed of a disk. It measures the earlier version if its environment exists:
-`git worktree add FOLDER COMMIT`, then `uv venv .bench/signoff-0.1.0` and `uv pip install --python
-.bench/signoff-0.1.0/bin/python "FOLDER[postgres]"`.
+a run, not the speed of a disk.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,17 +12,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.overhead.crowd import OWN
-from benchmarks.overhead.measure import Subject, Worker, installed, workers
+from benchmarks.overhead.measure import Worker, workers
 from benchmarks.overhead.targets import UNLIMITED, Result
 from signoff.graph.errors import SetupError
 
 RUNS, TURNS, REPEATS = 50, 20, 5
-BEFORE = "signoff 0.1.0"
 SQLITE, POSTGRES = "SQLite", "PostgreSQL"
-DEARER, FASTER = 2.0, 1.5
-"""Most CPU per turn on PostgreSQL over that on SQLite; least turns per second over `BEFORE`."""
-
-_BEFORE = Subject(BEFORE, OWN.file, BEFORE.replace(" ", "-"))
+DEARER = 2.0
+"""Most CPU per turn on PostgreSQL over that on SQLite."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +34,17 @@ class Stored:
 
 
 def stored(runs: int = RUNS, turns: int = TURNS, repeats: int = REPEATS) -> list[Stored]:
-    """Measures all of them alternately. Raises SetupError if there is no PostgreSQL server."""
-    subjects = installed([OWN, _BEFORE])
-    kinds = [(OWN.name, SQLITE), *((one.name, POSTGRES) for one in subjects)]
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {kind: [] for kind in kinds}
-    with _server() as server, _workers(subjects) as by_name:
+    """Measures both alternately. Raises SetupError if there is no PostgreSQL server."""
+    found: dict[str, list[dict[str, Any]]] = {SQLITE: [], POSTGRES: []}
+    with _server() as server, workers([OWN]) as by_name:
         for at in range(repeats + 1):
-            for name, storage in kinds:
+            for storage, each in found.items():
                 url = server.fresh() if storage == POSTGRES else None
-                told = _one(by_name[name], runs, turns, url)
+                told = _one(by_name[OWN.name], runs, turns, url)
                 # The first round is a warm-up.
                 if at:
-                    found[name, storage].append(told)
-    return [_stored(name, storage, runs * turns, each) for (name, storage), each in found.items()]
+                    each.append(told)
+    return [_stored(storage, runs * turns, each) for storage, each in found.items()]
 
 
 @contextmanager
@@ -69,13 +62,6 @@ def _server() -> Iterator[Any]:
         server.remove()
 
 
-@contextmanager
-def _workers(subjects: Sequence[Subject]) -> Iterator[dict[str, Worker]]:
-    """Starts one process for each, even if they share a file."""
-    with workers(subjects[:1]) as own, workers(subjects[1:]) as before:
-        yield {**own, **before}
-
-
 def _one(worker: Worker, runs: int, turns: int, url: str | None) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         more: dict[str, Any] = {} if url is None else {"url": url}
@@ -87,25 +73,17 @@ def _one(worker: Worker, runs: int, turns: int, url: str | None) -> dict[str, An
     return found
 
 
-def _stored(name: str, storage: str, turns: int, found: Sequence[dict[str, Any]]) -> Stored:
+def _stored(storage: str, turns: int, found: Sequence[dict[str, Any]]) -> Stored:
     wall, cpu = median(one["wall"] for one in found), median(one["cpu"] for one in found)
-    return Stored(name, storage, turns / wall, cpu / turns * 1e3, len(found))
+    return Stored(OWN.name, storage, turns / wall, cpu / turns * 1e3, len(found))
 
 
 def storing(found: Sequence[Stored]) -> list[Result]:
-    """Returns the targets for which the figures exist."""
-    by_key = {(one.subject, one.storage): one for one in found}
-    own = by_key.get((OWN.name, POSTGRES))
-    if own is None:
+    """Returns the target if the figures exist."""
+    by_storage = {one.storage: one for one in found}
+    if not by_storage:
         return []
-    results, runs = [], f"{RUNS} runs at once"
+    name = f"CPU of a turn on {POSTGRES} over {SQLITE}, {RUNS} runs at once"
     beside = f"{UNLIMITED}; runs of {TURNS} turns in one process; without the server's CPU and disk"
-    if sqlite := by_key.get((OWN.name, SQLITE)):
-        name = f"CPU of a turn on {POSTGRES} over {SQLITE}, {runs}"
-        results.append(Result(name, own.cpu / sqlite.cpu, DEARER, "times", beside=beside))
-    if before := by_key.get((BEFORE, POSTGRES)):
-        name = f"time of a turn on {POSTGRES} over {BEFORE}, {runs}"
-        beside = f"{beside}; at most 1 / {FASTER:g}, which is {FASTER:g} times the turns a second"
-        slower = before.turns_a_second / own.turns_a_second
-        results.append(Result(name, slower, 1 / FASTER, "times", beside=beside))
-    return results
+    times = by_storage[POSTGRES].cpu / by_storage[SQLITE].cpu
+    return [Result(name, times, DEARER, "times", beside=beside)]
