@@ -17,8 +17,6 @@ from signoff.graph.messages import KEY, marks
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent
 
 _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
-# This many chunks are passed on one by one.
-_SINGLE = 1000
 # How long to wait, after the end of a reply, for the provider to report its usage.
 _USAGE_SECONDS = 5.0
 _SHORT_OF_TIME = 0.5
@@ -82,59 +80,6 @@ class IncomingCall:
         return effect is Effect.FINISH
 
 
-class Joined:
-    """Passes chunks on: one by one at first, later several combined. LangChain keeps all chunks until the
-    reply is complete; this way it has at most some thousand, however many arrive."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._held: list[ChatGenerationChunk] = []
-
-    def take(self, chunk: ChatGenerationChunk) -> list[ChatGenerationChunk]:
-        self._count += 1
-        if self._count <= _SINGLE:
-            return [chunk]
-        self._held.append(chunk)
-        return self.rest() if len(self._held) * _SINGLE >= self._count else []
-
-    def rest(self) -> list[ChatGenerationChunk]:
-        """The chunks that are held back, combined into one."""
-        held, self._held = self._held, []
-        if len(held) < 2:
-            return held
-        parts = _joined_parts([part for chunk in held for part in _parts(chunk)])
-        for chunk in held:
-            _take_parts(chunk, [])
-        joined: ChatGenerationChunk = held[0] + held[1:]
-        return [_take_parts(joined, parts)]
-
-
-def _parts(chunk: ChatGenerationChunk) -> list[ToolCallChunk]:
-    return chunk.message.tool_call_chunks if isinstance(chunk.message, AIMessageChunk) else []
-
-
-def _take_parts(chunk: ChatGenerationChunk, parts: list[ToolCallChunk]) -> ChatGenerationChunk:
-    """Puts `parts` in place of those of `chunk`, which is new and nobody else's.
-
-    In place, since LangChain would parse each new one as JSON, which takes quadratic time for a piece from
-    the middle of a text.
-    """
-    if isinstance(chunk.message, AIMessageChunk):
-        chunk.message.tool_call_chunks = parts
-    return chunk
-
-
-def _joined_parts(parts: Sequence[ToolCallChunk]) -> list[ToolCallChunk]:
-    """Parts of calls, those that follow each other within one call joined."""
-    found: list[tuple[ToolCallChunk, list[str]]] = []
-    for part in parts:
-        before = found[-1][0]["index"] if found else None
-        if part["index"] is None or part["index"] != before or part["id"] or part["name"]:
-            found.append((part, []))
-        found[-1][1].append(part["args"] or "")
-    return [ToolCallChunk({**part, "args": "".join(texts)}) for part, texts in found]
-
-
 class Incoming:
     """A reply while it streams. Everything is examined once, so a long reply costs no more per chunk.
 
@@ -155,16 +100,14 @@ class Incoming:
         self._shown = shown
         self._tools = tools
         self._watch = watch
-        self._joined = Joined()
         self._end: list[ChatGenerationChunk] = []
         self._id: str | None = None
         self._chars = self._reported_read = self._reported_written = 0
         self._calls: list[IncomingCall] = []
-        # The places of the calls that the last chunk is of, and those of which parts are held back; and what
-        # was handed on of calls, with the lowest place in it.
+        # The places of the calls that the last chunk is of; and the chunks of calls that were handed on, each
+        # with the lowest place in it.
         self._places: list[int] = []
-        self._touched: set[int] = set()
-        self._given: list[tuple[int, ChatGenerationChunk]] = []
+        self._call_chunks: list[tuple[int, AIMessageChunk]] = []
         self._by_index: dict[int | str, list[int]] = {}
         # How many calls from the start are complete and decide nothing.
         self._settled = 0
@@ -180,7 +123,7 @@ class Incoming:
         """
         message = chunk.message
         if not isinstance(message, AIMessageChunk):
-            return [*self._joined.rest(), chunk]
+            return [chunk]
         text = _text_of(message)
         stop = self._watch.took(_size(text, message)) if self._watch else None
         if self._closing is None and _closes(chunk, message):
@@ -190,7 +133,7 @@ class Incoming:
         if self._closing is not None:
             for_cost = time.monotonic() - self._closing
             self.over = for_cost > (_USAGE_SECONDS if stop is None else _SHORT_OF_TIME)
-            return [*self._joined.rest(), chunk]
+            return [chunk]
         if stop is EarlyEnd.STOPPED:
             self._finish(self._last({"stopped": True}, message.id))
             return []
@@ -230,10 +173,10 @@ class Incoming:
         self.closed()
         if self._watch and self._watch.end is EarlyEnd.SILENT and self._closing is None and not self.over:
             raise Silent(f"no answer for {self._watch.silence:g} seconds (model_seconds)")
-        return [*self._joined.rest(), *self._end]
+        return self._end
 
     def _finish(self, last: ChatGenerationChunk) -> None:
-        self.over, self._end = True, [*self._note_calls(self._joined.rest()), last]
+        self.over, self._end = True, [last]
         if self._keep is not None:
             self._drop_from(self._keep)
 
@@ -264,25 +207,19 @@ class Incoming:
         self, message: AIMessageChunk, text: str, chunk: ChatGenerationChunk | None = None
     ) -> list[ChatGenerationChunk]:
         self._chars += len(text)
-        self._touched.update(self._places)
         self._id = message.id or self._id
         if usage := message.usage_metadata:
             self._reported_read += usage["input_tokens"]
             self._reported_written += usage["output_tokens"]
-        return self._note_calls(self._joined.take(chunk or ChatGenerationChunk(message=message)))
-
-    def _note_calls(self, given: list[ChatGenerationChunk]) -> list[ChatGenerationChunk]:
-        """Notes of which calls the parts are that are handed on."""
-        if given and self._touched:
-            self._given += [(min(self._touched), chunk) for chunk in given]
-            self._touched.clear()
-        return given
+        if self._places:
+            self._call_chunks.append((min(self._places), message))
+        return [chunk or ChatGenerationChunk(message=message)]
 
     def _drop_from(self, keep: int) -> None:
         """Empties what was handed on of the calls that do not count. LangChain reads the arguments of each
-        call once more when the reply is whole, and for such a piece it takes the square of its length."""
-        for lowest, chunk in self._given:
-            for part in _parts(chunk) if lowest >= keep else ():
+        call once more when the reply is whole, and for cut ones it takes the square of their length."""
+        for lowest, message in self._call_chunks:
+            for part in message.tool_call_chunks if lowest >= keep else ():
                 part["args"] = ""
 
     def _place(self, part: ToolCallChunk) -> int:

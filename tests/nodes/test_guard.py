@@ -19,7 +19,7 @@ from signoff.graph.messages import is_reply, marks
 from signoff.models import ScriptedModel, reply
 from signoff.nodes.call_llm import whole
 from signoff.nodes.model.guard import guarded, is_guarded
-from tests.support.cases.guard import CUT, FINISH, STREAMS, UNCUT, AsyncWire, Wire, finish, part, words
+from tests.support.cases.guard import CUT, FINISH, STREAMS, UNCUT, AsyncWire, Wire, finish, part
 from tests.support.histories import CONTROLS
 
 Way = Callable[[BaseChatModel], AIMessage]
@@ -234,29 +234,3 @@ def test_without_a_stream_the_outer_guard_alone_ends_the_run(streamed: bool, tmp
     assert (result["outcome"]["status"], result["outcome"]["turns"]) == ("success", 1)
     not_run = [m for m in result["messages"] if m.text.startswith("Not run: a call after finish_task")]
     assert len(not_run) == (0 if streamed else 9)
-
-
-# However long a reply is, what is kept of it while it comes in is bounded.
-
-LONG = 8_000
-
-
-def long_reply(kind: str) -> list[AIMessageChunk]:
-    if kind == "text":
-        return [AIMessageChunk(content="x ") for _ in range(LONG)]
-    if kind == "blocks":
-        return [words("x ", 0) for _ in range(LONG)]
-    begin = part(0, '{"a": "', "write")
-    return [begin, *(part(0, "x ") for _ in range(LONG)), part(0, '"}')]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["text", "blocks", "arguments"])
-def test_a_long_reply_is_handed_on_in_few_pieces_and_whole(kind: str) -> None:
-    handed = list(guarded(Wire(chunks=long_reply(kind)), CONTROLS)._stream([]))
-    assert len(handed) < LONG / 2
-    message = whole([chunk.message for chunk in handed])
-    if kind == "arguments":
-        assert [found["args"] for found in message.tool_calls] == [{"a": "x " * LONG}]
-    else:
-        assert message.text == "x " * LONG
