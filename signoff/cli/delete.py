@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import typer
+from langgraph.store.base import BaseStore
 from rich.console import Console
 from rich.text import Text
 
@@ -22,12 +23,12 @@ from signoff.front.thread_ids import checked_thread_id
 from signoff.front.threads import Row, find_threads, row
 from signoff.graph.compiled.graph import busy
 from signoff.graph.errors import SetupError, ThreadBusy
-from signoff.graph.foreign import count_noun
-from signoff.session.export import entries
+from signoff.graph.foreign import count_noun, label
 
 _ENDED = ("success", "limit", "error")
 _NEVER = ("running", "damaged")
 _PIPE = 160
+_PAGE = 1_000
 
 
 @takes()
@@ -67,7 +68,7 @@ def _delete_one(file: Database, thread_id: str, *, yes: bool, dry_run: bool, as_
     if not file.exists():
         raise unknown(thread_id, file)
     with file.open() as storage:
-        if thread_id not in storage.threads() and next(entries(storage.store, thread_id), None) is None:
+        if thread_id not in storage.threads() and not _has_entries(storage.store, thread_id):
             raise unknown(thread_id, file)
         if storage.checkpointer.is_running(thread_id):
             raise busy(thread_id)
@@ -76,6 +77,19 @@ def _delete_one(file: Database, thread_id: str, *, yes: bool, dry_run: bool, as_
             return
         storage.checkpointer.delete_thread(thread_id)
     _tell(Deleted([thread_id]), as_json)
+
+
+def _has_entries(store: BaseStore, thread_id: str) -> bool:
+    """Whether the store holds something of the thread: one that waits in the queue has no checkpoint yet."""
+    own = label(thread_id)
+    names = {
+        namespace[1] for namespace in store.list_namespaces(prefix=("signoff",), max_depth=2, limit=_PAGE)
+    }
+    return any(
+        ("signoff", name, own)
+        in store.list_namespaces(prefix=("signoff", name, own), max_depth=3, limit=_PAGE)
+        for name in names
+    )
 
 
 def _delete_older(

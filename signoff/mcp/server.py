@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, unquote
 
+from langchain_core.messages import message_to_dict
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.shared.exceptions import McpError
@@ -49,7 +50,6 @@ from signoff.session.decisions import (
     Waiting,
 )
 from signoff.session.events import CallStarted, Entered
-from signoff.session.export import export
 from signoff.session.status import Condition, ThreadStatus
 
 MOST_CHARACTERS = 1_000_000
@@ -363,18 +363,18 @@ class TaskServer:
         thread, what = unquote(parts[0]), parts[1]
         try:
             driver = await self._driver(thread, known=True)
-            if what == "record":
-                found = await asyncio.to_thread(export, self._storage, thread)
-            else:
-                found = _describe_status(*await driver.stand(), driver.running)
+            elsewhere, status = await driver.stand()
         except (SetupError, ThreadError) as error:
             raise _make_error(str(error)) from error
-        return [ReadResourceContents(json.dumps(found, default=str), "application/json")]
+        document = _describe_status(elsewhere, status, driver.running)
+        if what == "record":
+            document["messages"] = [message_to_dict(message) for message in status.values.get("messages", ())]
+        return [ReadResourceContents(json.dumps(document, default=str), "application/json")]
 
 
 _RESOURCES = {
     "outcome": "How a thread's task has ended, or what it waits for.",
-    "record": "All that is kept of a thread: its messages, its path, its outcomes.",
+    "record": "The same, with all messages of the thread.",
 }
 
 

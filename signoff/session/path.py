@@ -54,17 +54,6 @@ def steps(
     return walk.path()
 
 
-async def asteps(
-    checkpointer: BaseCheckpointSaver[Any], thread_id: str, limit: int | None = None
-) -> list[Step]:
-    """`steps`, for an event loop."""
-    walk = _Walk(limit)
-    async for found in checkpointer.alist(_whole(thread_id)):
-        if not walk.back_to(found):
-            break
-    return walk.path()
-
-
 def trail(checkpointer: BaseCheckpointSaver[Any], thread_id: str, ns: str = "") -> list[CheckpointTuple]:
     """The checkpoints that led to the thread's current state, oldest first, without abandoned branches. ns:
     the namespace of a delegate, for the checkpoints of its machine."""

@@ -1,6 +1,5 @@
 """The path of a thread, as its checkpoints tell it, after every way in which a run can go."""
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 from itertools import repeat
@@ -14,7 +13,7 @@ from langgraph.types import Command
 from signoff import Limits, ThreadError, build_graph, retry, sqlite_storage
 from signoff.graph.machine import State
 from signoff.models import ScriptedModel, call, reply
-from signoff.session.path import asteps, before_turn, steps
+from signoff.session.path import before_turn, steps
 from signoff.storage.sqlite import SqliteStorage
 from tests.support.cases.path import (
     ASK,
@@ -47,7 +46,6 @@ def test_the_path_of_a_thread_that(happens: Callable[[Thread], None], storage: S
     happens(thread)
     path = thread.path()
     assert told(path) == HAPPENINGS[happens]
-    assert asyncio.run(asteps(storage.checkpointer, "t")) == path
 
 
 @happenings
@@ -109,7 +107,6 @@ def test_without_the_steps_between_the_last_one_is_told() -> None:
     saver = InMemorySaver()
     build_graph(ScriptedModel([ASK]), checkpointer=saver).invoke(GO, THREAD, durability="exit")
     assert told(steps(saver, "t")) == ["decide asked"]
-    assert asyncio.run(asteps(saver, "t")) == steps(saver, "t")
 
 
 # Turns.
