@@ -31,10 +31,11 @@ _Model = TypeVar("_Model")
 def guarded(model: _Model, controls: Controls) -> _Model:
     """The model with the inner guard in it; `model` itself is not changed.
 
-    The guard is in a subclass of the model's own class, where the provider's stream is at hand. Of a model
-    that does not stream, only a late reply is dropped. What is not a chat model is returned as it is.
+    The guard is in a subclass of the model's own class, where the provider's stream is at hand. With
+    streaming disabled, only a late reply is dropped. A model without its own stream is returned as it is, and
+    so is anything that is not a chat model.
     """
-    if not isinstance(model, BaseChatModel):
+    if not isinstance(model, BaseChatModel) or not _stream_layers(type(model)):
         return model
     twin: Any = model.model_copy()
     twin.__class__ = _guarded_class(type(model), streams=not model.disable_streaming)
@@ -131,11 +132,10 @@ def _drop_if_abandoned() -> None:
         raise Abandoned
 
 
-def _layers(model: type[BaseChatModel], *, streams: bool) -> tuple[type, ...]:
+def _stream_layers(model: type[BaseChatModel]) -> tuple[type, ...]:
     """The mixins of the guard that fit the model: one for each streaming method that it implements."""
-    sync = (_Sync,) if streams and model._stream is not BaseChatModel._stream else ()
-    loop = (_Async,) if streams and model._astream is not BaseChatModel._astream else ()
-    return (_Whole, *sync, *loop)
+    sync = (_Sync,) if model._stream is not BaseChatModel._stream else ()
+    return (*sync, _Async) if model._astream is not BaseChatModel._astream else sync
 
 
 @lru_cache(maxsize=256)
@@ -143,5 +143,6 @@ def _guarded_class(model: type[BaseChatModel], *, streams: bool) -> type[BaseCha
     # By the name of the model's own class, which traces show and by which some providers are known.
     names = {"__module__": model.__module__, "__qualname__": model.__qualname__, "__doc__": model.__doc__}
     metaclass: Any = type(model)
-    made: type[BaseChatModel] = metaclass(model.__name__, (*_layers(model, streams=streams), model), names)
+    layers = (_Whole, *_stream_layers(model)) if streams else (_Whole,)
+    made: type[BaseChatModel] = metaclass(model.__name__, (*layers, model), names)
     return made

@@ -137,11 +137,6 @@ def test_the_model_itself_is_not_changed_and_shares_what_it_notes() -> None:
     assert names(sync(type(twin)(chunks=model.chunks))) == ["finish_task"] * 3, "or make another one"
 
 
-@pytest.mark.parametrize("model", [repeat(1), "no model"], ids=str)
-def test_what_is_no_chat_model_is_left_as_it_is(model: Any) -> None:
-    assert guarded(model, CONTROLS) is model
-
-
 class Plain(FakeListChatModel):
     """Has no stream of its own."""
 
@@ -150,15 +145,15 @@ class Plain(FakeListChatModel):
 
 
 @pytest.mark.parametrize(
-    "model",
-    [
-        ScriptedModel([], disable_streaming=True),
-        ScriptedModel([], disable_streaming="tool_calling"),
-        Plain(responses=["hi"]),
-    ],
-    ids=["never", "not with tools", "no stream of its own"],
+    "model", [Plain(responses=["hi"]), repeat(1), "no model"], ids=["no stream of its own", "repeat", "text"]
 )
-def test_what_does_not_stream_is_not_cut(model: BaseChatModel) -> None:
+def test_what_has_no_stream_is_left_as_it_is(model: Any) -> None:
+    assert guarded(model, CONTROLS) is model
+
+
+@pytest.mark.parametrize("disabled", [True, "tool_calling"])
+def test_what_does_not_stream_is_not_cut(disabled: Any) -> None:
+    model = ScriptedModel([], disable_streaming=disabled)
     twin = guarded(model, CONTROLS)
     assert not is_guarded(twin)
     assert (type(twin)._stream, type(twin)._astream) == (type(model)._stream, type(model)._astream)

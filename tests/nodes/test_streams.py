@@ -178,6 +178,7 @@ def test_a_reply_that_is_too_large_is_an_error(mode: str) -> None:
     assert found == dict.fromkeys(found, ("error", "model_error", True, True, True))
 
 
+@pytest.mark.timed
 @both
 @pytest.mark.parametrize(
     ("way", "limits"),
