@@ -52,7 +52,6 @@ TESTS = {
         "tests/nodes/test_providers.py::test_streamed_calls_without_numbers_are_put_together",
     ),
     "langchain": (
-        "tests/nodes/test_model_names.py::test_a_model_that_langchain_makes_anew_for_each_run_works_without_the_guard",
         "tests/nodes/test_model_names.py::test_a_name_with_openai_makes_its_model_without_another_package",
         "tests/nodes/test_guard_stops.py::test_the_server_sees_the_connection_close_after_the_first_of_ten_finishes",
         "tests/drop_in/test_middleware_hooks.py",
