@@ -1,0 +1,200 @@
+"""What the incidents run with, by name. What they change outside is a line in a file, to be counted."""
+
+import operator
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NotRequired
+
+import langchain.agents.middleware as langchain
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langgraph.graph import MessagesState
+from langgraph.prebuilt import ToolRuntime
+from langgraph.types import Command, interrupt
+
+from signoff import ControlTool, Effect, build_graph, delegate, standard_controls
+from signoff.models import ScriptedModel
+
+
+@dataclass(frozen=True)
+class World:
+    """The outside of an incident, with the tools that work on it. effects: the file of what took place.
+    killed: the point at which this process is killed. delegates: what the model of each delegate says."""
+
+    effects: Path
+    killed: str
+    delegates: Mapping[str, Callable[[list[BaseMessage]], Any]]
+
+    def reach(self, point: str) -> None:
+        if point == self.killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def effect(self, tool: str, line: str) -> None:
+        self.reach(f"in {tool}, before its effect")
+        with self.effects.open("a") as file:
+            file.write(f"{line}\n")
+        self.reach(f"in {tool}, after its effect")
+
+    def pay(self, amount: int) -> str:
+        """Pay."""
+        self.effect("pay", f"pay {amount}")
+        return f"paid {amount}"
+
+    def note(self, text: str, pages: int = 0) -> str:
+        """Note something."""
+        return "noted" + " and so on" * 100 * pages
+
+    def post(self, text: str) -> str:
+        """Post a letter, which may be posted twice."""
+        self.effect("post", f"post {text}")
+        if text == "abroad" and self.effects.read_text().count("abroad") == 1:
+            raise ConnectionError("The border is closed.")
+        return f"posted {text}"
+
+    def shell(self, command: str) -> str:
+        """Run a command, which the driver of the thread does."""
+        raise AssertionError("the driver runs it")
+
+    def choose(self) -> str:
+        """Pay with a card that the person chooses."""
+        card = interrupt({"type": "card", "question": "Which card?"})
+        self.effect("choose", f"pay by {card}")
+        return f"paid by {card}"
+
+    def charge(self, amount: int) -> str:
+        """Charge a card, which can be undone."""
+        self.effect("charge", f"charge {amount}")
+        return f"charged {amount}"
+
+    def pay_back(self, args: Mapping[str, Any], result: str) -> str:
+        if args["amount"] == 13:
+            raise ValueError("The till is closed.")
+        self.effect("the undo of charge", f"pay back {args['amount']}")
+        return f"paid back {args['amount']}"
+
+    def run_python(self, code: str) -> str:
+        """Run a program."""
+        raise ToolException("The name x is not defined.")
+
+    def remember(self, text: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
+        """Remember something in a channel."""
+        answer = ToolMessage(f"remembered {text}", tool_call_id=runtime.tool_call_id or "")
+        return Command(update={"notes": [text], "messages": [answer]})
+
+    def photograph(self, shelf: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
+        """Take a photo, which has no form in JSON."""
+        answer = ToolMessage("It is in the channel.", tool_call_id=runtime.tool_call_id or "")
+        return Command(update={"photo": shelf.encode(), "messages": [answer]})
+
+    def hand_in(self, report: str) -> dict[str, Any]:
+        """Hand the work in."""
+        return {"shouldContinue": report == "early", "report": report}
+
+    def says_something(self, claim: dict[str, Any]) -> str | None:
+        self.reach("in a check")
+        return "It says nothing." if claim["summary"] == "Nothing." else None
+
+    def tools(self, *names: str) -> list[BaseTool]:
+        metadata = {
+            "note": {"kind": "read"},
+            "post": {"idempotent": True},
+            "shell": {"kind": "terminal"},
+            "charge": {"undo": self.pay_back},
+        }
+        return [StructuredTool.from_function(getattr(self, one), metadata=metadata.get(one)) for one in names]
+
+    def clerk(self) -> BaseTool:
+        graph = build_graph(ScriptedModel(self.delegates.get("clerk", ())), self.tools("charge", "note"))
+        return delegate("clerk", graph, description="Does a part of the work.")
+
+
+class Order(MessagesState):
+    notes: Annotated[list[str], operator.add]
+    photo: bytes
+
+
+@langchain.dynamic_prompt
+def tells_the_order(request: Any) -> str:
+    return f"Notes: {request.state.get('notes')}. Photo: {request.state.get('photo')}."
+
+
+class CountedState(langchain.AgentState[Any]):
+    calls: NotRequired[Annotated[int, operator.add]]
+
+
+@dataclass
+class Counting(langchain.AgentMiddleware[Any, Any]):
+    """Counts in a channel of its own: ten for each task, and one for each call of the model."""
+
+    world: World
+    state_schema = CountedState
+
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"calls": 10}
+
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        if state["calls"] > 10:
+            self.world.reach("in a hook")
+        return {"calls": 1}
+
+
+class Watching(langchain.AgentMiddleware[Any, Any]):
+    """Sends back a reply that pays much and a short summary, and ends the task at one that pays more."""
+
+    @langchain.hook_config(can_jump_to=["end", "model"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        amount = max([call["args"].get("amount", 0) for call in state["messages"][-1].tool_calls], default=0)
+        if amount > 90:
+            return {"jump_to": "end"}
+        return {"jump_to": "model", "messages": [HumanMessage("Pay less.")]} if amount > 50 else None
+
+    @langchain.hook_config(can_jump_to=["model"])
+    def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        args = [call["args"] for one in state["messages"] for call in getattr(one, "tool_calls", ())]
+        is_short = args and args[-1].get("summary") == "Short."
+        return {"jump_to": "model", "messages": [HumanMessage("Too short.")]} if is_short else None
+
+
+@dataclass
+class Doorman(langchain.AgentMiddleware[Any, Any]):
+    """Answers some calls in place of their tool, and adds to the results of the others."""
+
+    world: World
+
+    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        return self.refusal(request.tool_call) or self.seen(handler(request))
+
+    async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        return self.refusal(request.tool_call) or self.seen(await handler(request))
+
+    def refusal(self, call: Any) -> ToolMessage | None:
+        answer = ToolMessage("The doorman says no.", tool_call_id=call["id"], status="error")
+        return answer if call["args"].get("amount", 0) > 20 else None
+
+    def seen(self, result: Any) -> Any:
+        self.world.reach("in a middleware, after the call")
+        return result.model_copy(update={"content": f"{result.content}, as the doorman saw"})
+
+
+def fixture(name: str, world: World) -> dict[str, Any]:
+    """The arguments of `build_graph` by this name."""
+    shop = world.tools("pay", "note", "post", "shell", "choose")
+    order = world.tools("remember", "photograph")
+    hand_in = [ControlTool(world.tools("hand_in")[0], Effect.FINISH), *standard_controls()[1:]]
+    fixtures: dict[str, dict[str, Any]] = {
+        "shop": {"tools": shop},
+        "by text": {"tools": world.tools("run_python")},
+        "till": {"tools": [*world.tools("charge", "pay"), world.clerk()]},
+        "hand in": {"tools": shop, "control_tools": hand_in},
+        "order": {"tools": order, "state_schema": Order, "middleware": [tells_the_order]},
+        "counted": {"tools": shop, "middleware": [Counting(world)]},
+        "watched": {"tools": shop, "middleware": [Watching()]},
+        "doorman": {"tools": shop, "middleware": [Doorman(world)]},
+        "to-do list": {"tools": shop, "middleware": [langchain.TodoListMiddleware()]},
+        "private": {"tools": shop, "middleware": [langchain.PIIMiddleware("email")]},
+        "retrying": {"tools": shop, "middleware": [langchain.ToolRetryMiddleware(initial_delay=0)]},
+    }
+    return fixtures[name]
