@@ -7,7 +7,12 @@ from collections.abc import Callable, Generator, Sequence
 
 import pytest
 
-pytest_plugins = ["tests.support.forked", "tests.support.servers.postgres", "tests.support.chromium"]
+pytest_plugins = [
+    "tests.incidents.stored",
+    "tests.support.forked",
+    "tests.support.servers.postgres",
+    "tests.support.chromium",
+]
 
 SCREENS = {"web"}
 """The folders of the tests that look at a screen, which is drawn at its own pace: one that fails is run once

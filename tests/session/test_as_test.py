@@ -22,93 +22,64 @@ from signoff.models import ScriptedModel, call
 from signoff.session.as_test import as_test, why_it_fails
 from signoff.session.redaction import LONGEST, Redaction
 from signoff.storage.sqlite import SqliteStorage, thread_lock
+from tests.incidents.player import graph_of, incidents
 from tests.proof.mutations import RULE_MUTATIONS
-from tests.released import SQLITE, current, graph_for, unpack
-from tests.support.released_conditions import CONDITIONS
 
 ROOT = Path(__file__).parents[2]
-LEFT, MIDDLE, DEPARTS = "has work left", "starts in the middle", "cannot be written as a test that passes"
+INCIDENTS = incidents()
+MIDDLE, DEPARTS = "starts in the middle", "cannot be written as a test that passes"
 CONTROLS, MIDDLEWARE = "control tools of its own", "has middleware"
-# The recorded threads that a script cannot stand for, and what is said of each.
+# The threads of incidents that a script cannot stand for, and what is said of each.
 REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         [
-            "drained after a reply with an open call",
-            "killed in a tool",
-            "killed beside delegates in a tree with limits",
-            "just reminded after talk",
-            "reminded near its limit",
-            "killed before a reply had its checkpoint",
-            "an agent by text after a failed execution",
-            "paused in a reply that did not come",
-            "killed before an update of channels was saved",
-            "killed before an update of no JSON was saved",
-            "a question expired",
-        ],
-        LEFT,
-    ),
-    **dict.fromkeys(
-        [
-            "an imported finish, sent back",
-            "an imported question before a call",
-            "an imported history that ends in a finish",
-            "an imported history that ends in a call",
-            "an imported history that ends in talk, then a round",
-            "a fork of another thread",
-            "a fork of a thread that had ended",
+            "history: imported",
+            "kills: when the end is saved",
+            "questions: nobody answered in time",
         ],
         MIDDLE,
     ),
     **dict.fromkeys(
         [
-            # An answer that could not be read, kills in a tool, an interrupt in a tool, a summary by a model
-            # or in words of the graph's own, the choice of some tools, undoing: no move of a test.
-            "waits again after an answer that could not be read",
-            "a reply grew too large",
-            "waits in a tool",
-            "killed in a tool, then approved",
-            "killed in a tool, waits for a person",
-            "killed in a tool, then a message",
-            "the prompt was too long",
-            "with a digest that a model wrote",
-            "with a contract beside the digest",
-            "offered some of its tools",
-            "extended after its effects were undone",
-            "an undo waits for a person",
-            "an undo waits again after an answer that could not be read",
-            "an undo was rejected by somebody who is named",
-            "an undo was stopped",
-            "its effects were undone at a limit",
+            # Kills in a call, refusals that a person was asked about, an undo, a summary by a model, a stop
+            # and a new task in the middle: no move of a test.
+            "delegates: killed after an answer",
+            "delegates: killed below",
+            "delegates: undone with the task",
+            "finish: refused twice",
+            "history: summarised by a model",
+            "history: summarised by lines",
+            "kills: a person decides",
+            "kills: in a tool",
+            "kills: in an approved call",
+            "kills: in an undo",
+            "kills: twice",
+            "loop: paused and stopped",
+            "questions: superseded by a new task",
+            "undo: a person decides",
+            "undo: on request",
         ],
         DEPARTS,
     ),
-    "a finishing tool goes on": CONTROLS,
-    "ended by a finishing tool": CONTROLS,
-    "set aside and sent back by a middleware": MIDDLEWARE,
-    "ended by a middleware": MIDDLEWARE,
+    "finish: a tool of the user": CONTROLS,
+    **{name: MIDDLEWARE for name in INCIDENTS if name.startswith(("middleware:", "channels:"))},
 }
 
 
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStorage]:
-    with sqlite_storage(unpack(current(SQLITE), tmp_path_factory.mktemp("recorded"))) as opened:
-        yield opened
-
-
 def source_of(name: str, storage: Any) -> str:
-    return as_test(graph_for(name, ScriptedModel([]), storage, []), name)
+    return as_test(graph_of(INCIDENTS[name], (), storage), name)
 
 
-@pytest.mark.parametrize("name", CONDITIONS)
+@pytest.mark.parametrize("name", INCIDENTS)
 @pytest.mark.sample(12)
-def test_every_recorded_thread_is_a_test_that_passes_or_is_refused_in_a_sentence(
-    name: str, storage: SqliteStorage
+def test_the_thread_of_an_incident_is_a_test_that_passes_or_is_refused_in_a_sentence(
+    name: str, incident_storage: SqliteStorage
 ) -> None:
     if name in REFUSED:
         with pytest.raises((SetupError, ThreadError), match=REFUSED[name]):
-            source_of(name, storage)
+            source_of(name, incident_storage)
     else:
-        assert "def test_thread_" in source_of(name, storage)
+        assert "def test_thread_" in source_of(name, incident_storage)
 
 
 def run_pytest(file: Path, path: str) -> tuple[int, str]:
@@ -130,10 +101,10 @@ def run_pytest(file: Path, path: str) -> tuple[int, str]:
 
 @pytest.mark.slow
 def test_the_file_stands_alone_and_fails_in_a_version_without_the_rule(
-    storage: SqliteStorage, tmp_path: Path
+    incident_storage: SqliteStorage, tmp_path: Path
 ) -> None:
-    file, name = tmp_path / "test_it.py", "in its second task"
-    file.write_text(source_of(name, storage), "utf-8")
+    file, name = tmp_path / "test_it.py", "questions: in the second task"
+    file.write_text(source_of(name, incident_storage), "utf-8")
     code, said = run_pytest(file, str(ROOT))
     assert (code, "1 passed" in said) == (0, True), said
     other = tmp_path / "other"
@@ -145,31 +116,31 @@ def test_the_file_stands_alone_and_fails_in_a_version_without_the_rule(
     assert (code, "1 failed" in said) == (1, True), said
 
 
-# The rules without one of them, or in another order, and a recorded thread whose test misses that.
+# The rules without one of them, or in another order, and the incident of a thread whose test misses that.
 MISSED_IN: Mapping[str, str] = {
-    "no rule 'asked'": "in its second task",
-    "no rule 'claimed'": "ended with success",
-    "no rule 'turns'": "ended at a limit",
-    "no rule 'tool_calls'": "ended at the limit of tool calls",
-    "no rule 'tokens'": "ended at the limit of tokens",
-    "no rule 'repeats'": "ended by repeats",
-    "no rule 'repeating'": "ended by repeats",
-    "no rule 'talk_turns'": "ended by talk",
-    "no rule 'content_filter'": "ended by a filter",
-    "no rule 'filtered'": "ended by a filter",
-    "no rule 'truncated'": "with replies of every kind",
-    "no rule 'empty'": "with replies of every kind",
-    "no rule 'spoke'": "a dialogue",
-    "no rule 'near_limit'": "ended at a limit twice, after a phase and a refusal",
-    "no rule 'think'": "ended with success",
-    "finish_reason stop ends the task": "ended by talk",
-    "finish_reason stop is a claim": "ended by talk",
+    "no rule 'asked'": "questions: in the second task",
+    "no rule 'claimed'": "finish: without a final message",
+    "no rule 'turns'": "limits: turns",
+    "no rule 'tool_calls'": "limits: calls",
+    "no rule 'tokens'": "limits: tokens and cost",
+    "no rule 'repeats'": "limits: talk and repeats",
+    "no rule 'repeating'": "limits: talk and repeats",
+    "no rule 'talk_turns'": "limits: talk and repeats",
+    "no rule 'content_filter'": "loop: the provider fails",
+    "no rule 'filtered'": "loop: the provider fails",
+    "no rule 'truncated'": "loop: replies of every kind",
+    "no rule 'empty'": "loop: replies of every kind",
+    "no rule 'spoke'": "questions: a dialogue",
+    "no rule 'near_limit'": "limits: turns",
+    "no rule 'think'": "finish: without a final message",
+    "finish_reason stop ends the task": "limits: talk and repeats",
+    "finish_reason stop is a claim": "limits: talk and repeats",
 }
 
 
 @pytest.mark.parametrize("mutation", MISSED_IN)
-def test_it_fails_when_a_rule_changes(mutation: str, storage: SqliteStorage) -> None:
-    source = source_of(MISSED_IN[mutation], storage)
+def test_it_fails_when_a_rule_changes(mutation: str, incident_storage: SqliteStorage) -> None:
+    source = source_of(MISSED_IN[mutation], incident_storage)
     assert why_it_fails(source) == ""
     with pytest.MonkeyPatch.context() as patch:
         RULE_MUTATIONS[mutation].apply(patch)

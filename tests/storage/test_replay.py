@@ -1,13 +1,15 @@
-"""Every recorded thread is decided again as it was, and whatever is decided differently is reported."""
+"""The thread of every incident is decided again as it was; what is decided differently is reported."""
 
 import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import copy
 from typing import Any
 
 import pytest
+from langchain_core.tools import tool
 
 import signoff.graph.rules
 import signoff.session.path
@@ -18,49 +20,37 @@ from signoff.models import ScriptedModel, call
 from signoff.session.below import is_machine
 from signoff.session.copying import namespaces_below
 from signoff.session.path import steps
-from signoff.session.replay import DECIDED, Replay, ReplayDifference, replay
-from signoff.storage.postgres import postgres_storage
+from signoff.session.replay import DECIDED, Replay, replay
 from signoff.storage.sqlite import SqliteStorage
-from tests.released import DUMPS, FILES, SQLITE, current, graph_for, load, name_of, tools, unpack
-from tests.storage.test_released import invoke, pick_up
-from tests.support.released_conditions import CONDITIONS
+from tests.incidents.fixtures import World
+from tests.incidents.player import graph_of, incidents
 
-CHANGES = " ".join(Path(__file__).parents[2].joinpath("CHANGELOG.md").read_text("utf-8").split())
+INCIDENTS = incidents()
 
-_CUT_SHORT = "The record of a task that a new message cut short counts the calls that were open"
-# What is decided differently today: version, state and what differs, with the words of CHANGELOG that say so.
-# The database of 0.1.0 was recorded while that version was made.
-CHANGED: Mapping[tuple[str, str, str], str] = {
-    ("0.1.0", "execute", "next"): "a settled reply leads straight back to `decide`",
-    ("0.1.0", "route_tools", "next"): "a settled reply leads straight back to `decide`",
-    ("0.1.0", "finish", "decision"): "says why a task ended also where a state other than `decide` knew",
-    ("0.1.0", "review", "ending"): "`Outcome.changes`, `checks` and `open_points`",
-    ("0.1.0", "compress", "digest"): "a digest by the model, or one line a turn",
-    ("0.2.0.dev0", "compress", "digest"): "A compaction keeps less of the last turns",
-    ("0.2.0.dev1", "compress", "digest"): "A compaction keeps less of the last turns",
-    ("0.2.0.dev0", "compress", "recorded outcome"): _CUT_SHORT,
-    ("0.2.0.dev1", "compress", "recorded outcome"): _CUT_SHORT,
-    ("0.2.0.dev2", "compress", "recorded outcome"): _CUT_SHORT,
-}
-# The states whose steps cannot be decided again in a condition, since the record does not hold the answer.
+
+@tool
+def note(text: str) -> str:
+    """Note."""
+    return "noted"
+
+
+note.metadata = {"kind": "read"}
+
+# The states whose steps cannot be decided again in an incident, since the record does not hold the answer.
 _HOOKED = {State.DECIDE, State.ROUTE_TOOLS, State.REVIEW, State.FINISH}
 NOT_KEPT = {
-    "with a digest that a model wrote": {State.COMPRESS},
+    "history: summarised by a model": {State.COMPRESS},
+    # The check that failed is not run again.
+    "finish: refused twice": {State.REVIEW},
     # Hooks of a middleware run in these states, and what they say is known to nobody but them.
-    "set aside and sent back by a middleware": _HOOKED,
-    "ended by a middleware": _HOOKED,
+    **{name: _HOOKED for name in INCIDENTS if name.startswith(("middleware:", "channels:"))},
 }
 
 
-def explained(packed: Path, found: ReplayDifference) -> bool:
-    version = packed.name.partition(".sqlite")[0].partition(".postgres")[0]
-    return (version, str(found.state), found.what) in CHANGED
-
-
-def check(packed: Path, name: str, storage: Any) -> None:
+def check(name: str, storage: Any) -> None:
     """The thread is decided again as it was; no step is left out, and none is only taken that could be."""
-    found = replay(graph_for(name, ScriptedModel([]), storage, []), name)
-    assert [str(one) for one in found.differences if not explained(packed, one)] == [], name
+    found = replay(graph_of(INCIDENTS[name], (), storage), name)
+    assert [str(one) for one in found.differences] == [], name
     saver = storage.checkpointer
     below = [ns for ns in namespaces_below(saver, name) if is_machine(saver, name, ns)]
     whole = [step for ns in ("", *below) for step in steps(saver, name, within=ns) if step.name]
@@ -68,47 +58,31 @@ def check(packed: Path, name: str, storage: Any) -> None:
     assert {step.state for step in found.taken} & DECIDED <= NOT_KEPT.get(name, set()), name
 
 
-def check_before_and_after(packed: Path, storage: Any) -> None:
-    for name in CONDITIONS.keys() & set(storage.threads()):
-        check(packed, name, storage)
-        pick_up(name, storage, invoke)
-        check(packed, name, storage)
-
-
-@pytest.mark.parametrize("packed", FILES, ids=name_of)
-def test_every_recorded_thread_is_decided_as_it_was(packed: Path, tmp_path: Path) -> None:
-    with sqlite_storage(unpack(packed, tmp_path)) as storage:
-        check_before_and_after(packed, storage)
-
-
-@pytest.mark.parametrize("packed", DUMPS, ids=name_of)
-def test_every_thread_of_a_dump_is_decided_as_it_was(packed: Path, postgres_url: str) -> None:
-    load(packed, postgres_url)
-    with postgres_storage(postgres_url) as storage:
-        check_before_and_after(packed, storage)
-
-
-def test_what_is_decided_differently_stands_in_the_changelog() -> None:
-    assert [words for words in CHANGED.values() if words not in CHANGES] == []
+@pytest.mark.parametrize("name", INCIDENTS)
+def test_the_thread_of_every_incident_is_decided_as_it_was(
+    name: str, incident_storage: SqliteStorage
+) -> None:
+    check(name, incident_storage)
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Any:
-    with sqlite_storage(unpack(current(SQLITE), tmp_path)) as opened:
+def storage(played_incidents: Path, tmp_path: Path) -> Any:
+    """The threads of the incidents, to be changed."""
+    with sqlite_storage(copy(played_incidents, tmp_path)) as opened:
         yield opened
 
 
-def test_nothing_is_called_and_nothing_is_written(storage: SqliteStorage) -> None:
+def test_nothing_is_called_and_nothing_is_written(storage: SqliteStorage, tmp_path: Path) -> None:
     def held() -> list[Any]:
         entries = storage.store.search((), limit=10_000)
         return [list(storage.checkpointer.list(None)), [(item.key, item.value) for item in entries]]
 
-    before, ran = held(), list[str]()
-    for name in CONDITIONS:
+    before, world = held(), World(tmp_path / "effects", "", {})
+    for name, incident in INCIDENTS.items():
         with ScriptedModel([]) as model:
-            replay(graph_for(name, model, storage, ran), name)
+            replay(graph_of(incident, model, storage, world), name)
         assert model.seen == []
-    assert ran == []
+    assert not world.effects.exists()
     assert held() == before
 
 
@@ -169,7 +143,7 @@ def recorded_otherwise(_: Any, storage: SqliteStorage, name: str) -> None:
 class Mutation:
     """Something that is made different, and how the first difference is reported.
 
-    thread: the condition. settings: of the graph, in place of the recorded ones.
+    thread: that of the incident of this name. settings: of the graph, in place of the recorded ones.
     """
 
     thread: str
@@ -180,82 +154,82 @@ class Mutation:
 
 MUTATIONS: Mapping[str, Mutation] = {
     "a rule is removed: a question": Mutation(
-        "in its second task",
-        "turn 2, decide: rule was 'asked → asked: ask_user stands (call_4)', "
+        "questions: in the second task",
+        "turn 3, decide: rule was 'asked → asked: ask_user stands (call_1_2_0)', "
         "and now is 'think → think: nothing else applies'",
         without("asked"),
     ),
     "a rule is removed: a limit": Mutation(
-        "ended at a limit",
-        "turn 1, decide: rule was 'turns → exhausted: 1 of 1 turns are used', "
+        "limits: turns",
+        "turn 3, decide: rule was 'turns → exhausted: 3 of 3 turns are used', "
         "and now is 'think → think: nothing else applies'",
         without("turns"),
     ),
     "a rule is removed: a reminder": Mutation(
-        "with replies of every kind",
+        "loop: replies of every kind",
         "turn 2, decide: rule was 'truncated → remind: the last reply was cut off (finish_reason length)', "
         "and now is 'think → think: nothing else applies'",
         without("truncated"),
     ),
     "two rules are swapped: a claim and a limit": Mutation(
-        "ended with success",
-        "turn 1, decide: rule was 'claimed → claimed: finish_task stands (call_1)', "
+        "finish: the answer in an argument",
+        "turn 1, decide: rule was 'claimed → claimed: finish_task stands (call_0_0_0)', "
         "and now is 'turns → exhausted: 1 of 1 turns are used'",
         swapped("claimed", "turns"),
-        {"limits": Limits(turns=1)},
+        {"limits": {"turns": 1}},
     ),
     "two rules are swapped: a limit and the last one": Mutation(
-        "with replies of every kind",
+        "loop: replies of every kind",
         "turn 2, decide: rule was 'truncated → remind: the last reply was cut off (finish_reason length)', "
         "and now is 'think → think: nothing else applies'",
         swapped("turns", "think"),
     ),
     "a limit is lower": Mutation(
-        "ended by repeats",
-        "turn 2, decide: rule was 'repeating → remind: 2 identical results in a row', "
+        "limits: talk and repeats",
+        "turn 4, decide: rule was 'repeating → remind: 2 identical results in a row', "
         "and now is 'repeats → exhausted: 2 identical results in a row'",
-        settings={"limits": Limits(repeats=2)},
+        settings={"limits": {"talk_turns": 2, "repeats": 2}},
     ),
     "a limit is higher": Mutation(
-        "ended by talk",
+        "limits: talk and repeats",
         "turn 2, decide: rule was 'talk_turns → exhausted: 2 replies in a row without a call', "
         "and now is 'think → think: nothing else applies'",
-        settings={"limits": Limits(talk_turns=3)},
+        settings={"limits": {"talk_turns": 3, "repeats": 3}},
     ),
     "another policy": Mutation(
-        "waits for an approval",
+        "approvals: two calls at once",
         "turn 1, route_tools: event was 'needs approval', and now is 'work'",
         settings={"approvals": {}},
     ),
     "an outcome was edited": Mutation(
-        "ended with success",
-        "turn 1, finish: outcome was {'turns': 3}, and now is {'turns': 1}",
+        "finish: without a final message",
+        "turn 2, finish: outcome was {'turns': 3}, and now is {'turns': 2}",
         edited("outcome", lambda found: {**found, "turns": 3}, where=bool),
     ),
     "a recorded outcome was edited": Mutation(
-        "ended by talk",
+        "finish: without a final message",
         "turn 2, finish: recorded outcome was {'turns': 7}, and now is {'turns': 2}",
         recorded_otherwise,
     ),
     "an event was edited, to one of its state": Mutation(
-        "waits for an answer",
+        "questions: nobody answered in time",
         "turn 1, route_tools: next was [<State.DECIDE: 'decide'>], and now is [<State.EXECUTE: 'execute'>]",
         edited("event", lambda _: "work", where=lambda event: event == "settled"),
     ),
     "an event was edited, to one of another state": Mutation(
-        "waits for an answer",
+        "questions: nobody answered in time",
         "turn 1, call_llm: event was 'refused', and now is 'one of: replied, too long, stopped, failed'",
         edited("event", lambda _: "refused", where=lambda event: event == "replied"),
     ),
     "an event was edited, to one that there is not": Mutation(
-        "waits for an answer",
+        "questions: nobody answered in time",
         "turn 1, call_llm: event was 'sung', and now is 'one of: replied, too long, stopped, failed'",
         edited("event", lambda _: "sung", where=lambda event: event == "replied"),
     ),
     "a reason was edited": Mutation(
-        "ended at a limit",
-        "turn 1, decide: rule was 'turns → exhausted: tired', "
-        "and now is 'turns → exhausted: 1 of 1 turns are used'",
+        "limits: turns",
+        "turn 3, decide: rule was 'turns → exhausted: tired', "
+        "and now is 'turns → exhausted: 3 of 3 turns are used'",
         edited(
             "decision",
             lambda found: {**found, "why": "tired"},
@@ -263,8 +237,8 @@ MUTATIONS: Mapping[str, Mutation] = {
         ),
     ),
     "a verdict was edited": Mutation(
-        "a phase is done",
-        "turn 1, review: verdicts was ",
+        "finish: a phase then the rest",
+        "turn 3, review: verdicts was ",
         edited(
             "verdicts",
             lambda found: {**found, "calls": dict.fromkeys(found["calls"], "accepted")},
@@ -272,7 +246,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         ),
     ),
     "a refusal by a check was edited": Mutation(
-        "refused by a check",
+        "finish: refused by a check",
         "turn 1, review: event was 'refused', and now is 'accepted'",
         edited(
             "verdicts",
@@ -284,12 +258,12 @@ MUTATIONS: Mapping[str, Mutation] = {
         ),
     ),
     "a state is not known any more": Mutation(
-        "just reminded after talk",
+        "loop: talk does not end a task",
         "turn 1, nudge: state was 'nudge', and now is 'one of: compress, decide, ",
         unknown(State.NUDGE),
     ),
     "an event leads elsewhere": Mutation(
-        "just reminded after talk",
+        "loop: talk does not end a task",
         "turn 1, nudge: next was [<State.COMPRESS: 'compress'>], and now is [<State.DECIDE: 'decide'>]",
         leads(State.NUDGE, Event.NUDGED, State.DECIDE),
     ),
@@ -301,11 +275,11 @@ def test_what_is_decided_differently_is_reported(
     name: str, storage: SqliteStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutation = MUTATIONS[name]
-    check(current(SQLITE), mutation.thread, storage)
+    check(mutation.thread, storage)
     mutation.apply(monkeypatch, storage, mutation.thread)
-    settings = {**CONDITIONS[mutation.thread].settings, **mutation.settings}
-    graph = build_graph(ScriptedModel([]), tools([], False), hand_over=["shell"], storage=storage, **settings)
-    found = replay(graph, mutation.thread).differences
+    incident = INCIDENTS[mutation.thread]
+    settings = {**incident.get("settings", {}), **mutation.settings}
+    found = replay(graph_of({**incident, "settings": settings}, (), storage), mutation.thread).differences
     assert found, "it was not seen"
     assert str(found[0]).startswith(mutation.reports)
     assert re.fullmatch(r"[0-9a-f-]{36}", found[0].checkpoint_id)
@@ -318,9 +292,7 @@ def test_a_thread_of_two_hundred_turns_is_decided_again_in_three_seconds(tmp_pat
         sqlite_storage(tmp_path / "long.sqlite") as storage,
         ScriptedModel([*script, finish]) as model,
     ):
-        graph = build_graph(
-            model, tools([], False), storage=storage, limits=Limits(turns=200), prompt_tokens=5_000
-        )
+        graph = build_graph(model, [note], storage=storage, limits=Limits(turns=200), prompt_tokens=5_000)
         graph.invoke({"messages": ["go"]}, {"configurable": {"thread_id": "t"}})
         begun = time.process_time()
         found = replay(graph, "t")
@@ -332,10 +304,9 @@ def test_a_thread_of_two_hundred_turns_is_decided_again_in_three_seconds(tmp_pat
 
 def test_a_run_that_saved_only_its_end_is_taken_as_it_is(tmp_path: Path) -> None:
     thread: Any = {"configurable": {"thread_id": "t"}}
-    finish, note = call("finish_task", summary="All of it."), call("note", text="a")
-    with sqlite_storage(tmp_path / "t.sqlite") as storage, ScriptedModel([note, finish] * 2) as model:
-        reads = [tool for tool in tools([], False) if tool.name == "note"]
-        graph = build_graph(model, reads, storage=storage)
+    script = [call("note", text="a"), call("finish_task", summary="All of it.")]
+    with sqlite_storage(tmp_path / "t.sqlite") as storage, ScriptedModel(script * 2) as model:
+        graph = build_graph(model, [note], storage=storage)
         graph.invoke({"messages": ["one"]}, thread, durability="exit")
         graph.invoke({"messages": ["two"]}, thread)
         found = replay(graph, "t")
@@ -346,9 +317,11 @@ def test_a_run_that_saved_only_its_end_is_taken_as_it_is(tmp_path: Path) -> None
 
 def test_the_context_of_the_runs_can_be_given(tmp_path: Path) -> None:
     thread: Any = {"configurable": {"thread_id": "t"}}
-    note = call("note", text="a")
-    with sqlite_storage(tmp_path / "t.sqlite") as storage, ScriptedModel([note]) as model:
-        graph = build_graph(model, tools([], False), storage=storage)
+    with (
+        sqlite_storage(tmp_path / "t.sqlite") as storage,
+        ScriptedModel([call("note", text="a")]) as model,
+    ):
+        graph = build_graph(model, [note], storage=storage)
         graph.invoke({"messages": ["one"]}, thread, context={"turns": 1})
         assert replay(graph, "t", context={"turns": 1}).differences == ()
         (rule, *_) = replay(graph, "t").differences

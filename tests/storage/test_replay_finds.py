@@ -3,8 +3,7 @@ listed as not visible there; and it finds nothing where nothing is broken, in th
 
 import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,16 @@ from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call, reply
 from signoff.session.decisions import Action, Approval, Confirmation, Failed, Finished, Question
 from signoff.session.replay import ReplayDifference, replay
+from signoff.storage.sqlite import SqliteStorage
+from tests.incidents.player import graph_of, imported, incidents
 from tests.proof.mutations import ENTRY_MUTATIONS, RULE_MUTATIONS, TABLE_MUTATIONS
-from tests.released import SQLITE, current, graph_for, thread, unpack
-from tests.storage.test_replay import explained
-from tests.support.released_conditions import ASK, CONDITIONS, FINISH, NOTE, PAY, said
 
 pytestmark = pytest.mark.together
 # How many are drawn by the thorough tests; more with DRAWN_THREADS=1000.
+FINISH, ASK = call("finish_task", summary="All of it."), call("ask_user", question="Which one?")
+PAY, NOTE = call("pay", amount=3), call("note", text="a")
+MADE_FINISH = imported({"model": [{"finish_task": {"summary": "All of it."}}]})
+MADE_CALLS = imported({"model": [{"note": {"text": "a"}}, {"finish_task": {"summary": "All of it."}}]})
 THREADS = int(os.environ.get("DRAWN_THREADS", "100"))
 NOT_VISIBLE: Mapping[str, str] = {
     "no rule 'needs_person'": "it applies where there is no checkpointer, and so no thread",
@@ -36,7 +38,7 @@ NOT_VISIBLE: Mapping[str, str] = {
 MUTATIONS = {**RULE_MUTATIONS, **TABLE_MUTATIONS, **ENTRY_MUTATIONS}
 THOUGHTS = AIMessage([{"type": "reasoning", "reasoning": "Hm."}], response_metadata={"finish_reason": "stop"})
 QUESTION = AIMessage("", tool_calls=[{"name": "ask_user", "args": {"question": "Which?"}, "id": "q"}])
-# Threads that the recorded database does not hold: script, settings and input.
+# Threads that no incident leaves: script, settings and input.
 ALSO: Mapping[str, tuple[Sequence[Any], Mapping[str, Any], Sequence[Any]]] = {
     "a finish on the last turn": ([FINISH], {"limits": Limits(turns=1)}, ["go"]),
     "thoughts alone": ([THOUGHTS, FINISH], {}, ["go"]),
@@ -47,8 +49,8 @@ ALSO: Mapping[str, tuple[Sequence[Any], Mapping[str, Any], Sequence[Any]]] = {
     ),
     "no task": ([], {}, []),
     "a question and a finish": ([[ASK, FINISH]], {}, ["go"]),
-    "a history with a finish, then a question": ([], {}, ["go", said(FINISH), QUESTION]),
-    "a history with open calls and a finish": ([FINISH], {}, ["go", said(NOTE, FINISH)]),
+    "a history with a finish, then a question": ([], {}, ["go", MADE_FINISH, QUESTION]),
+    "a history with open calls and a finish": ([FINISH], {}, ["go", MADE_CALLS]),
 }
 
 
@@ -71,24 +73,23 @@ pay.metadata = {"undo": lambda args, result: "paid back"}
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Graph]]:
+def recorded(incident_storage: SqliteStorage) -> Mapping[str, Graph]:
     """The graph of each thread, by its id."""
-    folder = tmp_path_factory.mktemp("recorded")
-    with ExitStack() as stack:
-        storage = stack.enter_context(sqlite_storage(unpack(current(SQLITE), folder)))
-        graphs = {name: graph_for(name, ScriptedModel([]), storage, []) for name in CONDITIONS}
-        for name, (script, settings, given) in ALSO.items():
-            graphs[name] = build_graph(ScriptedModel(script), [note, pay], storage=storage, **settings)
-            graphs[name].invoke({"messages": list(given)}, thread(name))
-        stopped = build_graph(ScriptedModel([[PAY, NOTE]]), [note, pay], storage=storage)
-        stopped.invoke({"messages": ["go"]}, thread("stopped"), interrupt_after=["call_llm"])
-        Session(stopped, "stopped").stop()
-        yield {**graphs, "stopped": stopped}
+    storage = incident_storage
+    graphs = {name: graph_of(incident, (), storage) for name, incident in incidents().items()}
+    for name, (script, settings, messages) in ALSO.items():
+        graphs[name] = build_graph(ScriptedModel(script), [note, pay], storage=storage, **settings)
+        graphs[name].invoke({"messages": list(messages)}, {"configurable": {"thread_id": name}})
+    stopped = build_graph(ScriptedModel([[PAY, NOTE]]), [note, pay], storage=storage)
+    config: Any = {"configurable": {"thread_id": "stopped"}}
+    stopped.invoke({"messages": ["go"]}, config, interrupt_after=["call_llm"])
+    Session(stopped, "stopped").stop()
+    return {**graphs, "stopped": stopped}
 
 
 def differences(graph: Graph, name: str) -> list[ReplayDifference]:
-    """What is decided differently than when the thread was recorded, but for what CHANGELOG says."""
-    return [one for one in replay(graph, name).differences if not explained(current(SQLITE), one)]
+    """What is decided differently than when the thread was recorded."""
+    return list(replay(graph, name).differences)
 
 
 def test_nothing_is_found_where_nothing_is_broken(recorded: Mapping[str, Graph]) -> None:
