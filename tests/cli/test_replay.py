@@ -1,5 +1,6 @@
 """`signoff replay`: a stored thread is decided again as it was; what would be decided otherwise is named."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
