@@ -43,7 +43,6 @@ __all__ = ["Tracing"]
 _KEY = "trace"
 _STATES = frozenset(map(str, State))
 _OUTCOME = ("status", "reason", "claim", "verified")
-_DECISION = ("rule", "event", "why")
 _PROPAGATOR = TraceContextTextMapPropagator()
 _LAST_SECONDS = 1.0
 

@@ -252,7 +252,8 @@ _HEAD_OF_WORDS = """\
 # The words for how a task ended
 
 One table (`graph/vocabulary.py`) holds them. `run --json`, `show --json`, `threads --json`,
-`result["outcome"]`, cards, lists, pages, the application, the figures and this page all take theirs from it.
+`result["outcome"]`, cards, lists, pages, the web application, the figures and this page all take theirs
+from it.
 
 **The first word and the colour of a success say what it rests on**, whatever the model says of itself. After
 it comes what the model claims: “Verified: done” is green, “Asserted: done” amber. Exit codes follow the

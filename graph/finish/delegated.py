@@ -37,7 +37,7 @@ def failed_delegates(task: Task) -> list[FailedDelegate]:
         for name, _, _ in told:
             failed.pop(name, None)
         failed |= {
-            name: FailedDelegate(name, str(mark.get("why", mark["status"])), turn)
+            name: FailedDelegate(name, mark["why"], turn)
             for name, found, mark in told
             if found.status == "error"
         }

@@ -160,7 +160,7 @@ def to_retry(database: Database) -> Plan:
     return plan
 
 
-def to_undo(ask: bool, database: Database) -> Plan:
+def to_undo(database: Database) -> Plan:
     """Plans to undo a task that has ended."""
 
     def plan(thread: ThreadStatus) -> Begin:
@@ -170,7 +170,7 @@ def to_undo(ask: bool, database: Database) -> Plan:
                 f"Thread {thread.quoted_id!r} has not ended, and only an ended task can be undone; end it "
                 f"first: {command('resume', thread.thread_id, database)}"
             )
-        return Begin(Undo(ask))
+        return Begin(Undo())
 
     return plan
 

@@ -129,9 +129,6 @@ def undo(
     thread: Thread,
     given: Given,
     file: Database,
-    ask: Annotated[
-        bool, typer.Option("--ask", help="Ask before anything is undone, and not only what --approve names.")
-    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -143,7 +140,7 @@ def undo(
     thread_id = existing(thread, file)
     if is_handed_over(thread_id, file):
         raise no_undo(thread_id)
-    finish(thread_id, file, given, to_undo(ask, file), as_json, quiet)
+    finish(thread_id, file, given, to_undo(file), as_json, quiet)
 
 
 @takes()

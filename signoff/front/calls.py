@@ -41,10 +41,6 @@ def in_short(call: CallFinished) -> list[Text]:
 
 def in_full(name: str, args: Mapping[str, Any]) -> Text:
     """Returns a call with everything that it would do: nobody should approve what is not shown."""
-    return Text("\n").join(_full_lines(name, args))
-
-
-def _full_lines(name: str, args: Mapping[str, Any]) -> list[Text]:
     command, code, content = args.get("command"), args.get("code"), args.get("content")
     rest = dict(args)
     body: list[Text] = []
@@ -62,7 +58,7 @@ def _full_lines(name: str, args: Mapping[str, Any]) -> list[Text]:
     path = rest.pop("path", None)
     head = Text.assemble((one_line(name), "bold"), f"  {one_line(str(path))}" if path is not None else "")
     others = [line for key, value in rest.items() for line in _argument_lines(key, value)]
-    return [head, *others, *body]
+    return Text("\n").join([head, *others, *body])
 
 
 def arguments(args: Mapping[str, Any]) -> str:

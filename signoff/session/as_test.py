@@ -38,7 +38,6 @@ MOST_CHARACTERS = 1_000_000
 """The maximum length of a test; a longer one would be unreadable."""
 
 _WIDTH = 106
-_TEXT = 60
 
 
 def as_test(graph: Graph, thread_id: str, redact: Callable[[str], str] | None = None) -> str:

@@ -296,7 +296,6 @@ OVERALL: Mapping[str, str] = {
     FAITHFUL: "Two histories in one state of the exploration continue alike.",
 }
 FAULTS = (IllegalEvent, AssertionError, LookupError, StopIteration, TypeError, ValueError)
-_STOPS = (None, State.CALL_LLM)
 _TIMES = {"at", "seconds", "seconds_active", "seconds_retrying", "seconds_waiting", "waited", "held"}
 
 

@@ -1,4 +1,4 @@
-"""The shell of a terminal pane: its input, its pending output, and its end."""
+"""The shell of the web terminal: its input, its pending output, and its end."""
 
 import atexit
 import queue
@@ -25,8 +25,6 @@ _MOST_LINES = 12
 _MOST_CHARACTERS = 1_500
 MOST = 200_000
 """How many bytes are stored; more push the oldest out."""
-SLICE = 512
-"""How many bytes are returned at once."""
 _SWITCHES = re.compile(rb"\x1b\[\?([0-9]{1,4})([hl])")
 _LONGEST_SWITCH = 8
 _CHUNK = 4_096
@@ -53,12 +51,12 @@ def announced(command: str) -> str:
 
 
 def remark(words: str) -> str:
-    """Words of the application itself."""
+    """Words of the server itself."""
     return f"\x1b[2;3m[{one_line(words)}]"
 
 
 class Backlog:
-    """Output, and texts of the application itself, in the order in which they came.
+    """Output, and texts of the server itself, in the order in which they came.
 
     Any thread may add, one thread takes.
     """
@@ -85,7 +83,7 @@ class Backlog:
             return first
 
     def take(self) -> bytes | str | None:
-        """Returns the next text or some hundred bytes; None when there is nothing.
+        """Returns the next text or piece of output; None when there is nothing.
 
         If bytes were dropped, it first returns the modes they set (such as those of a full-screen program, or
         of the cursor), then a text that says how much is missing.
@@ -98,9 +96,6 @@ class Backlog:
             item = self._items.popleft()
             if isinstance(item, str):
                 return item
-            if len(item) > SLICE:
-                self._items.appendleft(item[SLICE:])
-                item = item[:SLICE]
             self._size -= len(item)
             return item
 
@@ -136,7 +131,7 @@ class Guard:
     """A process that briefly outlives this one, to end all processes with `variables` in their environment.
 
     bash sends SIGHUP to its background jobs only while it waits for a command, and a program may ignore it.
-    So when the application is killed, another process must end what it started. Does nothing on systems that
+    So when the server is killed, another process must end what it started. Does nothing on systems that
     do not show what processes do.
     """
 
@@ -154,7 +149,7 @@ class Guard:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            # In a session of its own it does not end with the application's terminal.
+            # In a session of its own it does not end with the server's terminal.
             start_new_session=True,
         )
 
@@ -274,7 +269,7 @@ class PaneShell:
             if self._shell is None:
                 self._guard.begin()
                 self._shell = self._start()
-                # An application that ends with an error must not leave anything running either.
+                # A server that ends with an error must not leave anything running either.
                 atexit.register(self.close)
             return self._shell
 

@@ -175,7 +175,7 @@ class SharedTerminal:
 
 
 def _notice(item: bytes | str) -> bytes:
-    """Returns the application's own text on a line of its own, in place of the prompt."""
+    """Returns the server's own text on a line of its own, in place of the prompt."""
     if isinstance(item, bytes):
         return item
     lines = item.replace("\n", "\r\n")

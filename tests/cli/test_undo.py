@@ -38,12 +38,11 @@ def test_a_success_that_was_undone_says_so(bench: Bench) -> None:
     assert [one["why"] for one in found["standing"]] == ["no_undo"]
 
 
-@pytest.mark.parametrize("words", [[], ["--ask"]])
 @pytest.mark.parametrize(("turns", "exit_code"), [("3", 0), ("2", 3)])
-def test_edits_of_files_stand(words: list[str], turns: str, exit_code: int, bench: Bench) -> None:
+def test_edits_of_files_stand(turns: str, exit_code: int, bench: Bench) -> None:
     bench.model(steps(NEW, EDIT, DONE))
     assert bench.run("Go", "--turns", turns).exit_code == exit_code
-    told = bench("undo", "t1", *words)
+    told = bench("undo", "t1")
     assert told.exit_code == exit_code, told.output
     assert bench.config.read_text() == "PORT = 8080\n"
     assert (bench.workspace / "new.md").read_text() == "x\n"

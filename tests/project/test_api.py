@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from langchain_core.runnables.retry import RunnableRetry
 from langchain_core.tools import BaseTool
 from langgraph.store.base import BaseStore
 
@@ -23,7 +22,6 @@ LATE = {
     "BaseStore": BaseStore,
     "PostgresThreads": PostgresThreads,
     "PostgresEntries": PostgresEntries,
-    "RunnableRetry": RunnableRetry,
     "WaitingFor": WaitingFor,
 }
 # What a program is handed and never makes: how it is made is private.

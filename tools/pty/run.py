@@ -19,8 +19,7 @@ class CommandRun:
     """One command in a bash, as seen by the thread that waits for it.
 
     changed: the lock under which the reading thread changes `job`, notified at every mark. on_output: gets
-    the output while this thread waits. on_waiting: called whenever what the command waits for changes.
-    prompt: what bash shows after the command.
+    the output while this thread waits. prompt: what bash shows after the command.
     """
 
     def __init__(
@@ -29,14 +28,12 @@ class CommandRun:
         job: RunningCommand,
         changed: threading.Condition,
         on_output: Callable[[bytes], None] | None,
-        on_waiting: Callable[[WaitingFor | None], None],
         prompt: str = "",
     ) -> None:
         self._bash = bash
         self._job = job
         self._changed = changed
         self._on_output = on_output
-        self._on_waiting = on_waiting
         self._prompt = prompt
 
     def follow(self, path: str, timeout: float, *, interactive: bool) -> tuple[bool, WaitingFor | None]:
@@ -59,9 +56,7 @@ class CommandRun:
         while not self._ended(min(_TICK, deadline - time.monotonic())):
             if time.monotonic() >= deadline:
                 return True, waiting
-            if (now := watch.look(self._job.last_output)) != waiting:
-                waiting = now
-                self._on_waiting(waiting)
+            waiting = watch.look(self._job.last_output)
             if waiting and not (interactive and self._job.begun):
                 return False, waiting
         return False, None

@@ -82,8 +82,6 @@ class Shell:
     ) -> None:
         self.cwd = os.path.abspath(os.fspath(cwd))
         self.interactive = interactive
-        self.waiting_for: WaitingFor | None = None
-        """What the running command waits for, while a person may type it."""
         self._executable = bash_path(self.cwd)
         self._size = (rows, cols)
         self._on_output = on_output
@@ -136,7 +134,7 @@ class Shell:
             with written(command) as path:
                 return self._run(path, timeout, on_output)
         finally:
-            self._job, self.waiting_for = None, None
+            self._job = None
             self._turn.release()
 
     def write(self, data: bytes) -> None:
@@ -249,7 +247,7 @@ class Shell:
         job = RunningCommand(live=on_output is not None)
         with self._changed:
             self._job, self._past, self._nonces = job, self._nonces, job.nonces
-        run = CommandRun(self._bash, job, self._changed, on_output, self._waits, self._prompt)
+        run = CommandRun(self._bash, job, self._changed, on_output, self._prompt)
         try:
             timed_out, waiting = run.follow(path, timeout, interactive=self.interactive)
             stopped = not (timed_out or waiting) or run.stop()
@@ -294,6 +292,3 @@ class Shell:
         if self.closed:
             self._bash.end()
         return unnoticed
-
-    def _waits(self, waiting: "WaitingFor | None") -> None:
-        self.waiting_for = waiting
