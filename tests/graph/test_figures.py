@@ -157,11 +157,6 @@ def test_a_refusal_is_named_by_its_kind_whatever_its_words_are(kind: str) -> Non
     assert refusal_kind({"kind": kind, "why": "sent back: accepted"}) == kind
 
 
-@pytest.mark.parametrize("why", [REFUSALS["empty_summary"], "sent back", ""])
-def test_nothing_is_read_from_the_words_of_a_refusal(why: str) -> None:
-    assert refusal_kind({"kind": "", "why": why}) == refusal_kind(None) == "other"
-
-
 STOPPED = (user(), ai(WRITE), done("w"))
 AFTER: dict[str, tuple[tuple[BaseMessage, ...], dict[str, Any], int]] = {
     "a finish at once": ((ai(FINISH),), {}, 1),
