@@ -41,8 +41,9 @@ CLIENTS = (
 )
 LONG = SIZES[-1]
 TARGETS: Mapping[tuple[str, str], tuple[float, float | None, str]] = {
+    ("signoff", "create_agent"): (2.4, 1.6, "invoke; Signoff streams for its guard, create_agent does not"),
     ("signoff, auto", "create_agent"): (1.1, None, 'invoke; streaming="auto", so that neither streams'),
-    ("signoff, listened to", "create_agent, listened to"): (1.0, None, 'stream_mode="messages"'),
+    ("signoff, listened to", "create_agent, listened to"): (0.5, None, 'stream_mode="messages"'),
 }
 """CPU per turn over that of another subject, with replies of `LONG` chunks: the limit, the stretch value, and
 the settings that the name does not mention."""

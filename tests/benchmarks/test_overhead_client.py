@@ -48,8 +48,8 @@ COSTS = [
 
 def test_what_is_measured_is_judged_by_the_targets() -> None:
     found = with_client(COSTS)
-    assert [(one.measured, one.met) for one in found] == [(1.2, False), (0.3, True)]
-    assert with_client(COSTS[:2]) == []
+    assert [(one.measured, one.met) for one in found] == [(2.0, True), (1.2, False), (0.3, True)]
+    assert with_client(COSTS[:3]) == []
 
 
 def test_what_is_measured_again_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
