@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ _TOKEN = "SIGNOFF_SELFTEST"
 _LEAKED = "LEAKED "
 _CONFIG = "[core]\n"
 _MOST_LATE = 3.0
+_SETTLE = 1.0
 _MOST_OUTPUT = 8_000_000
 _MOST_SAID = 120
 
@@ -111,7 +113,16 @@ for number in range(150):
 print("LEAKED 150 processes were started")
 """,
     ),
-    Probe("memory", "hold 1.5 GB", "held = 'x' * 1_500_000_000\nprint('LEAKED 1.5 GB were held')"),
+    Probe(
+        "memory",
+        "hold 1.5 GB for a second",
+        """
+held = "x" * 1_500_000_000
+for _ in range(30_000_000):
+    pass
+print("LEAKED 1.5 GB were held")
+""",
+    ),
     Probe("time", "run past the time limit, in C code", "sum(range(10**12))", 1.0),
     Probe("output", "print 200 MB", "for _ in range(200): print('x' * 1_000_000)"),
     Probe(
@@ -154,9 +165,8 @@ def selftest(sandbox: Sandbox, kind: SandboxKind) -> Iterator[Check]:
     for probe in PROBES:
         with _targets() as targets:
             within = choose_sandbox(kind, workspace=targets.workspace) if probe.in_workspace else sandbox
-            result = within.run(targets.names() + probe.code, timeout=probe.timeout)
-            if probe.in_workspace:
-                within.close()
+            result = within.run(targets.names() + probe.code, timeout=probe.timeout, thread=probe.name)
+            within.close(None if probe.in_workspace else probe.name)
             leaks = targets.leaks(result, probe.timeout)
         observed = "; ".join(leaks) or _ending(result)
         yield Check(probe.name, probe.tries, not leaks, observed, result.seconds)
@@ -199,7 +209,7 @@ class Targets:
             "a secret came out": self.secret in output,
             "a file outside was written": self.written.exists(),
             "a listener outside was reached": bool(select.select(self.listeners, [], [], 0)[0]),
-            "a process outside was ended": self.victim.poll() is not None,
+            "a process outside was ended": self._is_victim_ended(),
             "a process was left behind": self._end_leftovers(),
             "the repository was changed": (
                 not config.exists() or config.read_text() != _CONFIG or len(os.listdir(config.parent)) > 1
@@ -210,15 +220,33 @@ class Targets:
         own_words = [line.removeprefix(_LEAKED) for line in output.splitlines() if line.startswith(_LEAKED)]
         return [*(words for words, seen in signs.items() if seen), *own_words]
 
+    def _is_victim_ended(self) -> bool:
+        try:
+            # The kernel takes a moment here, too.
+            self.victim.wait(0.1)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def _end_leftovers(self) -> bool:
+        """Ends what the probe has left behind; whether there was something."""
+        deadline = time.monotonic() + _SETTLE
+        # The kernel takes a moment to end killed processes.
+        while (processes := self._marked()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for process in processes:
+            with suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        return bool(processes)
+
+    def _marked(self) -> list[int]:
         processes = []
         for entry in Path("/proc").glob("[0-9]*/stat"):
             # It may have ended since it was listed.
             with suppress(OSError):
                 if re.search(rf"\({self.mark}\) [^ZX]", entry.read_text()):
                     processes.append(int(entry.parent.name))
-                    os.kill(processes[-1], signal.SIGKILL)
-        return bool(processes)
+        return processes
 
 
 @contextmanager
