@@ -40,7 +40,7 @@ def postgres_storage(url: str) -> Iterator[PostgresStorage]:
     msgpack, no pickle), so that a crafted database cannot run code.
 
     Raises SetupError without the extra `signoff[postgres]`, StorageError when the database cannot be reached
-    or used, or was written by a newer version. No message contains the password.
+    or used, or was written in another form. No message contains the password.
     """
     try:
         from signoff.storage.postgres_address import Address

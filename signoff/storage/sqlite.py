@@ -14,7 +14,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike, fspath
@@ -488,6 +488,7 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
     storage = None
     try:
         try:
+            _check_form(file)
             file.parent.mkdir(parents=True, exist_ok=True)
             with opening_lock(file, BUSY_SECONDS):
                 # The checkpointer commits its own transactions; the store needs autocommit.
@@ -505,6 +506,18 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
             connection.close()
 
 
+def _check_form(file: Path) -> None:
+    """Raises StorageError for a file in another stored form, which stays as it is."""
+    if not file.exists():
+        return
+    address = f"{file.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)) as reader:
+        (version,) = reader.execute("PRAGMA user_version").fetchone()
+    # A new file, and one of LangGraph's own saver, has no number.
+    if version:
+        check_schema(version, file)
+
+
 def _connect(file: Path, isolation: Literal["DEFERRED"] | None) -> sqlite3.Connection:
     connection = sqlite3.connect(
         file, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=isolation
@@ -518,9 +531,6 @@ def _opened(file: Path, for_checkpoints: sqlite3.Connection, for_store: sqlite3.
     # LangGraph's store for SQLite imports numpy, which takes longer than importing all of Signoff.
     from signoff.graph.foreign import strict_serde
 
-    (version,) = for_checkpoints.execute("PRAGMA user_version").fetchone()
-    if version:
-        check_schema(version, file)
     checkpointer = ThreadSaver(for_checkpoints, file, strict_serde())
     checkpointer.setup()
     store = ThreadStore(for_store)

@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -114,11 +115,13 @@ def test_a_database_in_another_form_is_refused_and_left_alone(
     version: int, says: str, tmp_path: Path
 ) -> None:
     file = filled(tmp_path / "t.sqlite")
-    with sqlite3.connect(file) as connection:
+    with closing(sqlite3.connect(file)) as connection:
         connection.execute(f"PRAGMA user_version={version}")
+        connection.execute("PRAGMA journal_mode=DELETE")
+    before = file.read_bytes()
     with pytest.raises(StorageError, match=says), sqlite_storage(file):
         pass
-    assert sqlite3.connect(file).execute("PRAGMA user_version").fetchone() == (version,)
+    assert file.read_bytes() == before
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
