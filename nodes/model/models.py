@@ -73,7 +73,8 @@ def summariser(
     if compaction == "lines":
         return None
     if compaction != "model" and not isinstance(compaction, BaseChatModel):
-        raise SetupError(f"compaction is {compaction!r}; pass 'model', 'lines' or a chat model.")
+        refuse_wrapped(compaction)
+        raise SetupError(f"compaction is {compaction!r:.80}; pass 'model', 'lines' or a chat model.")
     writer: BaseChatModel = _plain(model if compaction == "model" else compaction)
     # A summary is not shown while it streams.
     return guarded(writer if streaming == "always" else without_streaming(writer), controls)

@@ -35,6 +35,7 @@ from signoff.models.text_protocol.status import (
     position,
 )
 from signoff.models.text_protocol.texts import DEFAULT, DEFAULT_TAGGED_TEXTS, TaggedTexts
+from signoff.nodes.model.models import refuse_wrapped
 
 __all__ = [
     "DEFAULT",
@@ -84,6 +85,7 @@ class TaggedText(BaseChatModel):
     """The position of the thread's work while a graph runs it; None to read it from the messages."""
 
     def __init__(self, model: BaseChatModel, **kwargs: Any) -> None:
+        refuse_wrapped(model)
         # The profile sets the budget of the prompt; only the inner model may cache a reply.
         given = {"cache": False, "profile": getattr(model, "profile", None), **kwargs}
         super().__init__(**{"model": model, **given})
