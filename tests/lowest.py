@@ -50,10 +50,10 @@ TESTS = {
     "langchain-openai": (
         "tests/models/test_local_model.py",
         "tests/nodes/test_providers.py::test_streamed_calls_without_numbers_are_put_together",
+        "tests/nodes/test_guard_stops.py::test_the_server_sees_the_connection_close_after_the_first_of_ten_finishes",
     ),
     "langchain": (
         "tests/nodes/test_model_names.py::test_a_name_with_openai_makes_its_model_without_another_package",
-        "tests/nodes/test_guard_stops.py::test_the_server_sees_the_connection_close_after_the_first_of_ten_finishes",
         "tests/drop_in/test_middleware_hooks.py",
         "tests/drop_in/test_middleware_calls.py",
         "tests/drop_in/test_create_agent_apps.py",
