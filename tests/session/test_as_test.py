@@ -41,20 +41,20 @@ REFUSED: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         [
-            # Kills in a call, refusals that a person was asked about, an undo, a summary by a model, a stop
-            # and a new task in the middle: no move of a test.
+            # Kills in a call, refusals that a person was asked about, an undo, a summary by a model, a stop,
+            # a message sent again and a new task in the middle: no move of a test.
             "delegates: killed after an answer",
             "delegates: killed below",
             "delegates: undone with the task",
             "finish: refused twice",
             "history: summarised by a model",
-            "history: summarised by lines",
             "kills: a person decides",
             "kills: in a tool",
             "kills: in an approved call",
             "kills: in an undo",
             "kills: twice",
             "loop: paused and stopped",
+            "loop: the same message again",
             "questions: superseded by a new task",
             "undo: a person decides",
             "undo: on request",
