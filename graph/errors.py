@@ -38,6 +38,10 @@ class StorageError(SignoffError):
     """The database is broken, written in another form, or cannot be reached."""
 
 
+class Unreadable(StorageError):
+    """What is stored of one thread cannot be used, now or later; the database is well."""
+
+
 class ThreadError(SignoffError):
     """The thread is unknown, has ended, or has nothing pending that could be answered."""
 

@@ -24,7 +24,7 @@ from signoff.front.report import CommandReport, Exit, command, documents, of_out
 from signoff.front.text import cut, one_line, plain
 from signoff.front.thread_ids import checked_thread_id
 from signoff.front.threads import Row, ago, find_threads, in_words, status_of
-from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadError
+from signoff.graph.errors import SetupError, StorageError, ThreadError
 from signoff.graph.foreign import count_noun
 from signoff.graph.machine import State
 from signoff.graph.vocabulary import stands
@@ -183,7 +183,7 @@ def _print_expired(console: Console, database: Database, as_json: bool) -> None:
     if database.exists():
         with database.open() as storage:
             for thread_id in storage.threads():
-                with suppress(ThreadBusy, StorageError):
+                with suppress(ThreadError, StorageError):
                     # A running thread is not waiting, and one that cannot be read is listed as damaged.
                     if expired := expire_all(reading_graph(storage, thread_id), thread_id):
                         found += expired

@@ -8,7 +8,7 @@ from rich.text import Text
 from signoff.front.cards import COLOURS
 from signoff.front.database import Database, OpenStorage
 from signoff.front.text import one_line
-from signoff.graph.errors import StorageError
+from signoff.graph.errors import StorageError, ThreadError
 from signoff.graph.vocabulary import stands
 from signoff.session.decisions import Action, Approval, Confirmation, Question, Waiting
 from signoff.session.status import Condition, ThreadStatus, look, reading_graph
@@ -67,11 +67,11 @@ def row(storage: OpenStorage, thread_id: str, job: str | None = None) -> Row:
     running = storage.checkpointer.is_running(thread_id)
     try:
         thread_status = look(reading_graph(storage), thread_id)
-    except StorageError:
+        inbox = read_inbox(storage.store, thread_id)
+    except (StorageError, ThreadError):
         return Row(thread_id, "damaged", None, None, 0, "", "", None, None)
     outcome = thread_status.outcome or {}
     waiting = None if running else thread_status.waiting
-    inbox = read_inbox(storage.store, thread_id)
     status = "running" if running else _status(thread_status, inbox, job)
     problem = inbox.problem if inbox and status == "failed" else None
     first = thread_status.task.messages[0].text if thread_status.task.messages else ""

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from signoff.graph.build import Graph, Storage, build_graph
 from signoff.graph.compiled.inputs import INTERRUPT, RESUME
-from signoff.graph.errors import SetupError, StorageError
+from signoff.graph.errors import SetupError, Unreadable
 from signoff.graph.finish.again import entering
 from signoff.graph.foreign import checked_thread_id
 from signoff.graph.history.task import Task, read
@@ -217,11 +217,11 @@ def _waiting(found: Waiting, task: Task) -> Waiting:
 
 @contextmanager
 def readable(thread_id: str) -> Iterator[None]:
-    """Translates the errors of reading damaged database rows into StorageError."""
+    """Translates the errors of reading damaged database rows into Unreadable."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise StorageError(
+    except (LookupError, TypeError, ValueError, AttributeError, NotImplementedError, RecursionError) as error:
+        raise Unreadable(
             f"What the database holds of thread {thread_id!r} cannot be read ({type(error).__name__}: "
             f"{error}); begin another thread, or restore a backup of the database."
         ) from error

@@ -11,7 +11,7 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import PoolClosed
 
 from signoff.graph.compiled.graph import closed
-from signoff.graph.errors import StorageError
+from signoff.graph.errors import StorageError, Unreadable
 
 CONNECTION: dict[str, Any] = {"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0}
 """The connection options that LangGraph's classes require."""
@@ -45,6 +45,8 @@ _SESSION = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
+# PostgreSQL's classes of errors: a value that does not fit, a limit of the program.
+_BY_DATA = ("22", "54")
 _FORM = (
     "write postgresql://user:password@host:5432/database, with the special characters of the user and the "
     "password percent-encoded."
@@ -88,7 +90,7 @@ class Address:
     def errors(
         self, advice: str = "nothing that was saved is lost; continue the thread when the database is back"
     ) -> Iterator[None]:
-        """Turns the driver's errors into StorageError."""
+        """Turns the driver's errors into StorageError; Unreadable where the data are their cause."""
         try:
             yield
         except PoolClosed:
@@ -101,7 +103,8 @@ class Address:
                 advice = "nothing that was saved is lost"
             what = "cannot be reached" if cut_off else "refused a request"
             # Not chained: the driver's message may quote the address.
-            raise StorageError(f"The database {self} {what}{self._reason(error)}; {advice}.") from None
+            kind = Unreadable if (error.sqlstate or "")[:2] in _BY_DATA else StorageError
+            raise kind(f"The database {self} {what}{self._reason(error)}; {advice}.") from None
 
     def _reason(self, error: psycopg.Error) -> str:
         first = (error.diag.message_primary or str(error)).strip().partition("\n")[0]

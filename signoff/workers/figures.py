@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from signoff.storage.postgres import PostgresStorage
-from signoff.workers.inbox import DEAD_AFTER, HEARTBEAT_SECONDS, TASK
+from signoff.workers.inbox import DEAD_AFTER, HEARTBEAT_SECONDS, TASK, THREAD
 
 if TYPE_CHECKING:
     # An extra.
@@ -25,14 +25,15 @@ _DOING = (
 )
 # A failure counts until the thread is given to the workers again.
 _JOBS = (
-    f"WITH jobs AS ({_DOING}), latest AS (SELECT DISTINCT ON (lock) * FROM jobs ORDER BY lock, id DESC) "
+    f"WITH jobs AS ({_DOING}), latest AS (SELECT DISTINCT ON (coalesce(lock, id::text)) * "
+    "FROM jobs ORDER BY coalesce(lock, id::text), id DESC) "
     "SELECT (SELECT count(*) FROM jobs WHERE status = 'todo') AS waiting, "
     "(SELECT count(*) FROM jobs WHERE status = 'doing' AND NOT stalled) AS running, "
     "(SELECT count(*) FROM jobs WHERE stalled) AS stalled, "
     "(SELECT count(*) FROM latest WHERE status = 'failed') AS failed, "
     "(SELECT extract(epoch FROM now() - min(coalesce(scheduled_at, deferred.at))) FROM jobs "
     "JOIN procrastinate_events deferred ON deferred.job_id = jobs.id AND deferred.type = 'deferred' "
-    "WHERE status = 'todo') AS oldest, "
+    "WHERE status = 'todo' AND isfinite(coalesce(scheduled_at, deferred.at))) AS oldest, "
     "(SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - "
     f"interval '{_DEAD_SECONDS} seconds') AS workers"
 )
@@ -43,8 +44,8 @@ _ENDED = (
     f"AND event.type IN ('started', 'succeeded') AND event.at > now() - interval '{_SPAN_SECONDS} seconds'"
 )
 _STATES = (
-    f"WITH jobs AS ({_DOING}) SELECT DISTINCT ON (lock) args->>'thread_id' AS thread_id, status::text, "
-    "stalled FROM jobs ORDER BY lock, status = 'doing' DESC, id DESC"
+    f"WITH jobs AS ({_DOING}) SELECT DISTINCT ON (thread_id) {THREAD} AS thread_id, status::text, stalled "
+    f"FROM jobs WHERE {THREAD} IS NOT NULL ORDER BY thread_id, status = 'doing' DESC, id DESC"
 )
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from langgraph.store.base import BaseStore
+from pydantic import TypeAdapter
 
-from signoff.graph.errors import SetupError
+from signoff.graph.errors import SetupError, ThreadError, quote_id
 from signoff.graph.foreign import checked_thread_id, label, valid_text
 from signoff.graph.inside.installing import install_hint
 from signoff.nodes.requests import Swap
@@ -90,9 +91,11 @@ Edit = Callable[[Inbox], Inbox | None]
 
 
 def read_inbox(store: BaseStore, thread_id: str) -> Inbox | None:
-    """Returns the inbox of a thread; None when the thread does not belong to workers."""
-    item = store.get(_place(thread_id), INBOX)
-    return None if item is None else _inbox(item.value)
+    """Returns the inbox of a thread; None when the thread does not belong to workers.
+
+    Raises ThreadError when it cannot be read.
+    """
+    return _read(store, thread_id)[1]
 
 
 def edit_inbox(
@@ -104,11 +107,10 @@ def edit_inbox(
     """
     write = swap or (lambda change: change.on(store))
     while True:
-        item = store.get(_place(thread_id), INBOX)
-        if item is None and not make:
+        before, now = _read(store, thread_id)
+        if now is None and not make:
             return None
-        before = None if item is None else item.value
-        now = Inbox() if before is None else _inbox(before)
+        now = now or Inbox()
         inbox = edit(now)
         if inbox is None:
             return now
@@ -182,8 +184,22 @@ def _place(thread_id: str) -> tuple[str, ...]:
     return ("signoff", INBOX, label(checked_thread_id(thread_id)))
 
 
-def _inbox(value: Mapping[str, Any]) -> Inbox:
-    return Inbox(**{**value, "orders": tuple(_order(found) for found in value["orders"])})
+_FORM = TypeAdapter(Inbox)
+
+
+def _read(store: BaseStore, thread_id: str) -> tuple[dict[str, Any] | None, Inbox | None]:
+    """Returns the inbox of a thread as it is stored, and as an object."""
+    try:
+        item = store.get(_place(thread_id), INBOX)
+        if item is None:
+            return None, None
+        orders = tuple(_order(stored) for stored in item.value["orders"])
+        return item.value, _FORM.validate_python(vars(Inbox(**{**item.value, "orders": orders})))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ThreadError(
+            f"The inbox of thread {quote_id(thread_id)} cannot be read ({type(error).__name__}): it is "
+            "damaged, or of a newer Signoff. Nothing was changed."
+        ) from error
 
 
 def _order(found: Mapping[str, Any]) -> Order:
@@ -224,6 +240,9 @@ def _kind_of(request: Request) -> tuple[str, Any]:
 
 TASK = "signoff.drive"
 """The name of the job that drives a thread."""
+
+THREAD = "CASE jsonb_typeof(args->'thread_id') WHEN 'string' THEN NULLIF(args->>'thread_id', '') END"
+"""In SQL, the id of the thread that a row of the queue names; NULL for none."""
 
 HEARTBEAT_SECONDS = 10.0
 """Seconds between two heartbeats of a worker."""

@@ -1,5 +1,8 @@
 """The queue as a worker uses it: it never touches another worker's job, and survives outages.
 
+A row of the queue is read in one place. One that cannot be run is put aside: its job ends as failed and stays
+in the queue's table, and the log says why.
+
 The threads of a dead worker go back into the queue, or are given up. One of them may have killed it: a tool
 may end its process, by a crash or by its memory, and would end the next one, too. Which one is not known. So
 each is blamed, or only those that were blamed most before, and a thread that finishes is cleared. Threads
@@ -23,12 +26,14 @@ from psycopg import Cursor, InterfaceError, OperationalError
 from psycopg.errors import ForeignKeyViolation
 from psycopg.rows import DictRow
 
+from signoff.graph.errors import StorageError, ThreadError, quote_id
 from signoff.graph.foreign import count_noun
 from signoff.nodes.requests import Swap
+from signoff.storage.deleting import lock_of
 from signoff.storage.postgres import PostgresStorage
 from signoff.storage.postgres_address import Address, aconfigure
 from signoff.storage.postgres_tables import swap_in
-from signoff.workers.inbox import MOST_DEATHS, TASK, Inbox, edit_inbox, read_inbox
+from signoff.workers.inbox import MOST_DEATHS, TASK, THREAD, Inbox, edit_inbox, read_inbox
 
 _log = logging.getLogger("signoff.workers")
 
@@ -125,6 +130,18 @@ _MINE = (
     "WITH mine AS (SELECT id FROM procrastinate_jobs WHERE id = %(job_id)s AND status = 'doing' "
     "AND worker_id IS NOT DISTINCT FROM %(worker_id)s FOR UPDATE) "
 )
+# Without the arguments, which may be anything: PostgreSQL takes the thread out of them.
+_ROW = (
+    "id, queue_name AS queue, task_name, lock, queueing_lock, attempts, worker_id, "
+    f"{THREAD} AS thread_id, left(args::text, 80) AS arguments"
+)
+_FETCH = f"SELECT {_ROW} FROM procrastinate_fetch_job_v2(%(queues)s::varchar[], %(worker_id)s)"
+# A task that nobody knows is looked at only in this worker's queue; other queues may have other programs.
+_STALLED = (
+    f"SELECT {_ROW} FROM procrastinate_jobs WHERE status = 'doing' AND (task_name = %(task)s OR "
+    "queue_name = %(queue)s) AND NOT EXISTS (SELECT 1 FROM procrastinate_workers worker "
+    "WHERE worker.id = worker_id AND last_heartbeat >= now() - make_interval(secs => %(seconds)s))"
+)
 _FINISH = _MINE + "SELECT procrastinate_finish_job_v1(id, %(status)s, %(delete_job)s) FROM mine"
 _RETRY = _MINE + "SELECT procrastinate_retry_job_v2(id, %(retry_at)s, NULL, NULL, NULL) FROM mine"
 _UP = "SELECT extract(epoch FROM now() - pg_postmaster_start_time()) AS seconds"
@@ -160,9 +177,15 @@ class JobQueries(JobManager):
     """
 
     def __init__(
-        self, connector: PsycopgConnector, storage: PostgresStorage, dead_seconds: float, wait: float
+        self,
+        connector: PsycopgConnector,
+        storage: PostgresStorage,
+        queue: str,
+        dead_seconds: float,
+        wait: float,
     ) -> None:
         super().__init__(connector)
+        self._queue = queue
         self.ending = False
         self._storage = storage
         self._database = storage.checkpointer.database
@@ -179,8 +202,14 @@ class JobQueries(JobManager):
         return worker_id
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
+        while (row := await self._fetch_row(queues, worker_id)) is not None:
+            if (job := await self._read(row)) is not None:
+                return job
+        return None
+
+    async def _fetch_row(self, queues: Iterable[str] | None, worker_id: int) -> Mapping[str, Any] | None:
         try:
-            found = await super().fetch_job(queues, worker_id)
+            row = await self.connector.execute_query_one_async(_FETCH, queues=queues, worker_id=worker_id)
         except ConnectorException as error:
             if isinstance(error.__cause__, ForeignKeyViolation):
                 # It was presumed dead; it first registers again.
@@ -189,7 +218,37 @@ class JobQueries(JobManager):
                 self._note(error)
             return None
         self._note(None)
-        return found
+        return None if row["id"] is None else row
+
+    async def _read(self, row: Mapping[str, Any]) -> Job | None:
+        """Returns the job of a row; None for one that cannot be run, which is put aside."""
+        columns = dict(row)
+        arguments, thread_id = columns.pop("arguments"), columns.pop("thread_id")
+        job = Job(**columns, task_kwargs={"thread_id": thread_id})
+        problem = await asyncio.to_thread(self._problem_of, job, arguments)
+        if problem is None:
+            return job
+        _log.error("job %d, lock %.80s: put aside: %s", job.id, job.lock, problem)
+        await self.finish_job(job, Status.FAILED, delete_job=False)
+        return None
+
+    def _problem_of(self, job: Job, arguments: str) -> str | None:
+        """Returns why workers cannot run a job; None if they can."""
+        thread_id = job.task_kwargs["thread_id"]
+        if job.task_name != TASK:
+            return f"nothing here runs the task {job.task_name!r:.80}"
+        if not isinstance(thread_id, str):
+            return f"its arguments name no thread: {arguments}"
+        if not job.lock == job.queueing_lock == lock_of(thread_id):
+            return f"its lock is not that of thread {quote_id(thread_id)}"
+        try:
+            inbox = read_inbox(self._storage.store, thread_id)
+        except ThreadError as error:
+            return str(error)
+        except StorageError:
+            # An outage says nothing about the thread; the run will notice it.
+            return None
+        return None if inbox else f"thread {quote_id(thread_id)} was not given to workers"
 
     async def update_heartbeat(self, worker_id: int) -> None:
         try:
@@ -250,12 +309,16 @@ class JobQueries(JobManager):
         """
         if not await self._may_judge():
             return []
-        stalled = await self.get_stalled_jobs(task_name=TASK, seconds_since_heartbeat=self._dead_seconds)
+        stalled = await self.connector.execute_query_all_async(
+            _STALLED, task=TASK, queue=self._queue, seconds=self._dead_seconds
+        )
         workers: dict[int | None, list[Job]] = {}
-        for job in stalled:
+        for row in stalled:
+            if (job := await self._read(row)) is None:
+                continue
             workers.setdefault(job.worker_id, []).append(job)
             if job.worker_id is not None:
-                await asyncio.to_thread(self._cut_off, str(job.task_kwargs["thread_id"]), job.worker_id)
+                await asyncio.to_thread(self._cut_off, _thread(job), job.worker_id)
         found = [
             await asyncio.to_thread(take_over, self._storage, jobs, self._wait) for jobs in workers.values()
         ]

@@ -68,8 +68,8 @@ def _has(connection: Connection[DictRow], function: str, name: str) -> bool:
 def wake(connection: Connection[DictRow], address: Address, thread_id: str, queue: str) -> None:
     """Makes sure that a worker of `queue` looks at the thread after the connection's transaction has ended.
 
-    There is one waiting job per thread: an existing one is enough, but it must not be taken before this
-    transaction has ended, because its worker could not see the writes yet.
+    There is one waiting job per thread: an existing one is enough, once its row is as it should be, but it
+    must not be taken before this transaction has ended, because its worker could not see the writes yet.
     """
     jobs = JobManager(SyncPsycopgConnector())
     mark = lock_of(thread_id)
@@ -78,9 +78,10 @@ def wake(connection: Connection[DictRow], address: Address, thread_id: str, queu
     )
     while True:
         found = connection.execute(
-            "UPDATE procrastinate_jobs SET scheduled_at = NULL WHERE queueing_lock = %s AND status = 'todo' "
-            "RETURNING id",
-            (mark,),
+            "UPDATE procrastinate_jobs SET scheduled_at = NULL, queue_name = %(queue)s, lock = %(mark)s, "
+            "task_name = %(task)s, args = jsonb_build_object('thread_id', %(thread)s::text) "
+            "WHERE queueing_lock = %(mark)s AND status = 'todo' RETURNING id",
+            {"queue": queue, "task": TASK, "mark": mark, "thread": thread_id},
         )
         if found.fetchone():
             return

@@ -15,7 +15,7 @@ from procrastinate.retry import BaseRetryStrategy, RetryDecision
 from procrastinate.worker import Worker as QueueWorker
 
 from signoff.graph.build import Graph
-from signoff.graph.errors import StorageError
+from signoff.graph.errors import SignoffError, StorageError, Unreadable
 from signoff.graph.foreign import count_noun, words
 from signoff.session.decisions import Failed, Finished
 from signoff.storage.postgres import PostgresStorage
@@ -91,7 +91,7 @@ class Worker:
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="signoff-worker")
         database = storage.checkpointer.database
         self._connector = connector(database.address)
-        self._jobs = JobQueries(self._connector, storage, heartbeat * DEAD_AFTER, failure_wait)
+        self._jobs = JobQueries(self._connector, storage, self._queue, heartbeat * DEAD_AFTER, failure_wait)
         self._app = App(connector=self._connector)
         self._app.job_manager = self._jobs
         self._app.task(name=TASK, pass_context=True, retry=_PutBack())(self._job)
@@ -147,7 +147,7 @@ class Worker:
     async def _job(self, context: JobContext, thread_id: str) -> str:
         """Drives the thread of a job; returns its state afterwards."""
         driven = await asyncio.get_running_loop().run_in_executor(self._pool, self._driven, thread_id)
-        if isinstance(driven, StorageError):
+        if isinstance(driven, StorageError) and not isinstance(driven, Unreadable):
             wait = min(2**context.job.attempts, _LONGEST_WAIT)
             _log.warning("%s: trying again in %d s: %s", thread_id, wait, driven)
             raise Back(wait)
@@ -204,7 +204,7 @@ class Worker:
     def _failed(self, thread_id: str, error: BaseException) -> float | None:
         """Records the failure; returns in how many seconds to try again, None after too many failures."""
         what, inbox = f"{type(error).__name__}: {words(error)}", None
-        with suppress(StorageError):
+        with suppress(SignoffError):
             inbox = edit_inbox(
                 self._storage.store,
                 thread_id,
