@@ -3,6 +3,7 @@
     checkpointer    the threads' checkpoints, in place of the server's own memory
     store           the journal, the outcomes and the figures, beside them
     app             lists threads that were begun elsewhere (`Foreign`), refuses strange web pages (`Pages`)
+                    and to undo runs (`Rollbacks`)
 
 The database is that of the commands: SIGNOFF_DATABASE, else that of signoff.toml, else the file in the user's
 data folder. With the store in the same database as the checkpoints an effect runs at most once, whoever runs
@@ -15,14 +16,18 @@ written with our short strings, and what it reads is given with its wide ones.
 """
 
 import asyncio
+import logging
 import os
 import re
 import uuid
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, Protocol
 
+import httpx
+import orjson
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     BaseCheckpointSaver,
@@ -37,12 +42,13 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from signoff.front.database import OpenStorage, database
 from signoff.front.settings import config_file
-from signoff.graph.errors import ThreadError
+from signoff.graph.errors import SignoffError
 from signoff.session.session import Session
 from signoff.session.status import reading_graph
 from signoff.storage.base import (
@@ -52,6 +58,13 @@ from signoff.storage.base import (
     short_version,
     version_mark,
     version_number,
+)
+
+_log = logging.getLogger("signoff.server")
+
+NO_ROLLBACK = (
+    "A run is not rolled back: what its tools have done stays done, and its steps are the record of it. Use "
+    "'interrupt' in place of 'rollback'."
 )
 
 
@@ -106,11 +119,9 @@ class ServerSaver(SaverInThreads):
             self.saver.delete_thread(thread_id)
 
     async def adelete_for_runs(self, run_ids: Iterable[str]) -> None:
-        """Raises ValueError, whose words the server passes on."""
-        raise ValueError(
-            "A run is not rolled back: what its tools have done stays done, and its steps are the record of "
-            "it. Use the multitask strategy 'interrupt' in place of 'rollback'."
-        )
+        """Deletes nothing, and raises nothing: the server would count the run as running for ever, and let
+        others wait behind it."""
+        _log.warning("The steps of run %s are kept. %s", ", ".join(run_ids), NO_ROLLBACK)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copies a thread as it stands now, with what the journal says of its open calls: a copy without it
@@ -137,7 +148,7 @@ def _refusals() -> Iterator[None]:
     """
     try:
         yield
-    except ThreadError as error:
+    except SignoffError as error:
         raise HTTPException(409, str(error)) from error
 
 
@@ -272,6 +283,93 @@ class Pages:
             await send({"type": "websocket.close", "code": 1008})
 
 
+class Rollbacks:
+    """Refuses to undo a run, and cancels the runs that were to be undone, as `interrupt` does.
+
+    LangGraph undoes a run by deleting its checkpoints. What its tools have done would stay, without a record.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            receive = partial(_next_frame, scope, receive, send)
+        elif scope["type"] == "http" and scope["method"] != "GET" and _OF_RUNS.search(scope["path"]):
+            request = Request(scope, receive)
+            body = await request.body()
+            if await _refuses(request, body):
+                # A page of another origin, such as Studio, may read why.
+                headers = {"access-control-allow-origin": "*"}
+                await JSONResponse({"detail": NO_ROLLBACK}, 400, headers)(scope, receive, send)
+                return
+            receive = partial(_again, [{"type": "http.request", "body": body}], receive)
+        await self.app(scope, receive, send)
+
+
+async def _again(messages: list[Message], receive: Receive) -> Message:
+    """Returns the messages that were received before, then the next ones."""
+    return messages.pop() if messages else await receive()
+
+
+async def _next_frame(scope: Scope, receive: Receive, send: Send) -> Message:
+    """Returns the next message of a web socket that asks for no rollback; answers those that do."""
+    message = await receive()
+    while _names_rollback(message.get("text") or ""):
+        await _cancel(HTTPConnection(scope), b"")
+        command = orjson.loads(message["text"])
+        name = command.get("id") if isinstance(command, dict) else None
+        error = {"type": "error", "id": name, "error": "invalid_argument", "message": NO_ROLLBACK}
+        await send({"type": "websocket.send", "text": orjson.dumps(error).decode()})
+        message = await receive()
+    return message
+
+
+async def _refuses(request: Request, body: bytes) -> bool:
+    """Whether a request is to undo a run, or to delete it with its steps; cancels what is to be undone."""
+    if request.method == "DELETE":
+        return "/crons/" not in request.url.path
+    if request.query_params.get("action") != "rollback" and not _names_rollback(body):
+        return False
+    await _cancel(request, body)
+    return True
+
+
+_OF_RUNS = re.compile(r"/(runs|commands)(/|$)")
+_BEGINS_RUN = re.compile(r"(.*)/threads/([^/]+)/(runs|runs/stream|runs/wait|commands|stream/events)/?")
+
+
+def _names_rollback(sent: bytes | str) -> bool:
+    """Whether the settings of a run, of one of several, or a command name the strategy."""
+    try:
+        document = orjson.loads(sent)
+    except ValueError:
+        return False
+    for settings in document if isinstance(document, list) else [document]:
+        if isinstance(settings, dict):
+            command = settings.get("params")
+            named = command.get("multitaskStrategy") if isinstance(command, dict) else None
+            if "rollback" in (settings.get("multitask_strategy"), named):
+                return True
+    return False
+
+
+async def _cancel(request: HTTPConnection, body: bytes) -> None:
+    """Cancels the runs that a request is to undo, with the rights of whoever sends it."""
+    path = request.scope["path"]
+    headers = [field for field in request.headers.raw if field[0] != b"content-length"]
+    transport = httpx.ASGITransport(request.app, root_path=request.scope.get("root_path", ""))
+    async with httpx.AsyncClient(transport=transport, base_url="http://server", headers=headers) as server:
+        if path.endswith("/cancel"):
+            await server.post(path, params={**request.query_params, "action": "interrupt"}, content=body)
+        elif begins := _BEGINS_RUN.fullmatch(path):
+            root, thread_id, _ = begins.groups()
+            runs = await server.get(f"{root}/threads/{thread_id}/runs", params={"limit": 1000})
+            listed = runs.json() if runs.is_success else []
+            active = [run["run_id"] for run in listed if run["status"] in ("pending", "running")]
+            await server.post(f"{root}/runs/cancel", json={"thread_id": thread_id, "run_ids": active})
+
+
 @asynccontextmanager
 async def _with_threads(app: Starlette) -> AsyncIterator[None]:
     async with _opened() as storage:
@@ -279,4 +377,6 @@ async def _with_threads(app: Starlette) -> AsyncIterator[None]:
         yield
 
 
-app = Starlette(middleware=[Middleware(Pages), Middleware(Foreign)], lifespan=_with_threads)
+app = Starlette(
+    middleware=[Middleware(Pages), Middleware(Rollbacks), Middleware(Foreign)], lifespan=_with_threads
+)
