@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from signoff.storage.deleting import lock_of
 from signoff.storage.postgres import PostgresStorage
 from signoff.workers.inbox import DEAD_AFTER, HEARTBEAT_SECONDS, TASK, THREAD
 
@@ -44,8 +45,8 @@ _ENDED = (
     f"AND event.type IN ('started', 'succeeded') AND event.at > now() - interval '{_SPAN_SECONDS} seconds'"
 )
 _STATES = (
-    f"WITH jobs AS ({_DOING}) SELECT DISTINCT ON (thread_id) {THREAD} AS thread_id, status::text, stalled "
-    f"FROM jobs WHERE {THREAD} IS NOT NULL ORDER BY thread_id, status = 'doing' DESC, id DESC"
+    f"WITH jobs AS ({_DOING}) SELECT DISTINCT ON (lock, thread_id) lock, {THREAD} AS thread_id, "
+    "status::text, stalled FROM jobs ORDER BY lock, thread_id, status = 'doing' DESC, id DESC"
 )
 
 
@@ -98,7 +99,10 @@ def job_states(storage: Any) -> dict[str, str]:
         rows = cursor.execute(_STATES.encode()).fetchall()
     words = {"todo": "queued", "doing": "running", "failed": "failed"}
     return {
-        row["thread_id"]: "stalled" if row["stalled"] else words.get(row["status"], "done") for row in rows
+        row["thread_id"]: "stalled" if row["stalled"] else words.get(row["status"], "done")
+        for row in rows
+        # Others are not rows of a thread, whatever they name.
+        if row["thread_id"] and row["lock"] == lock_of(row["thread_id"])
     }
 
 

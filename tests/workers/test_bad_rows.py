@@ -39,10 +39,12 @@ ROWS: dict[str, dict[str, Any]] = {
     "a number as thread id": {"args": '{"thread_id": 5}'},
     "an object as thread id": {"args": '{"thread_id": {"thread_id": "good"}}'},
     "a thread that nobody submitted": {**OF_NOBODY},
+    "a good thread without its lock": {"args": '{"thread_id": "good"}'},
     "no lock": {**OF_NOBODY, "lock": None, "queueing_lock": None},
     "the lock of another thread": {**OF_NOBODY, "lock": "signoff:after"},
     "the place of another thread in the queue": {**OF_NOBODY, "queueing_lock": "signoff:after"},
     "a thread id that no index takes": {"args": json.dumps({"thread_id": "long " * 200_000})},
+    "the lock of nobody": {"args": "{}", "lock": "signoff:-", "queueing_lock": "signoff:-"},
     "an unknown task": {"task_name": "another", "args": '{"thread_id": "good"}'},
     "a task with a long name": {"task_name": "x" * 100, "args": "null"},
     "megabytes": {"args": json.dumps(["x" * 20_000_000])},
@@ -93,7 +95,7 @@ def test_a_bad_row_is_put_aside(
     bench.submit("one", "good")
     of_worker = {"status": "doing", "worker_id": dead_worker(bench)} if held else {}
     bad = insert(bench, row, **of_worker)
-    assert "good" in listed(bench)
+    assert listed(bench)["good"] == "queued"
     bench.work()
     bench.submit("two", "after")
     bench.work()
@@ -124,6 +126,17 @@ def test_a_damaged_row_becomes_whole_when_its_thread_is_submitted_again(bench: B
     bench.submit("two", "good")
     bench.work()
     assert bench.said("good") == ["one", "two"]
+
+
+def test_a_thread_whose_row_was_put_aside_is_resumed_with_all_it_was_given(bench: Bench) -> None:
+    bench.submit("one", "good")
+    execute(bench.url, "UPDATE procrastinate_jobs SET args = '[]'")
+    bench.work()
+    assert (bench.jobs("failed"), bench.figures().failed) == ([(None, 1)], 1)
+    bench.submit(None, "good")
+    bench.work()
+    assert (bench.said("good"), outcomes(bench, "good")) == (["one"], ["success"])
+    assert bench.figures().failed == 0
 
 
 INBOXES: dict[str, str] = {
