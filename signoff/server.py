@@ -295,7 +295,7 @@ class Rollbacks:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             receive = partial(_next_frame, scope, receive, send)
-        elif scope["type"] == "http" and scope["method"] != "GET" and _OF_RUNS.search(scope["path"]):
+        elif scope.get("method") in ("POST", "PATCH", "DELETE") and _OF_RUNS.search(scope["path"]):
             request = Request(scope, receive)
             body = await request.body()
             if await _refuses(request, body):
@@ -329,10 +329,13 @@ async def _refuses(request: Request, body: bytes) -> bool:
     """Whether a request is to undo a run, or to delete it with its steps; cancels what is to be undone."""
     if request.method == "DELETE":
         return "/crons/" not in request.url.path
-    if request.query_params.get("action") != "rollback" and not _names_rollback(body):
-        return False
-    await _cancel(request, body)
-    return True
+    if request.url.path.endswith("/cancel"):
+        undoes = request.query_params.get("action") == "rollback"
+    else:
+        undoes = _names_rollback(body)
+    if undoes:
+        await _cancel(request, body)
+    return undoes
 
 
 _OF_RUNS = re.compile(r"/(runs|commands)(/|$)")

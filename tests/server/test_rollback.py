@@ -140,6 +140,19 @@ def test_where_nothing_is_to_be_undone_nothing_changes(
     assert wait(client, thread, input=message("80"))["outcome"]["summary"] == "The port is 80."
 
 
+def test_the_question_of_a_browser_whether_it_may_ask_cancels_nothing(
+    client: SyncLangGraphClient, server: Server, shared: Shared
+) -> None:
+    (shared.workspace / "log.txt").unlink(missing_ok=True)
+    thread = begun(client, shared)
+    run = client.runs.list(thread)[0]["run_id"]
+    place = f"{server.url}/threads/{thread}/runs/{run}/cancel?action=rollback"
+    origin = {"origin": "https://smith.langchain.com", "access-control-request-method": "POST"}
+    assert httpx.options(place, headers=origin).is_success
+    assert statuses(client, thread) == ["running"]
+    client.runs.cancel(thread, run, wait=True)
+
+
 ALLOWED: dict[str, Any] = {
     "another strategy": {**RUN, "multitask_strategy": "interrupt"},
     "the word in a message": {**RUN, "multitask_strategy": "enqueue", "input": message("rollback")},
