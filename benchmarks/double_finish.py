@@ -22,12 +22,12 @@ from rich.console import Console
 from rich.table import Table
 
 from signoff import build_graph
+from signoff.graph.history.received import received as whole
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call
 from signoff.models.local import local_model
 from signoff.models.local.install import server_version
 from signoff.models.local.weights import missing_packages
-from signoff.nodes.call_llm import whole
 from signoff.nodes.model.guard import guarded
 from signoff.tools.control import standard_controls
 from signoff.tools.toolbox import make_toolbox

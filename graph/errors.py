@@ -31,7 +31,8 @@ class ApprovalWarning(UserWarning):
 
 
 class MiddlewareWarning(UserWarning):
-    """A middleware hook asked for something impossible; the run goes on without it."""
+    """A middleware hook asked for something impossible, and the run goes on without it; or a sub-agent lacks
+    the guards that its agent has."""
 
 
 class StorageError(SignoffError):

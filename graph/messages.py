@@ -40,7 +40,7 @@ class Marks(TypedDict, total=False):
     at: float  # when it was complete, in seconds since 1970
     seconds: float  # how long its call took; on a tool result: how long the call ran
     shown: int  # the estimated tokens of its prompt
-    checked: bool  # its arguments were read by the strict parser
+    dropped: bool  # its stream ended without a finish reason, so that none of its calls runs
     estimated: bool  # its usage is an estimate
     cut: int  # the number of its calls that were kept
     ended: str  # why it was cut off before it was complete

@@ -26,7 +26,7 @@ MOST_CHANGES = 8
 _CALL = 160
 _RESULT = 200
 _ARGUMENT = 60
-_NO_TURN = ("truncated", "too_many", "tool_calls", "cost", "seconds")
+_NO_TURN = ("truncated", "filtered", "too_many", "tool_calls", "cost", "seconds")
 
 
 def changes(task: Task, is_effect: Callable[[str], bool]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from signoff.graph.history.replies import StopReason
+from signoff.graph.history.reasons import StopReason
 from signoff.graph.history.task import Task
 from signoff.graph.history.usage import ROUND, Used
 from signoff.graph.limits import Limits

@@ -103,8 +103,8 @@ NUDGES: Mapping[str, str] = MappingProxyType(
             "for the next step, or finish_task if everything is done."
         ),
         "truncated": (
-            "Your reply was cut off at the length limit, and its tool calls were not run. Say it again in "
-            "smaller steps: one call at a time, with shorter arguments."
+            "Your reply was cut off before its end, and its tool calls were not run. Say it again in smaller "
+            "steps: one call at a time, with shorter arguments."
         ),
         "filtered": (
             "Your last reply was a refusal or was stopped by a content filter. Go on with the part of the task "
@@ -171,7 +171,8 @@ RESULTS: Mapping[str, str] = MappingProxyType(
         ),
         "provided": "Not run: {name} is run by your provider, and cannot be called here.",
         "did_you_mean": " Did you mean {near!r}?",
-        "truncated": "Not run: the reply was cut off at the length limit. Call {name} again in a smaller step.",
+        "truncated": "Not run: the reply was cut off before its end. Call {name} again, in a smaller step if it is long.",
+        "filtered": "Not run: the reply was refused, or stopped by a content filter. Call {name} again if it is right.",
         "tool_calls": "Not run: all tool calls that this task may make are used up.",
         "tree_turns": "Not run: all turns of this task and its delegates are used up.",
         "children": "Not run: all delegates that this task may begin are used up.",
@@ -346,7 +347,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
             "round",
         )
     },
-    **{f"results.{name}": _CALL for name in ("malformed", "invalid", "truncated")},
+    **{f"results.{name}": _CALL for name in ("malformed", "invalid", "truncated", "filtered")},
     **{
         f"results.{name}": {"name": "text"}
         for name in ("tree_turns", "tool_calls", "children", "depth", "tokens", "cost", "seconds")

@@ -3,26 +3,19 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    InvalidToolCall,
-    ToolCallChunk,
-    message_chunk_to_message,
-)
-from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 from pydantic import ValidationError
 
 from signoff.graph.foreign import gets_past, unanswered
-from signoff.graph.history.replies import broken_off, normal, reason_of, with_calls
+from signoff.graph.history.reasons import broken_off, reason_of
+from signoff.graph.history.received import received
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, append_messages, marks, slim
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
@@ -309,7 +302,12 @@ def _reply_of(chunks: Sequence[Any], run: NodeContext) -> AIMessage | None:
     said = marks(chunks[-1]) if isinstance(chunks[-1], AIMessage) else {}
     if run.draining and said.get("stopped"):
         return None
-    message = sanitize(whole(chunks))
+    message = sanitize(received(chunks))
+    if marks(message).get("dropped"):
+        raise ConnectionAbortedError(
+            "the stream ended in the middle of the reply (it has no finish_reason; for a server that never "
+            "sends one turn streaming off)"
+        )
     if broken_off(message):
         raise ConnectionAbortedError(
             f"the provider broke the reply off (finish_reason {reason_of(message)!r})"
@@ -366,66 +364,3 @@ def _too_large(state: AgentState, run: NodeContext, message: AIMessage) -> Repor
     )
     ending = Ending(task=task.id, status="error", reason="model_error", error=said)
     return Report(Event.FAILED, {"messages": [slim(message)], "ending": ending})
-
-
-def whole(chunks: Sequence[BaseMessage]) -> AIMessage:
-    """The reply that the chunks add up to, its calls read from their raw argument text by a strict parser.
-
-    LangChain's own parser is lenient: it turns a truncated `{"summary": "Fixed a` into a valid-looking call.
-    Raises TypeError if a model returns anything but an assistant message, ConnectionAbortedError for a
-    dropped stream.
-    """
-    streamed = [chunk for chunk in chunks if isinstance(chunk, AIMessageChunk)]
-    if not streamed:
-        last = chunks[-1]
-        if not isinstance(last, AIMessage):
-            raise TypeError(f"the model answered with a {type(last).__name__}, not with an AIMessage")
-        return normal(last)
-    merged = add_ai_message_chunks(streamed[0], *streamed[1:])
-    message = message_chunk_to_message(merged)
-    assert isinstance(message, AIMessage), "an AIMessageChunk makes an AIMessage"
-    # Merging concatenates strings: a reason in two chunks would become "lengthlength".
-    reasons = [chunk.response_metadata.get("finish_reason") for chunk in streamed]
-    if given := [reason for reason in reasons if reason]:
-        message.response_metadata = {**message.response_metadata, "finish_reason": given[-1]}
-    if _dropped(message):
-        raise ConnectionAbortedError(
-            "the stream ended in the middle of the reply (it has no finish_reason; for a server that never "
-            "sends one turn streaming off)"
-        )
-    raw_calls = merged.tool_call_chunks
-    if not raw_calls:
-        return normal(message)
-    keep = marks(message).get("cut", len(raw_calls))
-    if keep < len(raw_calls):
-        message = _without_calls(message, {raw["id"] or "" for raw in raw_calls[keep:]})
-    message.response_metadata = {**message.response_metadata, KEY: {**marks(message), "checked": True}}
-    return with_calls(message, _joined(raw_calls[:keep]))
-
-
-def _joined(raw_calls: Sequence[ToolCallChunk]) -> list[tuple[str, str, str]]:
-    """Name, id and argument text of each call. A chunk without name and id continues the call before it: some
-    servers do not number the chunks, so that merging leaves them separate."""
-    calls: list[tuple[str, str, str]] = []
-    for raw in raw_calls:
-        name, call_id, text = raw["name"] or "", raw["id"] or "", raw["args"] or ""
-        if calls and raw["index"] is None and not (name or call_id):
-            name, call_id, text = *calls[-1][:2], calls.pop()[2] + text
-        calls.append((name, call_id, text))
-    return calls
-
-
-def _dropped(message: AIMessage) -> bool:
-    """Whether a stream ended without a finish reason. A server that just closes the connection looks like one
-    that is done; every provider's package reports how a reply ended, or at least its usage."""
-    ended = reason_of(message) or message.usage_metadata
-    return bool(message.response_metadata.get("model_provider")) and not ended
-
-
-def _without_calls(message: AIMessage, ids: Set[str]) -> AIMessage:
-    """The reply without these calls in its content and the provider's extras."""
-    content = message.content
-    if isinstance(content, list):
-        content = [p for p in content if isinstance(p, str) or (p.get("call_id") or p.get("id")) not in ids]
-    extras = {key: value for key, value in message.additional_kwargs.items() if key != "tool_calls"}
-    return message.model_copy(update={"content": content, "additional_kwargs": extras})

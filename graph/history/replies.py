@@ -1,4 +1,4 @@
-"""Reads one reply of the model: its calls in order, what is wrong with each, how the reply stopped.
+"""Reads one reply of the model: its calls in order, and what is wrong with each.
 
 A reply's calls belong in `tool_calls` and `invalid_tool_calls`. Imported histories and servers with older
 protocols have them elsewhere: in a provider's extras or in content blocks. All these forms are read alike,
@@ -12,11 +12,11 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from langchain_core.messages import AIMessage, InvalidToolCall, ToolCall, ToolMessage
 
+from signoff.graph.history.reasons import StopReason, stop_of
 from signoff.graph.inside.speed import lazy
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import KEY, marks
@@ -41,15 +41,6 @@ def read_arguments(raw: str) -> dict[str, Any]:
     if not storable(value):
         raise ValueError("nested too deep, or a number too large")
     return value
-
-
-def complete_json(raw: str) -> bool:
-    """Whether `raw` is the complete text of a call's arguments, as `read_arguments` accepts it."""
-    try:
-        read_arguments(raw)
-    except ValueError:
-        return False
-    return True
 
 
 def _parsed(text: str) -> Any:
@@ -86,31 +77,6 @@ def storable(value: Any, depth: int = _DEPTH) -> bool:
     return value is None
 
 
-_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
-_DETAILS = "incomplete_details"
-_LENGTH = {
-    "length",
-    "max_tokens",
-    "max_output_tokens",
-    "model_length",
-    "error_limit",
-    "incomplete",
-    "model_context_window_exceeded",
-}
-_FILTERED = {
-    "content_filter",
-    "content_filtered",
-    "refusal",
-    "safety",
-    "image_safety",
-    "recitation",
-    "prohibited_content",
-    "blocklist",
-    "spii",
-    "guardrail_intervened",
-    "error_toxic",
-}
-_BROKEN = {"error", "abort", "failed", "cancelled", "timeout", "insufficient_system_resource"}
 _THOUGHTS = {"reasoning", "thinking", "redacted_thinking", "reasoning_content"}
 _THOUGHT_KEYS = ("reasoning_content", "reasoning", "reasoning_details")
 _THINK = re.compile(r"\s*<(think|thinking)>.*?(?:</\1>|\Z)|(?:(?!<think).)*?</think>", re.DOTALL)
@@ -122,62 +88,6 @@ _ARGUMENTS = {
     "function_call": ("arguments",),
 }
 _T = TypeVar("_T")
-
-
-class StopReason(StrEnum):
-    """How a reply stopped, as far as it matters: `stop` and `tool_calls` both read as `normal`.
-
-    `paused`: the provider's own tools take long; the reply goes on when it is sent back as it is.
-    """
-
-    NORMAL = "normal"
-    LENGTH = "length"
-    FILTERED = "filtered"
-    PAUSED = "paused"
-
-
-def reason_of(message: AIMessage) -> str:
-    """The provider's finish reason, in lower case; empty if it gives none."""
-    metadata = message.response_metadata
-    details = metadata.get(_DETAILS)
-    said = details.get("reason") if isinstance(details, Mapping) else None
-    for key in _REASONS:
-        if isinstance(said, str) and said.strip():
-            break
-        said = metadata.get(key)
-    # An enum of a provider's package is printed as `FinishReason.SAFETY`.
-    return said.strip().lower().rsplit(".", 1)[-1] if isinstance(said, str) else ""
-
-
-def without_reason(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata of a reply without its finish reason."""
-    return {key: value for key, value in metadata.items() if key not in (*_REASONS, _DETAILS)}
-
-
-def broken_off(message: AIMessage) -> bool:
-    """Whether the provider reports that it failed in the middle of the reply."""
-    return reason_of(message) in _BROKEN
-
-
-def stop_of(message: AIMessage) -> StopReason:
-    """The reason why the reply stopped, by the provider's report. A failed reply counts as truncated."""
-    reason = reason_of(message)
-    if reason in _LENGTH or reason in _BROKEN:
-        return StopReason.LENGTH
-    if reason in _FILTERED or message.additional_kwargs.get("refusal") or _blocked(message):
-        return StopReason.FILTERED
-    return StopReason.PAUSED if reason == "pause_turn" else StopReason.NORMAL
-
-
-def _blocked(message: AIMessage) -> bool:
-    """Whether a block of the content is a refusal, or the prompt was blocked before there was a reply."""
-    feedback = message.response_metadata.get("prompt_feedback")
-    if isinstance(feedback, Mapping) and feedback.get("block_reason"):
-        return True
-    if isinstance(message.content, str):
-        return False
-    parts = [part.get("value") if part.get("type") == "non_standard" else part for part in _blocks(message)]
-    return any(isinstance(part, Mapping) and part.get("type") == "refusal" for part in parts)
 
 
 def words_of(message: AIMessage) -> str:
@@ -200,17 +110,28 @@ def thinks(message: AIMessage) -> bool:
     )
 
 
+class RawCall(NamedTuple):
+    """A call as it came: its arguments as text, or as the provider's package has parsed them. error: why that
+    package calls it invalid."""
+
+    name: Any
+    id: Any
+    args: Any
+    error: str = ""
+
+
 def normal(message: AIMessage) -> AIMessage:
     """The reply with all its calls, in order, in `tool_calls` and `invalid_tool_calls`; `message` itself if
     they are there already. Calls in content blocks are removed from the content.
+
+    What the provider's package has parsed counts, and what it calls invalid stays so.
     """
-    if marks(message).get("checked"):
-        return message
     if message.tool_calls or message.invalid_tool_calls:
-        if not message.invalid_tool_calls and all(storable(call["args"]) for call in message.tool_calls):
+        bad = message.invalid_tool_calls
+        in_place = not bad or "order" in marks(message)
+        if in_place and all(storable(call["args"]) for call in message.tool_calls):
             return message
-        found = in_order(message, [*message.invalid_tool_calls, *message.tool_calls])
-        return with_calls(message, [(call["name"], call["id"], call["args"]) for call in found])
+        return with_calls(message, calls_of(message))
     if extras := list(_of_extras(message.additional_kwargs)):
         return with_calls(message, extras)
     blocks = [_of_block(part) for part in _blocks(message) if part.get("type") in _ARGUMENTS]
@@ -220,28 +141,45 @@ def normal(message: AIMessage) -> AIMessage:
     return with_calls(message.model_copy(update={"content": content}), blocks)
 
 
-def with_calls(message: AIMessage, calls: Sequence[tuple[Any, Any, Any]]) -> AIMessage:
-    """The message with these calls in place of its own: name, id, and arguments as text or as they are.
-    Arguments that are not a JSON object make an `invalid_tool_call`; the mark `order` keeps the positions of
-    both kinds."""
+def calls_of(message: AIMessage) -> list[RawCall]:
+    """The calls of a reply as its provider's package gives them, in order."""
+    bad = [
+        RawCall(call["name"], call["id"], call["args"], _why_invalid(call["args"], call.get("error")))
+        for call in message.invalid_tool_calls
+    ]
+    good = [RawCall(call["name"], call["id"], call["args"]) for call in message.tool_calls]
+    return in_order(message, bad + good)
+
+
+def _why_invalid(args: str | None, said: str | None) -> str:
+    """Why a call that the provider's package calls invalid is so. said: what it says itself."""
+    try:
+        read_arguments(args or "")
+    except ValueError as error:
+        return str(error)[:200]
+    return said or "the provider's package could not read it"
+
+
+def with_calls(message: AIMessage, calls: Sequence[RawCall]) -> AIMessage:
+    """The message with these calls in place of its own. Arguments that are not a JSON object make an
+    `invalid_tool_call`; the mark `order` keeps the positions of both kinds."""
     good: list[ToolCall] = []
     bad: list[InvalidToolCall] = []
     places: list[tuple[bool, int]] = []
-    for name, call_id, args in calls:
-        text = args if isinstance(args, str) else _as_json(args)
-        name, call_id = _text(name), _text(call_id)
+    for call in calls:
+        text = as_text(call.args)
+        name, call_id, args, error = _text(call.name), _text(call.id), dict[str, Any](), call.error
         try:
-            read = read_arguments(text)
-        except ValueError as error:
-            places.append((False, len(bad)))
+            args = args if error else read_arguments(text)
+        except ValueError as unreadable:
+            error = str(unreadable)[:200]
+        places.append((not error, len(bad if error else good)))
+        if error:
             bad.append(
-                InvalidToolCall(
-                    type="invalid_tool_call", name=name, id=call_id, args=text, error=str(error)[:200]
-                )
+                InvalidToolCall(type="invalid_tool_call", name=name, id=call_id, args=text, error=error)
             )
         else:
-            places.append((True, len(good)))
-            good.append(ToolCall(type="tool_call", name=name, id=call_id, args=read))
+            good.append(ToolCall(type="tool_call", name=name, id=call_id, args=args))
     order = [len(bad) + at if is_good else at for is_good, at in places]
     metadata = {**message.response_metadata, KEY: {**marks(message), "order": order}}
     return message.model_copy(
@@ -249,19 +187,12 @@ def with_calls(message: AIMessage, calls: Sequence[tuple[Any, Any, Any]]) -> AIM
     )
 
 
-def raw_texts(message: AIMessage, call_id: str) -> list[Any]:
-    """The raw texts of a call's arguments, as far as the provider's extras and content blocks have them."""
-    blocks = [_of_block(part) for part in _blocks(message) if part.get("type") == "function_call"]
-    raw = [*_of_extras(message.additional_kwargs)] or blocks
-    return [args for _, its_id, args in raw if (its_id or "") == call_id]
-
-
 def _blocks(message: AIMessage) -> Iterator[dict[str, Any]]:
     if isinstance(message.content, list):
         yield from (part for part in message.content if isinstance(part, dict))
 
 
-def _of_extras(extras: Mapping[str, Any]) -> Iterator[tuple[Any, Any, Any]]:
+def _of_extras(extras: Mapping[str, Any]) -> Iterator[RawCall]:
     """The calls of OpenAI's raw message: `tool_calls`, or the one `function_call` of its first protocol."""
     several = extras.get("tool_calls")
     if isinstance(several, list) and several:
@@ -271,13 +202,14 @@ def _of_extras(extras: Mapping[str, Any]) -> Iterator[tuple[Any, Any, Any]]:
         pairs = [(extras.get("function_call"), None)]
     for function, call_id in pairs:
         if isinstance(function, Mapping):
-            yield function.get("name"), call_id, function.get("arguments")
+            yield RawCall(function.get("name"), call_id, function.get("arguments"))
 
 
-def _of_block(part: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+def _of_block(part: Mapping[str, Any]) -> RawCall:
     keys = _ARGUMENTS[part["type"]]
     args = next((part[key] for key in keys if part.get(key)), None)
-    return part.get("name"), part.get("call_id") or part.get("id"), args
+    error = _why_invalid(args, part.get("error")) if part["type"] == "invalid_tool_call" else ""
+    return RawCall(part.get("name"), part.get("call_id") or part.get("id"), args, error)
 
 
 def in_order(message: AIMessage, found: list[_T]) -> list[_T]:
@@ -294,17 +226,17 @@ def in_order(message: AIMessage, found: list[_T]) -> list[_T]:
     if sorted(order) == list(range(len(found))):
         return [found[at] for at in order]
     blocks = [_of_block(part) for part in _blocks(message) if part.get("type") in _ARGUMENTS]
-    ids = [call_id for _, call_id, _ in [*_of_extras(message.additional_kwargs)] or blocks]
+    ids = [call.id for call in [*_of_extras(message.additional_kwargs)] or blocks]
     own = [call["id"] for call in [*message.invalid_tool_calls, *message.tool_calls]]
     if len(set(ids)) == len(ids) == len(found) and set(own) == set(ids):
         return [found[own.index(call_id)] for call_id in ids]
     return found
 
 
-def _as_json(args: Any) -> str:
+def as_text(args: Any) -> str:
     """Arguments as text; non-JSON values stay invalid, so that the call counts as malformed."""
     try:
-        return json.dumps(args)
+        return args if isinstance(args, str) else json.dumps(args)
     except (TypeError, ValueError, RecursionError):
         return f"({type(args).__name__} with values that are no JSON)"
 
@@ -332,8 +264,8 @@ class Call:
     """One tool call of a reply. `effect` is None for a work call.
 
     `problem` says why the call never runs or counts: `malformed` (invalid JSON), `invalid` (a question with
-    invalid arguments), `truncated` (the reply was truncated); `error` has the details. known: whether the
-    tool exists.
+    invalid arguments), `truncated` or `filtered` (the whole reply was, see `stop_of`); `error` has the
+    details. known: whether the tool exists.
     """
 
     index: int
@@ -419,7 +351,7 @@ class Reply:
     @property
     def names(self) -> list[str]:
         """The names of its calls as the model wrote them."""
-        return [raw.get("name") or "" for raw, _ in _in_order(self.message)]
+        return [raw.name or "" for raw in calls_of(self.message)]
 
     @lazy
     def plain(self) -> bool:
@@ -470,22 +402,28 @@ class Reply:
         return [result for result in self.found if result is not None]
 
 
+_CUT = {StopReason.LENGTH: "truncated", StopReason.FILTERED: "filtered"}
+"""What is wrong with every call of a reply that stopped like this: what would have followed is not known."""
+
+
 def read_reply(given: AIMessage, controls: Controls) -> Reply:
-    """The reply with its calls in order, each one checked, in whatever form the provider delivered it."""
+    """The reply with its calls in order, each one checked, in whatever form the provider delivered it.
+
+    This alone decides whether a call may run, and whether a finish or a question counts: `Call.problem`.
+    """
     message, stop = normal(given), stop_of(given)
+    cut = _CUT.get(stop)
     calls: list[Call] = []
-    for index, (raw, error) in enumerate(_in_order(message)):
-        meant = controls.resolve(raw.get("name") or "")
-        name = meant or raw.get("name") or ""
-        args = raw["args"] if isinstance(raw.get("args"), dict) else {}
-        effect = controls.effect(name)
-        problem, detail = ("malformed", error) if error is not None else (None, "")
-        if stop is StopReason.LENGTH and (problem or not _survives(given, raw, effect, calls)):
-            problem = "truncated"
+    for index, raw in enumerate(calls_of(message)):
+        meant = controls.resolve(raw.name or "")
+        name = meant or raw.name or ""
+        args = {} if raw.error else raw.args
+        effect, detail = controls.effect(name), raw.error
+        problem = cut or ("malformed" if raw.error else None)
         if problem is None and effect is Effect.ASK and (invalid := controls.problem(name, args)):
             problem, detail = "invalid", invalid
         known = meant is not None
-        calls.append(Call(index, raw.get("id") or "", name, args, effect, problem, detail, known))
+        calls.append(Call(index, raw.id or "", name, args, effect, problem, detail, known))
     return Reply(message, tuple(calls), stop, [None] * len(calls))
 
 
@@ -500,7 +438,7 @@ def with_call_words(message: AIMessage, fresh: Mapping[int, Mapping[str, str]]) 
             _reword_block(blocks, call.get("id"), fresh[position])
             call |= fresh[position]
     content = blocks if isinstance(message.content, list) else message.content
-    # They are found by id, and show whether a call of a truncated reply is complete.
+    # The order of the calls is read from them by id.
     raw = ("tool_calls", "function_call") if any("id" in words for words in fresh.values()) else ()
     extras = {key: value for key, value in message.additional_kwargs.items() if key not in raw}
     return message.model_copy(
@@ -520,28 +458,6 @@ def _reword_block(blocks: Sequence[Any], call_id: Any, fresh: Mapping[str, str])
         if isinstance(block, dict) and block.get("type") in _CALL_BLOCKS and block.get(key) == call_id:
             block |= {key if word == "id" else word: value for word, value in fresh.items()}
             return
-
-
-def _in_order(message: AIMessage) -> list[tuple[Mapping[str, Any], str | None]]:
-    """All calls in the order of the reply, each malformed one with its error."""
-    found: list[tuple[Mapping[str, Any], str | None]] = [
-        (dict(call), call.get("error") or "it cannot be parsed") for call in message.invalid_tool_calls
-    ]
-    found += [(dict(call), None) for call in message.tool_calls]
-    return in_order(message, found)
-
-
-def _survives(
-    message: AIMessage, raw: Mapping[str, Any], effect: Effect | None, earlier: Sequence[Call]
-) -> bool:
-    """Whether a call of a truncated reply counts: a control call that is known to be complete, with nothing
-    refused before it. Work calls of a truncated reply never run."""
-    if effect is None or any(call.problem for call in earlier):
-        return False
-    if marks(message).get("checked"):
-        return True
-    texts = raw_texts(message, raw.get("id") or "")
-    return len(texts) == 1 and isinstance(texts[0], str) and complete_json(texts[0])
 
 
 def fingerprint(name: str, args: Mapping[str, Any]) -> str:

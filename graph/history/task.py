@@ -22,7 +22,8 @@ from signoff.graph.history.reader import (
     undecided,
     verdicts_of,
 )
-from signoff.graph.history.replies import Call, Reply, StopReason
+from signoff.graph.history.reasons import StopReason
+from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.usage import NOTHING, RESUMED, RepeatCount, Repeats, Used
 from signoff.graph.kinds import SENT_BACK, Effect
 from signoff.graph.state import AgentState, CallDecision, Phase, Phases, RefusedFinish, Spent, TreeBudget

@@ -25,7 +25,8 @@ from langchain_core.messages import (
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 
 from signoff.graph.history.reader import CHARS, PromptHead, Reader
-from signoff.graph.history.replies import Call, Reply, StopReason
+from signoff.graph.history.reasons import StopReason
+from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import open_phases
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import is_answer, is_genuine, marks, nudge, nudge_kind, slim

@@ -12,7 +12,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Overwrite
 
 from signoff.graph.foreign import strict_serde, valid_values
-from signoff.graph.history.replies import without_reason
+from signoff.graph.history.reasons import without_reason
 from signoff.graph.messages import KEY, append_messages, as_messages, marks, slim
 from signoff.graph.schemas.state import Refused, after, checked_update, combined
 from signoff.graph.state import MIDDLEWARE, AgentState, HookMarks
@@ -155,7 +155,6 @@ def _in_place(new: BaseMessage, old: BaseMessage) -> BaseMessage:
     if new.tool_calls != old.tool_calls:
         # The new calls are parsed values; these marks describe the old raw text.
         noted = {key: value for key, value in noted.items() if key not in ("cut", "order")}
-        noted["checked"] = True
     usage = new.usage_metadata or old.usage_metadata
     metadata = {**provider_words(new, old), **({KEY: noted} if noted else {})}
     return slim(sanitize(new.model_copy(update={"response_metadata": metadata, "usage_metadata": usage})))
@@ -163,9 +162,10 @@ def _in_place(new: BaseMessage, old: BaseMessage) -> BaseMessage:
 
 def provider_words(new: AIMessage, old: AIMessage) -> dict[str, Any]:
     """The metadata of a reply that replaces another. Code that rewrites a message mostly omits them, and
-    those of the old message still hold: calls of a truncated reply stay truncated in its copy."""
+    those of the old message still hold as long as one of its calls is there: calls of a truncated reply stay
+    truncated in its copy."""
     words = dict(old.response_metadata)
-    if any(one not in old.tool_calls for one in new.tool_calls):
+    if new.tool_calls and all(one not in old.tool_calls for one in new.tool_calls):
         words = {key: value for key, value in without_reason(words).items() if key != KEY}
     return {**words, **new.response_metadata}
 

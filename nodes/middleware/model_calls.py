@@ -17,13 +17,13 @@ from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
 from signoff.graph.foreign import gets_past
-from signoff.graph.history.replies import normal
 from signoff.graph.messages import append_messages
 from signoff.graph.prompt.prompt import front
 from signoff.graph.state import AgentState
 from signoff.nodes.middleware.changes import CannotWrite, Changes, provider_words
 from signoff.nodes.middleware.given import Given
 from signoff.nodes.model.advice import refuses
+from signoff.nodes.model.heard import Heard
 from signoff.nodes.model.messages import sanitize
 from signoff.nodes.model.models import AskedModel
 from signoff.nodes.model.stream import EarlyEnd
@@ -149,11 +149,14 @@ def alayer(one: Given, inner: AsyncHandler, failures: Failures) -> AsyncHandler:
 
 @dataclass(frozen=True)
 class Through:
-    """Calls the model through all wrappers; returns the result, None if it was stopped."""
+    """Calls the model through all wrappers; returns the result, None if it was stopped.
+
+    heard: hears the models that a wrapper calls itself."""
 
     around: Sequence[Given]
     request: Request
     ask: Callable[[Request], Part[AIMessage]]
+    heard: Heard
 
     def do(self, run: NodeContext) -> Composed | None:
         def ask(request: Request) -> Composed:
@@ -164,7 +167,8 @@ class Through:
         for one in reversed(self.around):
             handler = layer(one, handler, failures)
         try:
-            return handler(self.request)
+            with self.heard.listening():
+                return handler(self.request)
         except CallStopped:
             return None
         except Exception as error:
@@ -180,7 +184,8 @@ class Through:
         for one in reversed(self.around):
             handler = alayer(one, handler, failures)
         try:
-            return await handler(self.request)
+            with self.heard.listening():
+                return await handler(self.request)
         except CallStopped:
             return None
         except Exception as error:
@@ -235,7 +240,7 @@ def wrapped_call(
 ) -> Part[WrappedCall]:
     """A part of `call_llm`: calls the models of `call` through all wrappers."""
     asking = _Asking(call, state, run)
-    found = yield Through(around, asking.request, asking.ask)
+    found = yield Through(around, asking.request, asking.ask, asking.heard)
     if found is None:
         return WrappedCall(None, state, run, dropped=asking.came)
     message, results = _reply(found.response.result)
@@ -265,6 +270,7 @@ class _Asking:
 
     def __init__(self, call: Any, state: AgentState, run: NodeContext) -> None:
         self.call, self.state, self.run = call, state, run
+        self.heard = Heard()
         self.came: list[tuple[AIMessage, int]] = call.came
         own = call.shown.own
         self._prompt = (SystemMessage(own) if own else None) if isinstance(own, str) else own
@@ -361,7 +367,7 @@ class _Asking:
         """The reply to keep, and the replies that are discarded."""
         own = next((at for at, (one, _) in enumerate(self.came) if one is message), None)
         if own is None:
-            message = sanitize(normal(message.model_copy()))
+            message = sanitize(self.heard.as_received(message.model_copy()))
             own = next((at for at, (one, _) in enumerate(self.came) if one.id and one.id == message.id), None)
             message = self._with_metadata(message, own)
         if own is None and message.usage_metadata is None:

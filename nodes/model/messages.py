@@ -23,7 +23,8 @@ from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 
 from signoff.graph.foreign import is_plain, strict_serde, valid_text, valid_values
-from signoff.graph.history.replies import Reply, reason_of, with_call_words
+from signoff.graph.history.reasons import reason_of
+from signoff.graph.history.replies import Reply, with_call_words
 from signoff.graph.messages import KEY, marks
 from signoff.graph.prompt.compaction import truncate
 from signoff.graph.prompt.prompt import (

@@ -22,7 +22,9 @@ from langgraph.errors import GraphBubbleUp
 
 from signoff.graph.foreign import valid_text
 from signoff.graph.history.reader import CHARS
-from signoff.graph.history.replies import StopReason, reason_of, stop_of, words_of
+from signoff.graph.history.reasons import StopReason, stop_of
+from signoff.graph.history.received import received
+from signoff.graph.history.replies import words_of
 from signoff.graph.history.task import Task
 from signoff.graph.messages import marks
 from signoff.graph.prompt.compaction import PIECE, Compaction, bounded, summary_parts
@@ -77,14 +79,10 @@ class SummaryReply:
     @property
     def text(self) -> str:
         """The text, if it can serve as the summary; empty if it is truncated, refused or not text."""
-        chunks = self.chunks
-        stopped = any(
-            stop_of(chunk) is not StopReason.NORMAL or marks(chunk).get("stopped") for chunk in chunks
-        )
-        # A dropped connection looks like the end; a provider reports a real end.
-        provided = any(chunk.response_metadata.get("model_provider") for chunk in chunks)
-        ended = not provided or any(reason_of(chunk) or chunk.usage_metadata for chunk in chunks)
-        if not self.whole or stopped or not ended or any(_calls(chunk) for chunk in chunks):
+        if not self.whole or not self.chunks or any(_calls(chunk) for chunk in self.chunks):
+            return ""
+        reply = received(self.chunks)
+        if stop_of(reply) is not StopReason.NORMAL or marks(reply).get("stopped"):
             return ""
         return words_of(AIMessage(valid_text(self.whole_text)))
 

@@ -5,6 +5,8 @@ LangChain's compiled agent saves in the background, lets two runs of a thread ov
 super-steps. `guarded(agent)` is the same agent without these three problems.
 """
 
+import inspect
+import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from functools import partial
@@ -20,7 +22,7 @@ from langgraph.types import Command, Durability
 
 from signoff.graph.compiled.graph import in_thread, runner, storage_errors, thread_to_hold
 from signoff.graph.compiled.inputs import Entry, beside_saved, check_is_no_other, check_says_something
-from signoff.graph.errors import SetupError, quote_id
+from signoff.graph.errors import MiddlewareWarning, SetupError, quote_id
 from signoff.graph.machine import ENTRIES
 from signoff.guards.steps import TOO_LONG
 from signoff.nodes.requests import Operation, Part, acarry_out, carry_out
@@ -131,6 +133,8 @@ def guarded(agent: Any) -> GuardedGraph:
     One runner holds a thread, each step is saved before the next one begins, and no recursion limit ends a
     run before a limit of the guards. `agent` itself is not changed.
 
+    Warns of a sub-agent that a tool of it calls and that has no guards.
+
     Raises SetupError for anything that is not such an agent, has no guards, or has a channel with one of
     their names.
     """
@@ -142,7 +146,26 @@ def guarded(agent: Any) -> GuardedGraph:
     from signoff.guards.state import check_channels, taken  # first, Guards reports a missing langchain
 
     check_channels(taken(agent.builder.channels))
+    if names := sorted({each.name for each in _sub_agents(agent) if "guards" not in each.builder.channels}):
+        warnings.warn(
+            f"Nothing guards the sub-agents {', '.join(names)}: a call that was cut off may run there. Give "
+            "each middleware=[Guards()]; name one 'general-purpose' to replace that of deepagents.",
+            MiddlewareWarning,
+            stacklevel=2,
+        )
     held = agent.copy()
     held.__class__ = GuardedGraph
     assert isinstance(held, GuardedGraph), "the class was set in the line above"
     return held.with_config(recursion_limit=_NO_STEP_LIMIT)
+
+
+def _sub_agents(agent: Any) -> Iterator[Any]:
+    """The agents of LangChain that the tools of `agent` call, as far as their code names them: deepagents'
+    tool `task` has them in a dict."""
+    tools = getattr(getattr(agent.nodes.get("tools"), "bound", None), "tools_by_name", {}).values()
+    functions = (getattr(tool, way, None) for tool in tools for way in ("func", "coroutine"))
+    for names in map(inspect.getclosurevars, filter(inspect.isfunction, functions)):
+        for value in (*names.nonlocals.values(), *names.globals.values()):
+            for each in value.values() if isinstance(value, dict) else (value,):
+                if isinstance(each, CompiledStateGraph) and "model" in each.nodes:
+                    yield each

@@ -1,6 +1,7 @@
 """Calls LangChain's handlers from the hooks of `Guards`, and reads the results of tool calls."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,22 +18,28 @@ from signoff.graph.messages import is_genuine
 from signoff.guards.persons import as_reminder
 from signoff.guards.state import OWN
 from signoff.guards.steps import GuardedRun
+from signoff.nodes.model.heard import Setting
 from signoff.nodes.tool_calls.returned import joined
 from signoff.nodes.tool_calls.run import FROM_TOOL, ResultWriter, ToolResult
+
+_NOTHING = nullcontext()
 
 
 @dataclass(frozen=True)
 class HandlerCall:
-    """Calls the handler that the hook wraps, sync or async as given."""
+    """Calls the handler that the hook wraps, sync or async as given. within: entered for the call."""
 
     handler: Callable[[Any], Any]
     given: Any
+    within: AbstractContextManager[object] = _NOTHING
 
     def do(self, scope: object) -> Any:
-        return self.handler(self.given)
+        with self.within:
+            return self.handler(self.given)
 
     async def ado(self, scope: object) -> Any:
-        return await self.handler(self.given)
+        with self.within:
+            return await self.handler(self.given)
 
 
 class Start(BaseCallbackHandler):
@@ -53,23 +60,6 @@ class Start(BaseCallbackHandler):
 
 _start = ContextVar[Start | None]("_start", default=None)
 register_configure_hook(_start, inheritable=False)
-
-
-class _Listening:
-    """While it is entered, the start of a tool is recorded there, or nowhere. Not with `contextmanager`,
-    which costs more than what it does here."""
-
-    def __init__(self, start: Start | None) -> None:
-        self._start = start
-        self._before: Start | None = None
-
-    def __enter__(self) -> None:
-        self._before = _start.get()
-        _start.set(self._start)
-
-    def __exit__(self, *_: object) -> None:
-        # Not with a token: a coroutine may be closed in a context other than its own.
-        _start.set(self._before)
 
 
 _RUNS = ("invoke", "ainvoke", "run", "arun")
@@ -102,14 +92,14 @@ class Running:
 
     def do(self, run: GuardedRun) -> list[ToolResult]:
         try:
-            with _Listening(self.start):
+            with Setting(_start, self.start):
                 return [self._read(self.asking.do(run))]
         except BaseException as raised:  # noqa: BLE001  a tool may raise anything, which is its result
             return [self._broken(raised, run)]
 
     async def ado(self, run: GuardedRun) -> list[ToolResult]:
         try:
-            with _Listening(self.start):
+            with Setting(_start, self.start):
                 return [self._read(await self.asking.ado(run))]
         except BaseException as raised:
             if being_ended(raised):

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, RemoveMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
@@ -28,7 +28,7 @@ from langgraph.types import Command
 from signoff.graph.compiled.settings import checked_limits, checked_texts, listed, one_of, positive
 from signoff.graph.errors import JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT, gets_past, outputs_folder
-from signoff.graph.history.replies import Call, in_order, normal, with_calls
+from signoff.graph.history.replies import Call
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ENTRIES, Event, State
 from signoff.graph.messages import KEY, marks, slim
@@ -60,6 +60,7 @@ from signoff.guards.versions import check_version
 from signoff.nodes.execute import runs_again
 from signoff.nodes.model.advice import advise, secrets_of
 from signoff.nodes.model.guard import guarded as guarded_model
+from signoff.nodes.model.heard import Heard
 from signoff.nodes.model.messages import is_streamed, sanitize
 from signoff.nodes.model.models import BoundModels
 from signoff.nodes.node import NO_BUDGET, Dependencies, Report
@@ -249,11 +250,11 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         asked = request.override(
             model=model, system_message=system, messages=messages, tools=self._with_controls(request.tools)
         )
-        begins = time.time()
+        heard, begins = Heard(), time.time()
         try:
             if (too_long := walk.run.config.get("configurable", {}).get(TOO_LONG)) is not None:
                 raise too_long
-            response = yield from _chosen(asked, offered, handler)
+            response = yield from _chosen(asked, offered, handler, heard)
         except Exception as error:
             # Middleware around this one may shorten a history that is too long, and ask again.
             if gets_past(error) or (isinstance(error, ContextOverflowError) and error is not too_long):
@@ -263,7 +264,8 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             walk.take(Report(Event.FAILED, {"ending": ending}))
             yield from walk.go()
             return
-        walk.take(Report(Event.REPLIED, {"messages": _with_marks(response, offered, begins, walk)}))
+        message = _with_marks(response, heard, offered, begins, walk)
+        walk.take(Report(Event.REPLIED, {"messages": [message]}))
         # The rest waits until the reply is saved.
         yield from walk.step()
 
@@ -449,13 +451,15 @@ def _no_models(name: str) -> BoundModels:
     raise SetupError(f"This run names the model {name[:80]!r}, but the agent's own model is asked.")
 
 
-def _chosen(request: Request, offered: ToolChoice, handler: Callable[[Request], Any]) -> Part[Response]:
+def _chosen(
+    request: Request, offered: ToolChoice, handler: Callable[[Request], Any], heard: Heard
+) -> Part[Response]:
     """The model's reply; with a looser tool choice if the provider rejects this one."""
     choice: ToolChoice = offered
     while True:
         asked = request if choice is ToolChoice.ALL else request.override(tool_choice="any")
         try:
-            response: Response = yield HandlerCall(handler, asked)
+            response: Response = yield HandlerCall(handler, asked, heard.listening())
             return response
         except Exception as error:
             refused = "tool_choice" in str(error).replace(" ", "_").lower()
@@ -464,13 +468,14 @@ def _chosen(request: Request, offered: ToolChoice, handler: Callable[[Request], 
             choice = LOOSER[ToolChoice.REQUIRED]
 
 
-def _with_marks(response: Response, offered: ToolChoice, begins: float, walk: Walk) -> list[BaseMessage]:
+def _with_marks(
+    response: Response, heard: Heard, offered: ToolChoice, begins: float, walk: Walk
+) -> AIMessage:
     """The model's reply, with its marks and a unique id."""
     said = [message for message in response.result if isinstance(message, AIMessage)]
     if not said:
         raise SetupError("A middleware within Guards gave no AIMessage in place of the model's reply.")
-    message = _without_cut_calls(sanitize(normal(said[-1])))
-    ends = time.time()
+    message, ends = sanitize(heard.as_received(said[-1])), time.time()
     notes: dict[str, Any] = {**marks(message), "at": ends, "seconds": ends - begins}
     if offered is ToolChoice.CONTROLS:
         notes["controls_only"] = True
@@ -479,13 +484,4 @@ def _with_marks(response: Response, offered: ToolChoice, begins: float, walk: Wa
     if message.id is None or message.id in taken:
         # Not derived from its position, which may recur when messages are removed: the journal uses this id.
         message.id = f"{message.id or 'reply'}-{uuid4()}"
-    return [slim(message)]
-
-
-def _without_cut_calls(message: AIMessage) -> AIMessage:
-    """The reply without the calls that were incomplete when its stream was cut off."""
-    keep, calls = marks(message).get("cut"), [*message.invalid_tool_calls, *message.tool_calls]
-    if keep is None or keep >= len(calls):
-        return message
-    kept = [(call["name"], call["id"], call["args"]) for call in in_order(message, calls)[:keep]]
-    return with_calls(message, kept)
+    return slim(message)

@@ -332,8 +332,9 @@ def what_ran_is_told(step: MachineStep, machine: Machine) -> Why:
 
 def cut_never_runs(step: MachineStep, _: Machine) -> Why:
     for record in reading.replies(step.before.messages) if step.ran else ():
-        if record.stop == "length" and any(call["id"] in step.ran for call in record.calls):
-            return "a call of a truncated reply has run"
+        cut = record.stop in ("length", "content_filter")
+        if cut and any(call["id"] in step.ran for call in record.calls):
+            return "a call of a reply that was cut off or filtered has run"
     return None
 
 
@@ -518,7 +519,9 @@ PROPERTIES: tuple[Property, ...] = (
         "The history never says that a call did not run if it did.",
         what_ran_is_told,
     ),
-    Property("no truncated call", "No call of a truncated reply ever runs.", cut_never_runs),
+    Property(
+        "no truncated call", "No call of a reply that was cut off or filtered ever runs.", cut_never_runs
+    ),
     Property(
         "only approved calls",
         "A call that needs approval runs only after a person has approved it.",

@@ -18,6 +18,8 @@ from signoff.guards import Guards, guarded
 from signoff.models.scripted import ScriptedModel, call
 from tests.support.guarded import tools
 
+pytestmark = pytest.mark.filterwarnings("ignore:Nothing guards the sub-agents")
+
 DONE = call("finish_task", summary="All of it.")
 LOOK, SAVE = call("look", name="a"), call("save", name="x")
 ASKS = call("ask_user", question="Which one?")

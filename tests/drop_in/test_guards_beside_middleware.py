@@ -237,6 +237,7 @@ SHORTENS = pytest.mark.skipif(
 
 @pytest.mark.parametrize("way", ["sync", "async"])
 @pytest.mark.parametrize("create", [create_agent, pytest.param(create_deep_agent, marks=SHORTENS)])
+@pytest.mark.filterwarnings("ignore:Nothing guards the sub-agents")
 def test_a_prompt_that_nobody_shortens_ends_the_task(create: Any, way: str, tmp_path: Path) -> None:
     # deepagents writes a file before it gives up, which LangGraph takes for the model's reply.
     script: list[Any] = [call("look", name="a"), ContextOverflowError("too long"), DONE]

@@ -99,27 +99,26 @@ WHAT_IS_OPEN: Table = {
     "a result that belongs to nothing is ignored": ([user(), done("ghost"), ai(WRITE)], {"due": ["w"]}),
 }
 
-WHOLE, CUT = '{"summary": "All of it."}', '{"summary": "All of'
-TRUNCATED: Table = {
-    "work calls never count": ([user(), ai(WRITE, stop="length", raw={"w": "{}"})], {"due": ["w"]}),
-    "a whole finish counts": ([user(), ai(FINISH, stop="length", raw={"f": WHOLE})], {"finish": "f"}),
-    "a cut finish does not": (
-        [user(), ai(FINISH, stop="length", raw={"f": CUT})],
-        {"finish": None, "due": ["f"]},
-    ),
-    "a finish whose raw text is not known does not": ([user(), ai(FINISH, stop="length")], {"finish": None}),
-    "a whole finish after a refused call does not": (
-        [user(), ai(WRITE, FINISH, stop="length", raw={"w": "{}", "f": WHOLE})],
-        {"finish": None, "due": ["w", "f"]},
-    ),
-    "a whole finish after a whole thought counts": (
-        [user(), ai(THINK, FINISH, stop="length", raw={"t": "{}", "f": WHOLE})],
-        {"finish": "f", "due": ["t"]},
-    ),
-    "a whole finish before a cut call counts": (
-        [user(), ai(FINISH, WRITE, stop="max_tokens", raw={"f": WHOLE, "w": "{"})],
-        {"finish": "f", "strays": {"w": "after_control"}},
-    ),
+NOT_WHOLE: Table = {
+    f"{name}, {reason}": (messages, expected)
+    for reason in ("length", "max_tokens", "content_filter", "SAFETY", "refusal")
+    for name, messages, expected in list[tuple[str, list[BaseMessage], dict[str, Any]]](
+        [
+            ("work", [user(), ai(WRITE, stop=reason)], {"due": ["w"]}),
+            ("a finish", [user(), ai(FINISH, stop=reason)], {"finish": None, "due": ["f"]}),
+            ("a question", [user(), ai(ASK, stop=reason)], {"ask": None, "due": ["q"]}),
+            (
+                "a finish after a thought",
+                [user(), ai(THINK, FINISH, stop=reason)],
+                {"finish": None, "due": ["t", "f"]},
+            ),
+            (
+                "a finish before work",
+                [user(), ai(FINISH, WRITE, stop=reason)],
+                {"finish": None, "due": ["f", "w"], "strays": {}},
+            ),
+        ]
+    )
 }
 
 TABLES: dict[str, tuple[list[BaseMessage], dict[str, Any]]] = {
@@ -127,7 +126,7 @@ TABLES: dict[str, tuple[list[BaseMessage], dict[str, Any]]] = {
     **WHAT_STANDS,
     **WHAT_IS_OPEN,
 }
-TABLES |= {f"truncated: {name}": case for name, case in TRUNCATED.items()}
+TABLES |= {f"not whole: {name}": case for name, case in NOT_WHOLE.items()}
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -223,11 +223,11 @@ VOID: Mapping[str, tuple[Any, str]] = {
     "the words are in the text": ("It is done. [FINALIZE]\nStatus: Finished", "You answered with text only"),
     "the code was cut": (
         reply(turn("[FINALIZE]") + "\n```python\nprint(1)", finish_reason="length"),
-        "the reply was cut off at the length limit",
+        "the reply was cut off before its end",
     ),
     "the code was whole, and the reply was cut": (
         reply(turn("[FINALIZE] It is 41.", "print(41)"), finish_reason="length"),
-        "the reply was cut off at the length limit",
+        "the reply was cut off before its end",
     ),
     "it made its evidence up": (
         turn("Run.", "print(6 * 7)") + "\n<EVIDENCE>\n41\n</EVIDENCE>\n" + turn("[FINALIZE] It is 41."),

@@ -15,9 +15,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.runnables import RunnableConfig
 
 from signoff import build_graph, sqlite_storage
+from signoff.graph.history.received import received as whole
 from signoff.graph.messages import is_reply, marks
 from signoff.models import ScriptedModel, reply
-from signoff.nodes.call_llm import whole
 from signoff.nodes.model.guard import guarded, is_guarded
 from tests.support.cases.guard import CUT, FINISH, STREAMS, UNCUT, AsyncWire, Wire, finish, part
 from tests.support.histories import CONTROLS

@@ -17,6 +17,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from signoff import Decision, Failed, Finished, Paused, Question, Session, build_graph, sqlite_storage
+from signoff.graph.history.received import received as whole
 from signoff.graph.kinds import Effect
 from signoff.graph.machine import State
 from signoff.graph.messages import is_answer, is_reply
@@ -24,7 +25,6 @@ from signoff.models import ScriptedModel, call
 from signoff.models.local import LocalChatModel, local_model
 from signoff.models.local.install import server_version
 from signoff.models.local.weights import missing_packages
-from signoff.nodes.call_llm import whole
 from signoff.nodes.model.guard import guarded
 from signoff.session.path import steps
 from signoff.storage.sqlite import SqliteStorage

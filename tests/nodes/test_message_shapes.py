@@ -4,9 +4,10 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, FunctionMessage, ToolCallChunk, ToolMessage
 
 from signoff import build_graph
-from signoff.graph.history.replies import StopReason, broken_off, normal, read_reply, stop_of
+from signoff.graph.history.reasons import StopReason, broken_off, stop_of
+from signoff.graph.history.received import received as whole
+from signoff.graph.history.replies import normal, read_reply
 from signoff.graph.messages import KEY, is_reply
-from signoff.nodes.call_llm import whole
 from tests.support.histories import CONTROLS, assert_sendable, user
 from tests.support.message_shapes import FINISH, WAYS, Fields, Pieces, Whole, function, nudges, run, text, use
 
@@ -34,7 +35,6 @@ ONE_CALL: dict[str, Fields] = {
     "function_call": {"additional_kwargs": {"function_call": function()}},
     "function_call beside words": {"content": "I write.", "additional_kwargs": {"function_call": function()}},
     "raw tool_calls": {"additional_kwargs": {"tool_calls": [{"id": "a", "function": function()}]}},
-    "an invalid call that can be read": {"invalid_tool_calls": [{**BAD_CALL, "error": "no object"}]},
     "a tool_use block": {"content": [use()]},
     "a tool_use block as it was streamed": {"content": [use(input={}, partial_json='{"text": "x"}')]},
     "words around it": {"content": [text("Now."), use(), text("So.")]},
@@ -45,7 +45,6 @@ ONE_CALL: dict[str, Fields] = {
     "a tool_call_chunk block": {
         "content": [{"type": "tool_call_chunk", "id": "a", "name": "write", "args": '{"text": "x"}'}]
     },
-    "an invalid_tool_call block that can be read": {"content": [BAD_CALL]},
     "a function_call item": {"content": [{"type": "reasoning", "id": "rs_1", "summary": []}, ITEM]},
     "a function_call item that was read": {
         "content": [ITEM],
@@ -79,6 +78,19 @@ def test_all_shapes_of_a_call_read_the_same(shape: str, way: str) -> None:
     outcome = result["outcome"]
     assert (outcome["status"], outcome["turns"], outcome["tool_calls"]) == ("success", 2, count)
     assert nudges(result) == []
+
+
+INVALID: dict[str, Fields] = {
+    "an invalid call": {"invalid_tool_calls": [{**BAD_CALL, "error": "no object"}]},
+    "an invalid_tool_call block": {"content": [BAD_CALL]},
+}
+
+
+@pytest.mark.parametrize("way", ["imported", "whole"])
+@pytest.mark.parametrize("shape", INVALID)
+def test_what_the_package_calls_invalid_does_not_run_although_it_can_be_read(shape: str, way: str) -> None:
+    result, written, _ = run(way, INVALID[shape])
+    assert (written, result["outcome"]["tool_calls"]) == ([], 0)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -170,7 +182,7 @@ SPOKEN: dict[str, tuple[Fields, str]] = {
     "a provider's own tools alone": ({"content": SERVER_TOOLS}, "empty"),
     "a call that the provider could not read": (
         {"response_metadata": {"finish_reason": "MALFORMED_FUNCTION_CALL"}},
-        "empty",
+        "truncated",
     ),
     "a refusal": ({"additional_kwargs": {"refusal": "I cannot."}}, "filtered"),
     "a refusal among blocks": ({"content": [{"type": "refusal", "refusal": "I cannot."}]}, "filtered"),

@@ -108,23 +108,17 @@ def test_a_reply_whose_package_cannot_build_it_is_answered() -> None:
     assert "a list, not an object" in told(result)
 
 
-WHOLE, CUT = function('{"summary": "x"}', "finish_task"), function('{"summary": "x', "finish_task")
-TRUNCATED: dict[str, tuple[Fields, bool]] = {
-    "a whole finish": ({"additional_kwargs": {"function_call": WHOLE}}, True),
-    "a cut finish": ({"additional_kwargs": {"function_call": CUT}}, False),
-    "a whole finish as an item": (
-        {"content": [{"type": "function_call", "id": "fc_1", "call_id": "call_1", **WHOLE}]},
-        True,
-    ),
-    "a finish whose raw text is not known": (
-        {"content": [use(name="finish_task", input={"summary": "x"})]},
-        False,
-    ),
+WHOLE = function('{"summary": "x"}', "finish_task")
+FINISHES: dict[str, Fields] = {
+    "in the extras": {"additional_kwargs": {"function_call": WHOLE}},
+    "as an item": {"content": [{"type": "function_call", "id": "fc_1", "call_id": "call_1", **WHOLE}]},
+    "as a block": {"content": [use(name="finish_task", input={"summary": "x"})]},
+    "as a call": {"tool_calls": [{"name": "finish_task", "id": "a", "args": {"summary": "x"}}]},
 }
 
 
-@pytest.mark.parametrize("name", TRUNCATED)
-def test_a_finish_of_a_cut_reply_counts_only_when_its_raw_text_is_whole(name: str) -> None:
-    fields, counts = TRUNCATED[name]
-    cut = AIMessage(**{"content": "", **fields, "response_metadata": {"finish_reason": "length"}})
-    assert (read_reply(cut, CONTROLS).control is not None) == counts
+@pytest.mark.parametrize("reason", ["stop", "length", "content_filter"])
+@pytest.mark.parametrize("name", FINISHES)
+def test_a_whole_finish_counts_only_in_a_reply_that_is_whole(name: str, reason: str) -> None:
+    reply = AIMessage(**{"content": "", **FINISHES[name], "response_metadata": {"finish_reason": reason}})
+    assert (read_reply(reply, CONTROLS).control is not None) == (reason == "stop")

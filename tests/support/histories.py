@@ -17,16 +17,13 @@ def user(text: str = "do it") -> HumanMessage:
     return HumanMessage(text)
 
 
-def ai(*parts: Any, stop: str | None = None, raw: dict[str, str] | None = None) -> AIMessage:
-    """A reply: words are text, `(name, id)` or `(name, id, args)` a call. `raw` is argument text by id, as
-    providers report it."""
+def ai(*parts: Any, stop: str | None = None) -> AIMessage:
+    """A reply: words are text, `(name, id)` or `(name, id, args)` a call."""
     calls = [part for part in parts if isinstance(part, tuple)]
-    legacy = [{"id": key, "function": {"arguments": text}} for key, text in (raw or {}).items()]
     return AIMessage(
         content=" ".join(part for part in parts if isinstance(part, str)),
         tool_calls=[{"name": c[0], "id": c[1], "args": c[2] if len(c) > 2 else _args(c[0])} for c in calls],
         response_metadata={"finish_reason": stop or ("tool_calls" if calls else "stop")},
-        additional_kwargs={"tool_calls": legacy} if legacy else {},
     )
 
 

@@ -14,7 +14,7 @@ from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGenerationChunk
 
-from signoff.graph.history.replies import StopReason, stop_of
+from signoff.graph.history.reasons import StopReason, stop_of
 from signoff.graph.messages import KEY as MARKS
 from signoff.graph.messages import is_genuine, is_reply, marks, nudge_kind
 from signoff.graph.prompt.prompt import SUMMARY_MARK

@@ -154,7 +154,7 @@ TALKING = {
 
 TRUNCATED = {
     "work calls of a cut reply never run": Case(
-        [reply(WRITE, finish_reason="length"), FINISH], says=["cut off at the length limit", "smaller steps"]
+        [reply(WRITE, finish_reason="length"), FINISH], says=["cut off before its end", "smaller steps"]
     ),
     "a cut finish in a cut reply is none": Case(
         [reply(CUT, finish_reason="length"), FINISH], ends={**SUCCESS, "turns": 2, "nudges": 1}
