@@ -95,7 +95,7 @@ def test_with_a_base_url_every_name_is_bare() -> None:
 
 MISSING: dict[str, tuple[str, list[str]]] = {
     "no package": ("groq:llama", ["langchain-groq", install_hint("", "langchain-groq")]),
-    "no package and no key": ("mistralai:m", [install_hint("", "langchain-mistralai")]),
+    "no package and no key": ("deepseek:m", [install_hint("", "langchain-deepseek")]),
     "no key of Anthropic": ("anthropic:claude", ["needs a key: set ANTHROPIC_API_KEY."]),
     "no key of Google": ("google_genai:gemini", ["needs a key: set GOOGLE_API_KEY or GEMINI_API_KEY."]),
     "no key of OpenAI": ("openai:gpt-5", ["needs a key: set OPENAI_API_KEY."]),
