@@ -97,11 +97,11 @@ class Reply:
 
 @dataclass(frozen=True)
 class Fault:
-    """Any other answer: a status, a body (a dict is sent as JSON) and headers. `{authorization}` in a text
-    body is replaced by the header that the client sent."""
+    """Any other answer: a status, a body (a dict is sent as JSON, bytes as they are) and headers.
+    `{authorization}` in a text body is replaced by the header that the client sent."""
 
     status: int = 500
-    body: Body | str = ""
+    body: Body | str | bytes = ""
     headers: dict[str, str] = field(default_factory=dict)
     content_type: str = "application/json"
 
@@ -189,8 +189,11 @@ class _Handler(BaseHTTPRequestHandler):
             pass  # the client has left, as a real one may
 
     def _fault(self, fault: Fault, headers: dict[str, str]) -> None:
-        text = fault.body if isinstance(fault.body, str) else json.dumps(fault.body)
-        body = text.replace("{authorization}", headers.get("authorization", "")).encode()
+        if isinstance(fault.body, bytes):
+            body = fault.body
+        else:
+            text = fault.body if isinstance(fault.body, str) else json.dumps(fault.body)
+            body = text.replace("{authorization}", headers.get("authorization", "")).encode()
         self._head(fault.status, fault.content_type, **fault.headers, **{"Content-Length": str(len(body))})
         self.wfile.write(body)
 
