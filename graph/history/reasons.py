@@ -95,13 +95,16 @@ _KINDS = {
 
 
 def reason_in(metadata: Mapping[str, Any]) -> str:
-    """The provider's finish reason, in lower case; empty if there is none, or the reply has not ended. An
-    unlisted detail leaves the reply as incomplete as its status says."""
+    """The provider's finish reason, in lower case; empty if there is none, or the reply has not ended."""
     details = metadata.get(_DETAILS)
-    detail = details.get("reason") if isinstance(details, Mapping) else None
-    words = [word for value in (detail, *map(metadata.get, _KEYS)) if (word := _word(value))]
-    listed = [word for word in words if _stop_by(word) is not StopReason.NORMAL]
-    return next(iter(listed or words), "")
+    reason = _word(details.get("reason")) if isinstance(details, Mapping) else ""
+    # Another detail leaves the reply as incomplete as its status says.
+    if _bare(reason) in _KINDS:
+        return reason
+    for key in _KEYS:
+        if key in metadata and (reason := _word(metadata[key])):
+            return reason
+    return ""
 
 
 def _word(value: Any) -> str:
@@ -152,15 +155,10 @@ def _stop_by(reason: str) -> StopReason:
     return StopReason.LENGTH if kind == "failed" else StopReason(kind)
 
 
-def prompt_blocked(metadata: Mapping[str, Any]) -> bool:
-    """Whether the prompt was blocked before there was a reply: it has no finish reason then."""
-    feedback = metadata.get("prompt_feedback")
-    return isinstance(feedback, Mapping) and bool(feedback.get("block_reason"))
-
-
 def _blocked(message: AIMessage) -> bool:
-    """Whether a block of the content is a refusal, or the prompt was blocked."""
-    if prompt_blocked(message.response_metadata):
+    """Whether a block of the content is a refusal, or the prompt was blocked before there was a reply."""
+    feedback = message.response_metadata.get("prompt_feedback")
+    if isinstance(feedback, Mapping) and feedback.get("block_reason"):
         return True
     if isinstance(message.content, str):
         return False

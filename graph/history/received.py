@@ -19,14 +19,7 @@ from langchain_core.messages import (
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.utils.json import parse_partial_json
 
-from signoff.graph.history.reasons import (
-    StopReason,
-    last_reason,
-    prompt_blocked,
-    reason_in,
-    stop_of,
-    without_reason,
-)
+from signoff.graph.history.reasons import StopReason, last_reason, reason_in, stop_of, without_reason
 from signoff.graph.history.replies import RawCall, as_text, calls_of, normal, with_calls
 from signoff.graph.messages import KEY, marks
 
@@ -87,8 +80,9 @@ def _ended(message: AIMessage, calls: Sequence[RawCall], pieces: _Pieces) -> AIM
     a reply ended; the inner guard's cut is an end, too.
     """
     metadata, noted, update = message.response_metadata, marks(message), dict[str, Any]()
-    ended = reason_in(metadata) or prompt_blocked(metadata) or "cut" in noted or "stopped" in noted
-    if metadata.get("model_provider") and not ended:
+    # A blocked prompt has no reason.
+    ended = reason_in(metadata) or stop_of(message) is StopReason.FILTERED
+    if metadata.get("model_provider") and not (ended or "cut" in noted or "stopped" in noted):
         update["response_metadata"] = {**metadata, KEY: {**noted, "dropped": True}}
     if cut := {piece["id"] or "" for piece, _ in pieces[noted.get("cut", len(pieces)) :]}:
         update |= _without_calls(message, cut)
