@@ -11,6 +11,7 @@ version has no such name. Then a public way is used instead, with the same resul
   killed its process cannot be told from one interrupted by chance: it runs again.
 - `RESUMING`: the last known name is used: LangGraph has no public way to enter a subgraph again.
 - `CHECKPOINTER`: a run's checkpointer is found by its type.
+- `DURABILITY`: a guarded call looks for the checkpoint of its reply, however the run saves.
 - `format_output`, `config_param`, `to_args`: every tool is called by its `invoke`
   (`graph/inside/speed.py`).
 - `inject`, `injected_args`: a `ToolNode` is invoked up to the point where it would call the tool
@@ -46,6 +47,7 @@ RUNTIME: str | None
 SCRATCHPAD: str | None
 RESUMING: str | None
 CHECKPOINTER: str | None
+DURABILITY: str | None
 format_output: Callable[..., Any] | None
 config_param: Callable[..., str | None] | None
 to_args: Callable[..., tuple[tuple[Any, ...], dict[str, Any]]] | None
@@ -64,6 +66,7 @@ NAMES: Mapping[str, tuple[str, str]] = {
     "SCRATCHPAD": ("langgraph._internal._constants", "CONFIG_KEY_SCRATCHPAD"),
     "RESUMING": ("langgraph._internal._constants", "CONFIG_KEY_RESUMING"),
     "CHECKPOINTER": ("langgraph._internal._constants", "CONFIG_KEY_CHECKPOINTER"),
+    "DURABILITY": ("langgraph._internal._constants", "CONFIG_KEY_DURABILITY"),
     "format_output": ("langchain_core.tools.base", "_format_output"),
     "config_param": ("langchain_core.tools.base", "_get_runnable_config_param"),
     "to_args": ("langchain_core.tools", "StructuredTool._to_args_and_kwargs"),
@@ -135,6 +138,12 @@ def saver_of(configurable: Mapping[str, Any]) -> Any:
     if (key := _own("CHECKPOINTER")) is not None:
         return configurable.get(key)
     return next((value for value in configurable.values() if isinstance(value, BaseCheckpointSaver)), None)
+
+
+def durability_of(configurable: Mapping[str, Any]) -> str | None:
+    """When the run with this configuration saves its checkpoints; None where nobody has said so."""
+    key = _own("DURABILITY")
+    return None if key is None else configurable.get(key)
 
 
 def within_saver(configurable: Mapping[str, Any], saver: BaseCheckpointSaver[Any]) -> dict[str, Any]:

@@ -18,13 +18,15 @@ from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.constants import START
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, Durability
 
 from signoff.graph.compiled.graph import in_thread, runner, storage_errors, thread_to_hold
 from signoff.graph.compiled.inputs import Entry, beside_saved, check_is_no_other, check_says_something
-from signoff.graph.errors import MiddlewareWarning, SetupError, quote_id
+from signoff.graph.errors import JournalWarning, MiddlewareWarning, SetupError, quote_id
+from signoff.graph.kinds import Kind, kind_of
 from signoff.graph.machine import ENTRIES
-from signoff.guards.steps import TOO_LONG
+from signoff.guards.steps import NO_JOURNAL, TOLD_OF_NO_JOURNAL, TOO_LONG
 from signoff.nodes.requests import Operation, Part, acarry_out, carry_out
 
 _NO_STEP_LIMIT = 2**31 - 1
@@ -136,7 +138,7 @@ def guarded(agent: Any) -> GuardedGraph:
     Warns of a sub-agent that a tool of it calls and that has no guards.
 
     Raises SetupError for anything that is not such an agent, has no guards, or has a channel with one of
-    their names.
+    their names. Warns (JournalWarning) about tools with effects beside a checkpointer without a store.
     """
     if not isinstance(agent, CompiledStateGraph) or "guards" not in agent.builder.channels:
         raise SetupError(
@@ -156,7 +158,7 @@ def guarded(agent: Any) -> GuardedGraph:
     held = agent.copy()
     held.__class__ = GuardedGraph
     assert isinstance(held, GuardedGraph), "the class was set in the line above"
-    return held.with_config(recursion_limit=_NO_STEP_LIMIT)
+    return held.with_config(recursion_limit=_NO_STEP_LIMIT, configurable=_told_of_no_journal(agent))
 
 
 def _sub_agents(agent: Any) -> Iterator[Any]:
@@ -169,3 +171,16 @@ def _sub_agents(agent: Any) -> Iterator[Any]:
             for each in value.values() if isinstance(value, dict) else (value,):
                 if isinstance(each, CompiledStateGraph) and "model" in each.nodes:
                     yield each
+
+
+def _told_of_no_journal(agent: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, Any]:
+    """The note that a person was told that there is no journal, which is said at most once."""
+    if not agent.checkpointer or agent.store is not None:
+        return {}
+    nodes = [node.runnable for node in agent.builder.nodes.values()]
+    tools = [tool for node in nodes if isinstance(node, ToolNode) for tool in node.tools_by_name.values()]
+    effects = [tool.name for tool in tools if kind_of(tool) not in (Kind.READ, Kind.CONTROL)]
+    if not effects:
+        return {}
+    warnings.warn(NO_JOURNAL.format(name=", ".join(effects)), JournalWarning, stacklevel=3)
+    return {TOLD_OF_NO_JOURNAL: True}

@@ -46,6 +46,8 @@ from signoff.guards.known_tools import (
 )
 from signoff.guards.made_up import without_made_up
 from signoff.guards.steps import (
+    NO_JOURNAL,
+    TOLD_OF_NO_JOURNAL,
     TOO_LONG,
     WAITS,
     GuardedRun,
@@ -81,6 +83,7 @@ try:
     from langchain.agents.middleware.types import hook_config
 
     from signoff.guards.calls import Goes, HandlerCall, Running, Start
+    from signoff.guards.saved import reply_is_saved
     from signoff.guards.state import GuardedState, check_channels, filled
 except ImportError:
     check_version()
@@ -156,7 +159,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         self._known: dict[str, BaseTool] = {}
         self._made: dict[tuple[str, ...], tuple[tuple[Any, ...], Dependencies]] = {}
         self._cut: tuple[BaseChatModel, BaseChatModel] | None = None
-        self._warned = False
+        self._warned = set[str]()
 
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """Takes a new input, which enters in the same state whatever state the thread was in."""
@@ -313,6 +316,8 @@ class Guards(AgentMiddleware[Any, Any, Any]):
                 (result,) = yield running
                 written = result.written
             else:
+                if not (yield from reply_is_saved(run.config)):
+                    self._warn_once(_NOT_SAVED, call)
                 again = partial(runs_again, call, None, run)
                 written = yield from once(call, reply_id, state, run, again=again, job=running)
         except Goes as gone:
@@ -332,15 +337,15 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         return request.override(tool_call=named, tool=known)
 
     def _has_journal(self, run: GuardedRun, call: Call) -> bool:
-        if run.store is None and run.can_ask and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"{call.name} may change something, and without a store there is no journal: a call that is "
-                "cut short by a crash may run twice. Pass store= to create_agent.",
-                JournalWarning,
-                stacklevel=2,
-            )
+        told = TOLD_OF_NO_JOURNAL in run.config.get("configurable", {})
+        if run.store is None and run.can_ask and not told:
+            self._warn_once(NO_JOURNAL, call)
         return run.store is not None
+
+    def _warn_once(self, text: str, call: Call) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            warnings.warn(text.format(name=call.name), JournalWarning, stacklevel=3)
 
     def _end(self, walk: Walk) -> Part[dict[str, Any] | None]:
         yield from walk.hear(ends=True)
@@ -433,6 +438,10 @@ class _Signed:
 for _name in ("wrap_model_call", "awrap_model_call", "wrap_tool_call", "awrap_tool_call"):
     setattr(Guards, _name, _Signed(vars(Guards)[_name]))
 
+_NOT_SAVED = (
+    "{name} may change something, and the reply that calls it is not saved: a call that is cut short by a "
+    'crash may run twice. Run the agent with durability="async" or "sync", or pass it to guarded().'
+)
 _PAST = (
     "The agent ended before a finish was accepted: another middleware, or a tool that returns directly, went "
     "past the guards. Retry the thread to continue from here."

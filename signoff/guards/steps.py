@@ -55,6 +55,14 @@ WAITS = frozenset({State.ASK_USER, State.CONFIRM})
 TOO_LONG = "__signoff_too_long"
 """The key in a run's configuration of a model's error which nobody took up. LangGraph saves no such key."""
 
+TOLD_OF_NO_JOURNAL = "__signoff_told_of_no_journal"
+"""The key in a run's configuration of an agent whose builder was warned. LangGraph saves no such key."""
+
+NO_JOURNAL = (
+    "{name} may change something, and without a store there is no journal: a call that is cut short by a "
+    "crash may run twice. Pass store= to create_agent."
+)
+
 _FIRST = ENTRIES[Event.INPUT]
 _NOTHING = object()
 

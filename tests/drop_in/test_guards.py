@@ -259,10 +259,9 @@ def test_another_answer_at_a_point_that_was_answered_is_told(way: str) -> None:
 
 def test_a_guarded_agent_has_one_runner_and_no_limit_of_steps() -> None:
     model = ScriptedModel(lambda seen: call("look", name=f"n{len(seen)}") if len(seen) < 200 else DONE)
-    saved = create_agent(
-        model, tools(), middleware=[Guards(Limits(turns=500))], checkpointer=InMemorySaver()
-    ).with_config(recursion_limit=20)
-    held = guarded(saved)
+    storage: dict[str, Any] = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
+    saved = create_agent(model, tools(), middleware=[Guards(Limits(turns=500))], **storage)
+    held = guarded(saved.with_config(recursion_limit=20))
     stream = held.stream(GO, CONFIG)
     next(stream)
     with pytest.raises(ThreadBusy):
