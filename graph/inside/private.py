@@ -12,6 +12,7 @@ version has no such name. Then a public way is used instead, with the same resul
 - `RESUMING`: the last known name is used: LangGraph has no public way to enter a subgraph again.
 - `CHECKPOINTER`: a run's checkpointer is found by its type.
 - `DURABILITY`: a guarded call looks for the checkpoint of its reply, however the run saves.
+- `READ`: it is not known which channels, and so which nodes, a graph has.
 - `format_output`, `config_param`, `to_args`: every tool is called by its `invoke`
   (`graph/inside/speed.py`).
 - `inject`, `injected_args`: a `ToolNode` is invoked up to the point where it would call the tool
@@ -23,7 +24,7 @@ The methods of a chat model or a tool (`_stream`, `_generate`, `_llm_type`, `_ru
 not count as private: LangChain documents them for subclasses to implement.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
@@ -48,6 +49,7 @@ SCRATCHPAD: str | None
 RESUMING: str | None
 CHECKPOINTER: str | None
 DURABILITY: str | None
+READ: str | None
 format_output: Callable[..., Any] | None
 config_param: Callable[..., str | None] | None
 to_args: Callable[..., tuple[tuple[Any, ...], dict[str, Any]]] | None
@@ -67,6 +69,7 @@ NAMES: Mapping[str, tuple[str, str]] = {
     "RESUMING": ("langgraph._internal._constants", "CONFIG_KEY_RESUMING"),
     "CHECKPOINTER": ("langgraph._internal._constants", "CONFIG_KEY_CHECKPOINTER"),
     "DURABILITY": ("langgraph._internal._constants", "CONFIG_KEY_DURABILITY"),
+    "READ": ("langgraph._internal._constants", "CONFIG_KEY_READ"),
     "format_output": ("langchain_core.tools.base", "_format_output"),
     "config_param": ("langchain_core.tools.base", "_get_runnable_config_param"),
     "to_args": ("langchain_core.tools", "StructuredTool._to_args_and_kwargs"),
@@ -144,6 +147,14 @@ def durability_of(configurable: Mapping[str, Any]) -> str | None:
     """When the run with this configuration saves its checkpoints; None where nobody has said so."""
     key = _own("DURABILITY")
     return None if key is None else configurable.get(key)
+
+
+def channels_of(configurable: Mapping[str, Any]) -> Sequence[str]:
+    """The names of the channels of the graph whose node has this configuration; none if not known."""
+    try:
+        return tuple(configurable[_own("READ")].args[1])
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return ()
 
 
 def within_saver(configurable: Mapping[str, Any], saver: BaseCheckpointSaver[Any]) -> dict[str, Any]:

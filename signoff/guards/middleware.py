@@ -8,7 +8,7 @@ due calls, and leaves a finish, and any calls after it, alone. So no hook adds a
 
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, RemoveMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
@@ -29,6 +29,7 @@ from signoff.graph.compiled.settings import checked_limits, checked_texts, liste
 from signoff.graph.errors import JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT, gets_past, outputs_folder
 from signoff.graph.history.replies import Call
+from signoff.graph.inside.private import channels_of
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ENTRIES, Event, State
 from signoff.graph.messages import KEY, marks, slim
@@ -83,6 +84,7 @@ try:
     from langchain.agents.middleware.types import hook_config
 
     from signoff.guards.calls import Goes, HandlerCall, Running, Start
+    from signoff.guards.in_front import is_put_off, put_off, tool_of, unseen_reply
     from signoff.guards.saved import reply_is_saved
     from signoff.guards.state import GuardedState, check_channels, filled
 except ImportError:
@@ -137,7 +139,8 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         bounds = checked_limits(limits)
         if bounds.cost is not None and bounds.prices is None:
             raise SetupError("A limit of cost needs prices; write limits=Limits(cost=…, prices=Prices(…)).")
-        self.tools = [control.tool for control in self._controls]
+        self.tools = [tool_of(control) for control in self._controls]
+        self._direct = next((tool.name for tool in self.tools if tool.return_direct), None)
         self._own = {tool.name: tool for tool in self.tools}
         self._deps = Dependencies(
             own=_NO_MODELS,
@@ -209,13 +212,13 @@ class Guards(AgentMiddleware[Any, Any, Any]):
 
     @hook_config(can_jump_to=["model", "tools"])
     def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        walk = self._walk(state)
-        return carry_out(self._end(walk), walk.run)
+        run, steps = self._judge(state)
+        return carry_out(steps, run)
 
     @hook_config(can_jump_to=["model", "tools"])
     async def aafter_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        walk = self._walk(state)
-        return await acarry_out(self._end(walk), walk.run)
+        run, steps = self._judge(state)
+        return await acarry_out(steps, run)
 
     def _model_call(
         self, request: Request, handler: Callable[[Request], Any]
@@ -229,14 +232,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
     ) -> Part[ExtendedModelResponse[Any]]:
         if walk.is_over:
             raise SetupError(_BACK)
-        yield from walk.hear()
-        # LangChain's loop runs the calls of a reply before it returns to the model.
-        ran = walk.at is State.EXECUTE
-        if ran:
-            walk.take(Report(Event.DONE))
-        yield from walk.go()
-        if walk.at is State.EXECUTE and ran:
-            yield from walk.fail("middleware", _OVER)
+        yield from walk.to_model()
         if walk.at is State.CALL_LLM:
             yield from self._ask(walk, request, handler)
         walk.note()
@@ -301,6 +297,11 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Any],
     ) -> Part[ToolMessage | Command[Any]]:
+        if (unseen := unseen_reply(state)) is not None:
+            if self._direct is None:
+                raise SetupError(_IN_FRONT)
+            answers = put_off(state["messages"][unseen:], self._direct, run.deps.texts)
+            return Command(update={"messages": answers})
         position: GuardPosition | None = state.get("guards")
         found = due_calls(state["messages"], run).get(request.tool_call["id"] or "")
         if found is None or position is None or position["at"] != State.EXECUTE:
@@ -347,6 +348,15 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             self._warned.add(text)
             warnings.warn(text.format(name=call.name), JournalWarning, stacklevel=3)
 
+    def _judge(self, state: Any) -> tuple[GuardedRun, Part[dict[str, Any] | None]]:
+        at = unseen_reply(state)
+        if at is None or self._is_jump(state):
+            walk = self._walk(state)
+            return walk.run, self._end(walk)
+        unseen = state["messages"][at:]
+        walk = self._walk(state, unseen=unseen)
+        return walk.run, self._unseen_end(walk, unseen)
+
     def _end(self, walk: Walk) -> Part[dict[str, Any] | None]:
         yield from walk.hear(ends=True)
         position: GuardPosition | None = walk.given.get("guards")
@@ -361,12 +371,34 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             yield from walk.go()
         elif walk.at not in WAITS:
             yield from walk.fail("middleware", _PAST)
-        walk.note()
-        walk.run.give_back()
-        update = {"messages": walk.messages, **walk.channels(position["tools"] if position else {})}
-        if walk.at is None:
-            return update
-        return {**update, "jump_to": "tools" if walk.at is State.EXECUTE else "model"}
+        return _goes_on(walk, position["tools"] if position else {})
+
+    def _unseen_end(self, walk: Walk, unseen: Sequence[Any]) -> Part[dict[str, Any]]:
+        """Settles a reply that no hook has seen, like one of the model. walk: up to it. unseen: it and what
+        follows it.
+
+        It is taken out if the task ends before it, or a person answers what was asked before it.
+        """
+        yield from walk.to_model()
+        if walk.at is not State.CALL_LLM or walk.paused:
+            return _goes_on(walk, kinds_in(walk.run.deps.toolbox), unseen)
+        response = ModelResponse[Any](result=[unseen[0]])
+        reply = _with_marks(response, Heard(), ToolChoice.ALL, time.time(), walk)
+        results = [message for message in unseen[1:] if not is_put_off(message)]
+        walk.take(Report(Event.REPLIED, {"messages": [reply, *results]}))
+        yield from walk.step()
+        yield from walk.go()
+        return _goes_on(walk, kinds_in(walk.run.deps.toolbox), filter(is_put_off, unseen))
+
+    def _is_jump(self, state: Any) -> bool:
+        """Whether the last reply may not come from the model's node: a middleware has said it after the end,
+        or has jumped there. Another hook at the end hides the jump, which matters before the first reply: a
+        later one would come again, and the limits end that."""
+        if is_put_off(state["messages"][-1]):
+            return False
+        at, channels = state["guards"]["at"], channels_of(get_config().get("configurable", {}))
+        ends = [name for name in channels if name.endswith(".after_agent")]
+        return not at or state.get("jump_to") == "end" or (at == State.COMPRESS and len(ends) != 1)
 
     def _learn(self, request: Request) -> None:
         if request.response_format is not None:
@@ -382,12 +414,19 @@ class Guards(AgentMiddleware[Any, Any, Any]):
                     "second Guards out."
                 )
 
-    def _walk(self, state: Any, tools: Sequence[Any] = (), *, is_input: bool = False) -> Walk:
-        run = begin(self._deps_for(state, tools), get_config(), state)
-        return Walk(state, run, f"{self.name}.before_agent", is_input)
+    def _walk(
+        self, state: Any, tools: Sequence[Any] = (), unseen: Sequence[Any] = (), *, is_input: bool = False
+    ) -> Walk:
+        """unseen: the last messages, from a reply that no hook has seen: the walk begins before them."""
+        run = begin(self._deps_for(state, tools, unseen), get_config(), state)
+        given = {**state, "messages": state["messages"][: -len(unseen)]} if unseen else state
+        return Walk(given, run, f"{self.name}.before_agent", is_input, pauses_here=bool(unseen))
 
-    def _deps_for(self, state: Mapping[str, Any], tools: Sequence[Any] = ()) -> Dependencies:
-        """The dependencies of the states in this thread, with its tools as far as known here."""
+    def _deps_for(
+        self, state: Mapping[str, Any], tools: Sequence[Any] = (), unseen: Sequence[BaseMessage] = ()
+    ) -> Dependencies:
+        """The dependencies of the states in this thread, with its tools as far as known here. unseen: a reply
+        that may call others, too."""
         position: GuardPosition | None = state.get("guards")
         kinds = dict(position["tools"]) if position is not None else {}
         controls = self._deps.toolbox.controls
@@ -399,9 +438,9 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         for tool in tools if len(own) < len(tools) else ():
             if is_provided(tool) and (name := provider_name(tool)) not in controls:
                 kinds.setdefault(name, PROVIDED)
-        if not kinds:
+        if unseen or not kinds:
             # No tools are known yet: LangChain's own node judges the calls of an import.
-            kinds = called_kinds(state.get("messages") or (), controls)
+            kinds = called_kinds(unseen or state.get("messages") or (), controls) | kinds
         found = tuple(
             here.get(name) or tool_of_kind(self._known.get(name), kind) or kind
             for name, kind in kinds.items()
@@ -446,9 +485,9 @@ _PAST = (
     "The agent ended before a finish was accepted: another middleware, or a tool that returns directly, went "
     "past the guards. Retry the thread to continue from here."
 )
-_OVER = (
-    "The calls of the last reply have no result: another middleware jumped past them, back to the model, or "
-    "removed their results. Retry the thread to continue from here."
+_IN_FRONT = (
+    "A middleware in front of Guards answers the model's calls, and without a control tool of the effect "
+    "CONTINUE nothing would end its replies; put it after Guards."
 )
 _BACK = (
     "A middleware jumps back to the model after the task has ended, and nothing would end it again; remove "
@@ -494,3 +533,14 @@ def _with_marks(
         # Not derived from its position, which may recur when messages are removed: the journal uses this id.
         message.id = f"{message.id or 'reply'}-{uuid4()}"
     return slim(message)
+
+
+def _goes_on(walk: Walk, tools: Mapping[str, str], dropped: Iterable[BaseMessage] = ()) -> dict[str, Any]:
+    """What the hook at the end writes and takes out of the messages, and where the loop goes on."""
+    walk.note()
+    walk.run.give_back()
+    removed = [RemoveMessage(id=message.id or "") for message in dropped]
+    update = {"messages": [*removed, *walk.messages], **walk.channels(tools)}
+    if walk.at is None:
+        return update
+    return {**update, "jump_to": "tools" if walk.at is State.EXECUTE else "model"}

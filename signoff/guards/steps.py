@@ -63,6 +63,10 @@ NO_JOURNAL = (
     "crash may run twice. Pass store= to create_agent."
 )
 
+_OVER = (
+    "The calls of the last reply have no result: another middleware jumped past them, back to the model, or "
+    "removed their results. Retry the thread to continue from here."
+)
 _FIRST = ENTRIES[Event.INPUT]
 _NOTHING = object()
 
@@ -130,12 +134,15 @@ def with_ids(state: Mapping[str, Any]) -> Mapping[str, Any]:
 @dataclass
 class Walk:
     """The states that one hook runs, and their writes. at: the next state; None at the end. enters: the node
-    of the hook that processes an input; is_input: whether it is this one."""
+    of the hook that processes an input; is_input: whether it is this one. pauses_here: no other hook could
+    pause the run. paused: whether the run has paused in this one."""
 
     given: Mapping[str, Any]
     run: GuardedRun
     enters: str
     is_input: bool = False
+    pauses_here: bool = False
+    paused: bool = field(default=False, init=False)
     at: State | None = field(init=False)
     state: AgentState = field(init=False)
     whole: Whole = field(init=False)
@@ -224,6 +231,7 @@ class Walk:
     def step(self) -> Part[None]:
         """Runs the next state."""
         assert self.at is not None, "there is a state to run"
+        self.paused = self.paused or self.at in WAITS
         work = WORKS[self.at](self.state, self.run)
         self.take((yield from work) if isinstance(work, Generator) else work)
 
@@ -238,12 +246,23 @@ class Walk:
         LangGraph saves nothing of a hook that pauses, and runs it again. The steps that lead to a question
         follow from the history, so nearly always there is nothing to save; but a review may have run checks.
         """
-        if "event" not in self.written:
+        if "event" not in self.written or self.pauses_here:
             # It was saved before, or there would be no end of it where somebody speaks before each hook.
             return False
         if self.at is State.ASK_USER:
             return bool(self.added or self.changed())
         return self.at is State.CONFIRM
+
+    def to_model(self) -> Part[None]:
+        """Runs states until the model is due, a person is asked, or the task ends. LangChain's loop has run
+        the calls of the last reply by then."""
+        yield from self.hear()
+        ran = self.at is State.EXECUTE
+        if ran:
+            self.take(Report(Event.DONE))
+        yield from self.go()
+        if self.at is State.EXECUTE and ran:
+            yield from self.fail("middleware", _OVER)
 
     def fail(self, reason: str, error: str) -> Part[None]:
         """Ends the task with an error, from any state."""
