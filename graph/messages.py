@@ -67,7 +67,7 @@ class Marks(TypedDict, total=False):
     at_turn: int  # on the same: the turns used by then; on a tool result only if these were above the limit
     sent_back: bool  # a person did not accept the finish
     confirmed: bool  # a person accepted the finish
-    said: str  # the person's words with it
+    said: str  # the person's words with it, or with a rejection
     ran: dict[str, Any]  # the arguments that ran, where a person changed them
     by: str  # who decided or answered, if the answer named them
     phase: dict[str, Any]  # the part of the task that was accepted as done
@@ -131,6 +131,28 @@ def nudge_kind(message: BaseMessage) -> str | None:
 def is_genuine(message: BaseMessage) -> bool:
     """Whether a person (or the calling program) wrote this message."""
     return isinstance(message, HumanMessage) and nudge_kind(message) is None
+
+
+def persons_words(message: BaseMessage) -> str:
+    """What a person said by this message, word for word, with a note for each picture or document; empty if
+    it is not a person's. A result has the words of an answer, of a rejection or of a judgement of a finish;
+    the default that a question is answered with at its deadline is nobody's."""
+    if is_genuine(message):
+        content = message.content
+        return content if isinstance(content, str) else "\n".join(map(_words_of_block, content))
+    notes = marks(message)
+    if notes.get("expired"):
+        return ""
+    return message.text if notes.get("answered") or notes.get("responded") else notes.get("said", "")
+
+
+def _words_of_block(block: str | dict[str, Any]) -> str:
+    if isinstance(block, str):
+        return block
+    if block.get("type") == "text":
+        return str(block.get("text", ""))
+    names = [str(block[key]) for key in ("filename", "name", "title", "mime_type") if block.get(key)]
+    return f"[{' '.join([str(block.get('type')), *names])}]"
 
 
 def answer(text: str, task: str, after: str, **fields: Any) -> AIMessage:

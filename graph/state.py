@@ -196,7 +196,8 @@ class HistorySummary(TypedDict):
     """The summary of the history up to the message `upto`. It is stored in the channel `digest`.
 
     `text` was written by a model; `lines` cover what came after that, one line per turn. `kept` are the ids
-    of the messages that a prompt shows in full before the summary: those of the task in which it was written.
+    of the messages that a prompt shows before the summary: those of the task in which it was written. `words`
+    is the room for all that people said before, in characters; the words themselves are in the history.
     """
 
     upto: str
@@ -204,6 +205,7 @@ class HistorySummary(TypedDict):
     text: NotRequired[str]
     contract: Contract
     kept: list[str]
+    words: int
 
 
 class Evidence(TypedDict):

@@ -190,7 +190,7 @@ def _from_person(call: Call, task: Task, run: NodeContext) -> ToolMessage | None
             call.id, call.name, texts["responded"].format(message=decision["message"]), responded=True, **by
         )
     text = texts["rejected"].format(reason=decision["message"]).rstrip()
-    return not_run(call.id, call.name, text, "rejected", **by)
+    return not_run(call.id, call.name, text, "rejected", said=decision["message"], **by)
 
 
 def _whom(call: Call, task: Task, run: NodeContext) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import is_
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from langchain_core.messages import (
     AIMessage,
@@ -27,7 +27,7 @@ from langchain_core.messages.utils import count_tokens_approximately as tokens
 from signoff.graph.history.replies import Call, Controls, Reply, fingerprint, normal, read_reply
 from signoff.graph.history.usage import Tally
 from signoff.graph.kinds import Effect
-from signoff.graph.messages import is_answer, is_genuine, lineage, marks, nudge_kind
+from signoff.graph.messages import is_answer, is_genuine, lineage, marks, nudge_kind, persons_words
 from signoff.graph.state import AgentState, CallDecision, RefusedFinish, Verdicts
 
 # The verdicts on a finish that are not refusals. `PENDING`: a person has been asked to confirm it. `PHASE`: a
@@ -206,12 +206,36 @@ CHARS = 4
 _AROUND = 120
 
 
+class PersonsWords(NamedTuple):
+    """What a person said by the message at this place. call_id: of the call that it is about, if any. before:
+    the characters of all that people said before."""
+
+    place: int
+    call_id: str
+    text: str
+    before: int
+
+    @property
+    def upto(self) -> int:
+        return self.before + len(self.text)
+
+
 class Ledger:
     """`replies` are the positions of the model's replies; `places` the position of each message by its id;
     `systems` the texts of the system messages, which have no place of their own in a prompt; `reported` the
     ids of answers from other threads."""
 
-    __slots__ = ("_seen", "_sums", "places", "replies", "reported", "systems")
+    __slots__ = (
+        "_heard",
+        "_repeated",
+        "_seen",
+        "_sums",
+        "_words",
+        "places",
+        "replies",
+        "reported",
+        "systems",
+    )
 
     def __init__(self) -> None:
         self._seen = 0
@@ -221,6 +245,9 @@ class Ledger:
         self.places: dict[str, int] = {}
         self.systems: list[str] = []
         self.reported: set[str] = set()
+        self._heard = 0
+        self._words: list[PersonsWords] = []
+        self._repeated: set[str] = set()
 
     def upto(self, messages: Sequence[BaseMessage]) -> "Ledger":
         """The ledger with all of `messages`, the first of which may be recorded already."""
@@ -246,6 +273,27 @@ class Ledger:
             shown = not is_answer(message) or (message.id or "") in self.reported
             self._sums.append(self._sums[-1] + (_tokens(message) if shown else 0))
         return self._sums
+
+    def words(self, messages: Sequence[BaseMessage]) -> list[PersonsWords]:
+        """All that people said, in order. Computed on demand, since only a summary needs it."""
+        for place in range(self._heard, len(messages)):
+            message = messages[place]
+            about = (
+                [message.tool_call_id]
+                if isinstance(message, ToolMessage)
+                else marks(message).get("answers", [])
+            )
+            if is_genuine(message):
+                # The results of the calls that it answers repeat it.
+                self._repeated.update(about)
+            elif self._repeated.intersection(about):
+                self._repeated.difference_update(about)
+                continue
+            if text := persons_words(message):
+                before = self._words[-1].upto if self._words else 0
+                self._words.append(PersonsWords(place, about[0] if about else "", text, before))
+        self._heard = len(messages)
+        return self._words
 
 
 def _tokens(message: BaseMessage) -> int:
@@ -346,6 +394,11 @@ class Reader:
     def sums(self) -> "array[int]":
         """At each place the tokens of all messages before it."""
         return self.index.weights(self.messages)
+
+    @property
+    def words(self) -> list[PersonsWords]:
+        """What people said, in order."""
+        return self.index.words(self.messages)
 
     def holds(self, messages: Sequence[BaseMessage], ended_at: str | None) -> bool:
         """Whether `messages` begin with exactly the objects that were read, and none was read after the end

@@ -17,7 +17,7 @@ from langchain_core.messages.utils import count_tokens_approximately as tokens
 from signoff.graph.foreign import capped
 from signoff.graph.history.reader import CHARS, Reader
 from signoff.graph.history.replies import Reply
-from signoff.graph.messages import is_genuine, is_reply, marks, nudge_kind
+from signoff.graph.messages import is_genuine, is_reply, marks, nudge_kind, persons_words
 from signoff.graph.prompt.prompt import (
     SystemPrompt,
     beyond,
@@ -26,9 +26,9 @@ from signoff.graph.prompt.prompt import (
     front,
     own_messages,
     shortened,
-    summary_message,
     turns_size,
 )
+from signoff.graph.prompt.words import room_for_words, size_before
 from signoff.graph.state import AgentState, Contract, HistorySummary
 from signoff.graph.texts import Texts
 
@@ -40,16 +40,18 @@ Keep = Callable[[str], Callable[[str], str]]
 
 
 class _Piece(NamedTuple):
-    """A text in a message: all of its content, or that of one block."""
+    """A text in a message: all of its content, or that of one block. said: a person's words may be in it."""
 
     at: int
     block: int | None
     text: str
+    said: bool
 
 
-def spare(messages: Sequence[BaseMessage]) -> int:
-    """The estimated tokens that truncating the results among `messages` can save."""
-    return sum(max(0, len(piece.text) - SMALLEST - CHARS) // CHARS for piece in _pieces(messages))
+def spare(messages: Sequence[BaseMessage], most: int) -> int:
+    """The estimated tokens that truncating the results among `messages` can save in a prompt of `most`."""
+    pieces = (piece for pieces in _giving_way(messages, most) for piece in pieces)
+    return sum(max(0, len(piece.text) - SMALLEST - CHARS) // CHARS for piece in pieces)
 
 
 def truncate(prompt: Sequence[BaseMessage], last: int, most: int, keep: Keep) -> list[BaseMessage]:
@@ -58,32 +60,44 @@ def truncate(prompt: Sequence[BaseMessage], last: int, most: int, keep: Keep) ->
     The same prompt is always truncated in the same way.
     """
     made = list(prompt)
-    pieces = list(_pieces(made[last:]))
-    over = tokens(made) - most
-    if over <= 0 or not pieces:
-        return made
-    limit = _limit([len(piece.text) for piece in pieces], (over + len(pieces)) * CHARS)
-    for piece in pieces:
-        if len(piece.text) > limit:
-            message = made[last + piece.at]
-            name = message.name or message.type
-            text = capped(piece.text, limit=limit, keep=keep(name))
-            made[last + piece.at] = message.model_copy(update={"content": _with(message, piece, text)})
+    for pieces in _giving_way(made[last:], most):
+        over = tokens(made) - most
+        if over <= 0 or not pieces:
+            continue
+        limit = _limit([len(piece.text) for piece in pieces], (over + len(pieces)) * CHARS)
+        for piece in pieces:
+            if len(piece.text) > limit:
+                message = made[last + piece.at]
+                name = message.name or message.type
+                text = capped(piece.text, limit=limit, keep=keep(name))
+                made[last + piece.at] = message.model_copy(update={"content": _with(message, piece, text)})
     return made
 
 
+def _giving_way(messages: Sequence[BaseMessage], most: int) -> Iterator[list[_Piece]]:
+    """The texts that may be truncated, first those that give way first: results, and what tools displayed
+    beside them; then those with people's words, if these alone take more than half of a prompt of `most`
+    tokens."""
+    pieces = list(_pieces(messages))
+    yield [piece for piece in pieces if not piece.said]
+    said = [piece for piece in pieces if piece.said]
+    if sum(len(piece.text) for piece in said) > most // 2 * CHARS:
+        yield said
+
+
 def _pieces(messages: Sequence[BaseMessage]) -> Iterator[_Piece]:
-    """The texts of the results, and of what tools displayed beside them."""
     for at, message in enumerate(messages):
         if not (isinstance(message, ToolMessage) or nudge_kind(message) == _TOOL):
             continue
+        # What else a result says that was not run is the machine's, and short.
+        said = bool(persons_words(message)) or not {"not_run", "unknown"}.isdisjoint(marks(message))
         if isinstance(message.content, str):
-            yield _Piece(at, None, message.content)
+            yield _Piece(at, None, message.content, said)
             continue
         for number, block in enumerate(message.content):
             text = block if isinstance(block, str) else block.get("text")
             if isinstance(text, str):
-                yield _Piece(at, number, text)
+                yield _Piece(at, number, text, said)
 
 
 def _with(message: BaseMessage, piece: _Piece, text: str) -> Any:
@@ -126,7 +140,8 @@ class Compaction:
     """Turns to summarise, oldest first, each with the messages between it and the next.
 
     before: the summary so far. upto: the last message of the turns. room: the maximum characters of the new
-    summary. most: the maximum characters of a summary that a model writes. budget: the tokens of the prompt.
+    summary. most: the maximum characters of a summary that a model writes. words: those of people's words
+    beside it. budget: the tokens of the prompt.
     """
 
     turns: Sequence[tuple[Reply, Sequence[BaseMessage]]]
@@ -136,6 +151,7 @@ class Compaction:
     contract: Contract
     room: int
     most: int
+    words: int
     budget: int
 
     def turn_lines(self, piece: int = PIECE) -> list[str]:
@@ -165,7 +181,9 @@ class Compaction:
 
     def _summary(self, text: str, lines: list[str]) -> HistorySummary:
         kept = own_messages(self.reader, self.reader.index.places[self.upto] + 1)
-        made = HistorySummary(upto=self.upto, lines=lines, contract=self.contract, kept=kept)
+        made = HistorySummary(
+            upto=self.upto, lines=lines, contract=self.contract, kept=kept, words=self.words
+        )
         return HistorySummary(**made, text=text) if text else made
 
 
@@ -207,7 +225,7 @@ class _Sizes:
     def least(self) -> int:
         """The size of the last turn with its results truncated as far as possible."""
         last = self.starts[-1] if self.starts else len(self.reader.messages)
-        return self.turns(last) - spare(self.reader.messages[last:])
+        return self.turns(last) - spare(self.reader.messages[last:], self.budget)
 
     def turns(self, end: int) -> int:
         """The size of the turns that are not summarised."""
@@ -215,11 +233,10 @@ class _Sizes:
 
     def fixed(self, end: int, held: Contract) -> int:
         """The size of everything but the turns and the text of the summary."""
-        empty = HistorySummary(upto="", lines=[_omission(10**6)], contract=held, kept=[])
-        message = summary_message(empty, self.reader.section.id, self.texts)
-        return tokens([*front(end, self.reader, self.system_prompt), message]) + beyond(
-            self.reader, self.budget
-        )
+        kept, room = own_messages(self.reader, end), room_for_words(self.reader, end, self.budget)
+        empty = HistorySummary(upto="", lines=[_omission(10**6)], contract=held, kept=kept, words=room)
+        shown = front(empty, end, self.reader, self.system_prompt, self.texts)
+        return tokens(shown) + beyond(self.reader, self.budget)
 
     def free(self, count: int) -> int:
         """The size left for the text of the summary when this many turns are summarised."""
@@ -240,8 +257,8 @@ def compact(
 
     Enough turns are summarised that the remaining ones take at most a tenth of the free space. So the prefix
     of the prompt stays the same for many turns, and the provider's prompt cache hits; the remaining turns are
-    paid in full once more. Turns with open calls, the last turns and the task's own messages are never
-    summarised. If there are no turns to summarise, the summary itself is shortened.
+    paid in full once more. Turns with open calls, the last turns and people's words are never summarised. If
+    there are no turns to summarise, the summary itself is shortened.
     """
     sizes = _Sizes(state, reader, budget, system_prompt, texts)
     before, start = compacted(state, reader)
@@ -261,6 +278,7 @@ def compact(
         contract=sizes.contract(end),
         room=room,
         most=room * 2 // 3,
+        words=room_for_words(reader, end, budget),
         budget=budget,
     )
 
@@ -268,14 +286,13 @@ def compact(
 def _enough(sizes: _Sizes, before: HistorySummary | None, reader: Reader) -> int:
     """The number of turns to summarise."""
     base = sizes.fixed(0, sizes.contract(sizes.ends[-1]))
-    places, sums, own = reader.index.places, reader.sums, {message.id for message in reader.section.messages}
+    own = {message.id for message in reader.section.messages}
     text, lines = summary_parts(before)
     used = sum(len(line) + 1 for line in (text, *lines))
     turns = _turns(reader, sizes.starts[: len(sizes.ends)], sizes.start)
     for count, end in enumerate(sizes.ends[1:], start=1):
         used += sum(len(line) + 1 for line in _lines_of_turn(turns[count - 1], own, reader, PIECE))
-        kept = [places[id or ""] for id in own]
-        fixed = base + sum(sums[at + 1] - sums[at] for at in kept if at < end)
+        fixed = base + min(size_before(reader, end) // CHARS, sizes.budget // 2)
         fixed += min(used // CHARS, int(sizes.budget * _SUMMARY_PART))
         staying, free = sizes.turns(end), sizes.budget - fixed
         left = len(sizes.starts) - count

@@ -29,8 +29,9 @@ from signoff.graph.history.reasons import StopReason
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import open_phases
 from signoff.graph.kinds import Effect
-from signoff.graph.messages import is_answer, is_genuine, marks, nudge, nudge_kind, slim
+from signoff.graph.messages import is_answer, is_genuine, marks, nudge, nudge_kind, persons_words, slim
 from signoff.graph.outcome import issues_of
+from signoff.graph.prompt.words import lines_of_words, shortened_words
 from signoff.graph.state import AgentState, Contract, HistorySummary, Phases
 from signoff.graph.texts import Texts
 
@@ -219,15 +220,28 @@ def compacted(state: AgentState, reader: Reader) -> tuple[HistorySummary | None,
 
 
 def front(
-    start: int, reader: Reader, system_prompt: SystemPrompt, kept: Sequence[str] | None = None
+    summary: HistorySummary | None, start: int, reader: Reader, system_prompt: SystemPrompt, texts: Texts
 ) -> list[BaseMessage]:
-    """The part before the summary: the system prompt with the history's system messages appended in order,
-    and the messages `kept`; None stands for those of the current task among the first `start` messages."""
+    """The messages before the turns: the system prompt with the history's system messages appended in order,
+    the messages that the summary of the first `start` keeps, and the summary with what else people said."""
+    system = system_message(reader, system_prompt)
+    if summary is None:
+        return [system]
+    shown = shortened_words(reader, start, summary["words"], texts)
     places = reader.index.places
-    if kept is None:
-        kept = own_messages(reader, start)
-    own = [reader.messages[places[id]] for id in kept if id in places]
-    return [_system(reader, system_prompt), *own]
+    own = [places[id] for id in summary["kept"] if id in places]
+    kept = [_with_words(reader.messages[place], shown.get(place)) for place in own]
+    lines = lines_of_words(reader, shown, {*own} & shown.keys(), summary["words"], texts)
+    return [system, *kept, summary_message(summary, reader.section.id, texts, lines)]
+
+
+def _with_words(message: BaseMessage, text: str | None) -> BaseMessage:
+    """The message with `text` in place of its words, if that is another; pictures and documents stay."""
+    if text is None or text == persons_words(message):
+        return message
+    parts = [] if isinstance(message.content, str) else message.content
+    more = [part for part in parts if isinstance(part, dict) and part.get("type") != "text"]
+    return message.model_copy(update={"content": [_text_block(text), *more] if more else text})
 
 
 def own_messages(reader: Reader, start: int) -> list[str]:
@@ -238,10 +252,10 @@ def own_messages(reader: Reader, start: int) -> list[str]:
 
 def system_size(reader: Reader, system_prompt: SystemPrompt) -> int:
     """The estimated tokens of the system message."""
-    return int(tokens([_system(reader, system_prompt)]))
+    return int(tokens([system_message(reader, system_prompt)]))
 
 
-def _system(reader: Reader, system_prompt: SystemPrompt) -> BaseMessage:
+def system_message(reader: Reader, system_prompt: SystemPrompt) -> BaseMessage:
     systems = reader.index.systems
     if isinstance(system_prompt, str):
         return _system_message("\n\n".join(part for part in [system_prompt, *systems] if part))
@@ -257,13 +271,16 @@ def _system_message(text: str) -> SystemMessage:
     return slim(SystemMessage(content=text))
 
 
-def summary_message(summary: HistorySummary, task: str, texts: Texts) -> HumanMessage:
-    """The summary and its contract, which stay the same in later tasks, so that the provider's prompt cache
-    hits."""
+def summary_message(
+    summary: HistorySummary, task: str, texts: Texts, words: Sequence[str] = ()
+) -> HumanMessage:
+    """The summary, its contract and people's words, which stay the same in later tasks, so that the
+    provider's prompt cache hits."""
     parts = [part for part in (summary.get("text"), *summary["lines"]) if part]
     found = summary["contract"]
     bound = contract_text(found, texts)
-    text = "\n\n".join(part for part in (texts.history_summary.format(lines="\n".join(parts)), bound) if part)
+    said = texts.words["all"].format(lines="\n".join(words)) if words else ""
+    text = "\n\n".join(filter(None, (texts.history_summary.format(lines="\n".join(parts)), bound, said)))
     now = found["task"] == task
     notes = {"approach": found["approach"], "status": found["status"]} if bound and now else {}
     return nudge(SUMMARY_MARK, text, **notes)
@@ -276,9 +293,7 @@ def _head(
     counts = (start, len(reader.section.messages), len(reader.index.systems), system_prompt)
     of = (summary, texts, reader.section)
     if reader.head is None or reader.head[0] != counts or not all(map(is_, reader.head[1], of)):
-        shown = front(start, reader, system_prompt, summary["kept"] if summary else None)
-        if summary is not None:
-            shown.append(summary_message(summary, reader.section.id, texts))
+        shown = front(summary, start, reader, system_prompt, texts)
         reader.head = counts, of, (shown, tokens(shown))
     found: tuple[list[BaseMessage], int] = reader.head[2]
     return found

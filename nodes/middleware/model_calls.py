@@ -18,7 +18,7 @@ from langgraph.types import Command
 
 from signoff.graph.foreign import gets_past
 from signoff.graph.messages import append_messages
-from signoff.graph.prompt.prompt import front
+from signoff.graph.prompt.prompt import system_message
 from signoff.graph.state import AgentState
 from signoff.nodes.middleware.changes import CannotWrite, Changes, provider_words
 from signoff.nodes.middleware.given import Given
@@ -305,7 +305,7 @@ class _Asking:
         system = before[0]
         if request.system_message is not self._prompt:
             told = self.run.deps.prompt_with(request.system_message or "")
-            (system,) = front(0, self.run.reader(self.state), told)
+            system = system_message(self.run.reader(self.state), told)
         messages = list(request.messages)
         same = len(messages) == len(self._messages) and all(
             one is other for one, other in zip(messages, self._messages, strict=True)

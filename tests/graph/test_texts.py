@@ -50,6 +50,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"results": {"undone": "[undone: {{calls}}]"}},
         r"results\['undone'\] has no \{calls\}",
     ),
+    "what people said is not told": (
+        {"words": {"said": "- somebody spoke"}},
+        r"words\['said'\] has no \{words\}",
+    ),
     "no mapping": ({"results": "x"}, "results are 'x'; pass a mapping"),
 }
 
