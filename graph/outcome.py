@@ -67,6 +67,15 @@ def open_points(task: Task) -> list[str]:
     return points
 
 
+def failures_below(task: Task) -> list[str]:
+    """Why delegates of the task failed that no later reply has called with success, one sentence each."""
+    failed: dict[str | None, list[str]] = {}
+    for reply in task.replies if task.total.children else ():
+        ended = [(one.name, mark.get("why")) for one in reply.results if (mark := marks(one).get("delegate"))]
+        failed |= {name: [why for other, why in ended if why and other == name] for name, _ in ended}
+    return [f"{name} did not succeed ({why})" for name, reasons in failed.items() for why in reasons]
+
+
 def last_claim(task: Task) -> dict[str, Any]:
     """The arguments of the last finish, whether it counted or not."""
     found = _last_finish(task)
@@ -255,9 +264,10 @@ class Outcome(BaseModel, Generic[ResultT]):
         followed by those below it, with the names that lead there.
     phases: the parts of the task reported as done, oldest first: percentage, summary, next_phase and the
         number of the turn.
-    last_text: the last text of the model. open_work: calls that never ran. open_points: what else was last
-        reported as open, one sentence each: the next phase, the status of the last thought, why the last
-        finish did not count. Both are empty after a success.
+    last_text: the last text of the model. open_work: calls that never ran; empty after a success.
+    open_points: what else is open, one sentence each: the delegates that failed, each with the cause; without
+        a success, what was last reported: the next phase, the status of the last thought, why the last finish
+        did not count.
     tree: the usage of the task together with all delegates below it; None if it called no delegates. All
         other counts are of this task alone.
     models: the number of replies of each model, by the name that the provider reports, or the requested name
@@ -404,8 +414,10 @@ def conclude(
     success, holds = ending["status"] == "success", "claim" in ending
     claimed = ending.get("claim") or {}
     issues = issues_of(claimed if holds else last_claim(task))
+    failed = failures_below(task)
     if success and task.total.children:
         issues += unmentioned_failures(task, claimed, issues)
+        failed = [sentence for sentence in failed if sentence not in issues]
     if claimed.get("requires_user_confirmation"):
         issues.append("The model asks a person to confirm the result.")
     reported = ending["status"] == "limit" and bool(task.phases)
@@ -423,7 +435,7 @@ def conclude(
             "changes": changes(task, is_effect),
             "last_text": task.last_text,
             "open_work": [] if holds else open_calls(task),
-            "open_points": [] if holds else open_points(task),
+            "open_points": [*([] if holds else open_points(task)), *failed],
             "turns": task.turns,
             "nudges": sum(kind not in NOT_CORRECTIONS for kind in task.nudges),
             "refusals": _refusals(task),

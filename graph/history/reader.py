@@ -207,17 +207,11 @@ _AROUND = 120
 
 
 class PersonsWords(NamedTuple):
-    """What a person said by the message at this place. call_id: of the call that it is about, if any. before:
-    the characters of all that people said before."""
+    """What a person said by the message at this place, and the id of the call that it is about, if any."""
 
     place: int
     call_id: str
     text: str
-    before: int
-
-    @property
-    def upto(self) -> int:
-        return self.before + len(self.text)
 
 
 class Ledger:
@@ -225,17 +219,7 @@ class Ledger:
     `systems` the texts of the system messages, which have no place of their own in a prompt; `reported` the
     ids of answers from other threads."""
 
-    __slots__ = (
-        "_heard",
-        "_repeated",
-        "_seen",
-        "_sums",
-        "_words",
-        "places",
-        "replies",
-        "reported",
-        "systems",
-    )
+    __slots__ = ("_answers", "_heard", "_seen", "_sums", "_words", "places", "replies", "reported", "systems")
 
     def __init__(self) -> None:
         self._seen = 0
@@ -247,7 +231,7 @@ class Ledger:
         self.reported: set[str] = set()
         self._heard = 0
         self._words: list[PersonsWords] = []
-        self._repeated: set[str] = set()
+        self._answers: set[str] = set()
 
     def upto(self, messages: Sequence[BaseMessage]) -> "Ledger":
         """The ledger with all of `messages`, the first of which may be recorded already."""
@@ -278,20 +262,17 @@ class Ledger:
         """All that people said, in order. Computed on demand, since only a summary needs it."""
         for place in range(self._heard, len(messages)):
             message = messages[place]
-            about = (
-                [message.tool_call_id]
-                if isinstance(message, ToolMessage)
-                else marks(message).get("answers", [])
-            )
+            about = marks(message).get("answers", [])
+            if isinstance(message, ToolMessage):
+                about = [message.tool_call_id]
             if is_genuine(message):
                 # The results of the calls that it answers repeat it.
-                self._repeated.update(about)
-            elif self._repeated.intersection(about):
-                self._repeated.difference_update(about)
+                self._answers.update(about)
+            elif self._answers.intersection(about):
+                self._answers.difference_update(about)
                 continue
             if text := persons_words(message):
-                before = self._words[-1].upto if self._words else 0
-                self._words.append(PersonsWords(place, about[0] if about else "", text, before))
+                self._words.append(PersonsWords(place, about[0] if about else "", text))
         self._heard = len(messages)
         return self._words
 
@@ -394,11 +375,6 @@ class Reader:
     def sums(self) -> "array[int]":
         """At each place the tokens of all messages before it."""
         return self.index.weights(self.messages)
-
-    @property
-    def words(self) -> list[PersonsWords]:
-        """What people said, in order."""
-        return self.index.words(self.messages)
 
     def holds(self, messages: Sequence[BaseMessage], ended_at: str | None) -> bool:
         """Whether `messages` begin with exactly the objects that were read, and none was read after the end

@@ -40,18 +40,16 @@ Keep = Callable[[str], Callable[[str], str]]
 
 
 class _Piece(NamedTuple):
-    """A text in a message: all of its content, or that of one block. said: a person's words may be in it."""
+    """A text in a message: all of its content, or that of one block."""
 
     at: int
     block: int | None
     text: str
-    said: bool
 
 
 def spare(messages: Sequence[BaseMessage], most: int) -> int:
     """The estimated tokens that truncating the results among `messages` can save in a prompt of `most`."""
-    pieces = (piece for pieces in _giving_way(messages, most) for piece in pieces)
-    return sum(max(0, len(piece.text) - SMALLEST - CHARS) // CHARS for piece in pieces)
+    return sum(max(0, len(piece.text) - SMALLEST - CHARS) // CHARS for piece in _pieces(messages, most))
 
 
 def truncate(prompt: Sequence[BaseMessage], last: int, most: int, keep: Keep) -> list[BaseMessage]:
@@ -60,44 +58,37 @@ def truncate(prompt: Sequence[BaseMessage], last: int, most: int, keep: Keep) ->
     The same prompt is always truncated in the same way.
     """
     made = list(prompt)
-    for pieces in _giving_way(made[last:], most):
-        over = tokens(made) - most
-        if over <= 0 or not pieces:
-            continue
-        limit = _limit([len(piece.text) for piece in pieces], (over + len(pieces)) * CHARS)
-        for piece in pieces:
-            if len(piece.text) > limit:
-                message = made[last + piece.at]
-                name = message.name or message.type
-                text = capped(piece.text, limit=limit, keep=keep(name))
-                made[last + piece.at] = message.model_copy(update={"content": _with(message, piece, text)})
+    pieces = list(_pieces(made[last:], most))
+    over = tokens(made) - most
+    if over <= 0 or not pieces:
+        return made
+    limit = _limit([len(piece.text) for piece in pieces], (over + len(pieces)) * CHARS)
+    for piece in pieces:
+        if len(piece.text) > limit:
+            message = made[last + piece.at]
+            name = message.name or message.type
+            text = capped(piece.text, limit=limit, keep=keep(name))
+            made[last + piece.at] = message.model_copy(update={"content": _with(message, piece, text)})
     return made
 
 
-def _giving_way(messages: Sequence[BaseMessage], most: int) -> Iterator[list[_Piece]]:
-    """The texts that may be truncated, first those that give way first: results, and what tools displayed
-    beside them; then those with people's words, if these alone take more than half of a prompt of `most`
-    tokens."""
-    pieces = list(_pieces(messages))
-    yield [piece for piece in pieces if not piece.said]
-    said = [piece for piece in pieces if piece.said]
-    if sum(len(piece.text) for piece in said) > most // 2 * CHARS:
-        yield said
-
-
-def _pieces(messages: Sequence[BaseMessage]) -> Iterator[_Piece]:
+def _pieces(messages: Sequence[BaseMessage], most: int) -> Iterator[_Piece]:
+    """The texts of the results, and of what tools displayed beside them; one with a person's words only if it
+    alone takes more than half of a prompt of `most` tokens."""
     for at, message in enumerate(messages):
         if not (isinstance(message, ToolMessage) or nudge_kind(message) == _TOOL):
             continue
-        # What else a result says that was not run is the machine's, and short.
-        said = bool(persons_words(message)) or not {"not_run", "unknown"}.isdisjoint(marks(message))
+        # What else a result says that was not run is short.
+        is_said = persons_words(message) or not {"not_run", "unknown"}.isdisjoint(marks(message))
+        if is_said and len(message.text) <= most // 2 * CHARS:
+            continue
         if isinstance(message.content, str):
-            yield _Piece(at, None, message.content, said)
+            yield _Piece(at, None, message.content)
             continue
         for number, block in enumerate(message.content):
             text = block if isinstance(block, str) else block.get("text")
             if isinstance(text, str):
-                yield _Piece(at, number, text, said)
+                yield _Piece(at, number, text)
 
 
 def _with(message: BaseMessage, piece: _Piece, text: str) -> Any:

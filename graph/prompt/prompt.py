@@ -29,7 +29,7 @@ from signoff.graph.history.reasons import StopReason
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import open_phases
 from signoff.graph.kinds import Effect
-from signoff.graph.messages import is_answer, is_genuine, marks, nudge, nudge_kind, persons_words, slim
+from signoff.graph.messages import is_answer, is_genuine, marks, nudge, nudge_kind, slim
 from signoff.graph.outcome import issues_of
 from signoff.graph.prompt.words import lines_of_words, shortened_words
 from signoff.graph.state import AgentState, Contract, HistorySummary, Phases
@@ -227,17 +227,17 @@ def front(
     system = system_message(reader, system_prompt)
     if summary is None:
         return [system]
-    shown = shortened_words(reader, start, summary["words"], texts)
-    places = reader.index.places
+    places, room = reader.index.places, summary["words"]
     own = [places[id] for id in summary["kept"] if id in places]
-    kept = [_with_words(reader.messages[place], shown.get(place)) for place in own]
-    lines = lines_of_words(reader, shown, {*own} & shown.keys(), summary["words"], texts)
+    shorter = shortened_words(reader, start, room, texts)
+    kept = [_with_words(reader.messages[place], shorter.get(place)) for place in own]
+    lines = lines_of_words(reader, start, room, texts, own)
     return [system, *kept, summary_message(summary, reader.section.id, texts, lines)]
 
 
 def _with_words(message: BaseMessage, text: str | None) -> BaseMessage:
-    """The message with `text` in place of its words, if that is another; pictures and documents stay."""
-    if text is None or text == persons_words(message):
+    """The message with `text`, if any, in place of its words; pictures and documents stay."""
+    if text is None:
         return message
     parts = [] if isinstance(message.content, str) else message.content
     more = [part for part in parts if isinstance(part, dict) and part.get("type") != "text"]

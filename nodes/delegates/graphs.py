@@ -1,6 +1,6 @@
 """Checks the graphs of delegates, and finds out what they can do."""
 
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from langgraph.pregel import Pregel
@@ -31,15 +31,15 @@ def graph_of(tool: Delegate) -> Any:
         return tool.graph
     try:
         found = tool.graph()
-    except SetupError:
-        raise
-    except Exception as error:
-        if gets_past(error):
+    except BaseException as error:
+        if gets_past(error) or isinstance(error, SetupError):
             raise
         raise SetupError(
             f"The function that makes the graph of the delegate {tool.name!r} failed: "
             f"{type(error).__name__}: {words(error)}"
         ) from error
+    if isinstance(found, Coroutine):
+        found.close()
     check_graph(tool.name, found)
     return found
 

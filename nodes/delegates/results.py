@@ -6,6 +6,7 @@ from typing import Any, NotRequired, TypedDict
 
 from langchain_core.messages import ToolMessage
 
+from signoff.graph.errors import SetupError
 from signoff.graph.finish.again import LEFT
 from signoff.graph.foreign import capped, valid_text
 from signoff.graph.history.replies import Call
@@ -13,7 +14,9 @@ from signoff.graph.history.task import Task
 from signoff.graph.limits import Prices
 from signoff.graph.messages import result
 from signoff.graph.outcome import Outcome
+from signoff.graph.prompt.prompt import shortened
 from signoff.graph.vocabulary import REASONS
+from signoff.nodes.model.advice import masked
 from signoff.nodes.node import NodeContext
 
 
@@ -42,6 +45,10 @@ def used_by(task: Task, prices: Prices | None) -> UsedBelow:
     return used
 
 
+_CAUSE = 800
+_WHY = 2_000
+"""Characters of why a delegate failed, with the causes of all that failed below it."""
+
 NOTHING_USED = UsedBelow(turns=0, tokens=0, tool_calls=0, seconds=0.0)
 
 
@@ -51,17 +58,19 @@ def ended(
     used: UsedBelow,
     run: NodeContext,
     *,
+    cause: str = "",
+    below: Sequence[str] = (),
     failed: Sequence[Mapping[str, Any]] = (),
     **notes: Any,
 ) -> ToolMessage:
-    """The result of a delegate whose task has ended: a failed call, unless it is done. failed: the delegates
-    below it that failed."""
+    """The result of a delegate whose task has ended: a failed call, unless it is done. cause: the error that
+    ended it, without secrets. below: why delegates of it failed. failed: those below it that failed."""
     texts = run.deps.texts.results
-    said = outcome.summary or outcome.last_text
+    said, why = outcome.summary or outcome.last_text, why_not(outcome, cause, below)
     if outcome.succeeded:
         text = texts["delegate_done"].format(name=call.name, verified=outcome.verified, summary=said).rstrip()
     else:
-        text = texts["delegate_failed"].format(name=call.name, why=why_not(outcome), summary=said).rstrip()
+        text = texts["delegate_failed"].format(name=call.name, why=why, summary=said).rstrip()
     value = outcome.model_dump(mode="json")["result"]
     if value is not None:
         text += texts["delegate_result"].format(result=json.dumps(value, ensure_ascii=False))
@@ -75,7 +84,7 @@ def ended(
         mark["changes"] = changes
     mark |= {"claim": outcome.claim, "verified": outcome.verified}
     if not outcome.succeeded:
-        mark["why"] = why_not(outcome)
+        mark["why"] = why
     elif failed:
         mark["failed"] = list(failed)
     kept = result(
@@ -90,12 +99,23 @@ def ended(
     return kept if value is None else kept.model_copy(update={"artifact": value})
 
 
-def why_not(outcome: Outcome) -> str:
-    """Why a task is not done, in a few words."""
+def why_not(outcome: Outcome, cause: str, below: Sequence[str]) -> str:
+    """Why a task is not done: how it ended, the error that ended it, and the sentences of `below`."""
     if outcome.status == "success":
-        return f"it claims {outcome.claim or 'nothing'}"
-    shown = REASONS[outcome.reason].shown if outcome.reason in REASONS else outcome.reason
-    return f"{outcome.status}: {shown}"
+        why = f"it claims {outcome.claim or 'nothing'}"
+    else:
+        shown = REASONS[outcome.reason].shown if outcome.reason in REASONS else outcome.reason
+        why = f"{outcome.status}: {shown}"
+    why += f": {shortened(cause, _CAUSE).rstrip('.')}" if cause else ""
+    return shortened("; ".join([why, *below]), _WHY)
+
+
+def unmade(call: Call, error: SetupError, run: NodeContext) -> ToolMessage:
+    """The result of a delegate whose graph could not be made."""
+    why = f"error: {shortened(masked(str(error)), _CAUSE).rstrip('.')}"
+    text = run.deps.texts.results["delegate_failed"].format(name=call.name, why=why, summary="").rstrip()
+    mark = {"status": "error", "reason": "no_graph", "used": dict(NOTHING_USED), "why": why}
+    return result(call.id, call.name, _fit(text, call, run), ok=False, delegate=mark)
 
 
 def abandoned_result(

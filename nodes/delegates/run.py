@@ -23,7 +23,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command, Interrupt, StateSnapshot
 
-from signoff.graph.errors import ThreadError
+from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.finish.again import GoingOn
 from signoff.graph.finish.delegated import failed_for_above
 from signoff.graph.history.replies import Call
@@ -32,12 +32,13 @@ from signoff.graph.inside.private import saver_of, within_namespace
 from signoff.graph.inside.speed import in_thread, lazy, listened, unheard, within_config
 from signoff.graph.limits import Prices
 from signoff.graph.machine import FIRST, Event, enters, has_command, unknown_state
-from signoff.graph.outcome import current_outcome, typed_outcome
+from signoff.graph.outcome import current_outcome, failures_below, typed_outcome
 from signoff.graph.state import Context
 from signoff.nodes.delegates import results
 from signoff.nodes.delegates.descent import LISTENS, Descent, namespace
 from signoff.nodes.delegates.graphs import deps_of, graph_of
 from signoff.nodes.delegates.ledger import RunLedger, bounds_below, enter
+from signoff.nodes.model.advice import masked, secrets_of
 from signoff.nodes.node import Dependencies, NodeContext, begin
 from signoff.nodes.requests import Operation, Part, acarry_out, carry_out
 from signoff.nodes.tool_calls.progress import ListeningControl
@@ -119,6 +120,11 @@ class ChildMachine:
         descent = self.descent(task, ledger, alone=alone)
         for _ in range(_MOST_ENTRIES):
             state = yield from self.look()
+            if state is None:
+                try:
+                    _ = self.deps, self._prices
+                except SetupError as error:
+                    return results.unmade(self.call, error, self.run)
             again = self._again(state)
             if again is None and state is not None and (found := self.result(state.values)):
                 return found
@@ -166,14 +172,17 @@ class ChildMachine:
 
     def result(self, values: Mapping[str, Any]) -> ToolMessage | None:
         """The result of the call from the state of the machine; None while its task is not over."""
-        notes = {} if self.edited is None else {"edited": True, "ran": dict(self.edited)}
+        notes: dict[str, Any] = {} if self.edited is None else {"edited": True, "ran": dict(self.edited)}
         found = current_outcome(values)
         if found is None:
             return None
         outcome = typed_outcome(found, None)
         task = self.task(values)
         failed = failed_for_above(task)
-        return results.ended(self.call, outcome, self.used(task), self.run, failed=failed, **notes)
+        models = (model for each in self.context.models for model in each.offers.values())
+        cause = masked(outcome.error, secrets_of(*models)) if outcome.error else ""
+        notes |= {"cause": cause, "below": failures_below(task), "failed": failed}
+        return results.ended(self.call, outcome, self.used(task), self.run, **notes)
 
     @lazy
     def context(self) -> NodeContext:

@@ -226,12 +226,7 @@ def _words(error: BaseException) -> str:
 def advise(error: BaseException, secrets: Collection[str] = ()) -> str:
     """The provider's message, and what to do so that the thread can be retried. `secrets`, and what looks
     like one, are never included: a server can echo the request's headers."""
-    said = _provider_words(error) or "no message"
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_SECRET:
-            said = said.replace(secret, _MASK)
-    for pattern in _SECRETS:
-        said = pattern.sub(rf"\1{_MASK}", said)
+    said = masked(_provider_words(error) or "no message", secrets)
     status = _status(error)
     kind = f"{type(error).__name__} ({status})" if status else type(error).__name__
     shown = said if len(said) <= _LENGTH else said[: _LENGTH - 1] + "…"
@@ -239,6 +234,16 @@ def advise(error: BaseException, secrets: Collection[str] = ()) -> str:
         f"{kind}: {shown.rstrip('.')}. {_what_to_do(error, status)}; then retry the thread: everything so "
         "far is saved."
     )
+
+
+def masked(text: str, secrets: Collection[str] = ()) -> str:
+    """`text` without `secrets`, and without what looks like one."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, _MASK)
+    for pattern in _SECRETS:
+        text = pattern.sub(rf"\1{_MASK}", text)
+    return text
 
 
 def secrets_of(*models: Any) -> frozenset[str]:

@@ -348,6 +348,8 @@ def _print_below(display: Plain, turn: Turn, below: Mapping[str, Run], depth: in
             continue
         inner = _Indented(display)
         inner.print(_heading(child, folded=depth < 1))
+        if error := (child.status.outcome or {}).get("error"):
+            inner.print(Text(f"  {one_line(error)}", style="red"))
         if depth < 1:
             continue
         for one in (turn for chapter in child.chapters for turn in chapter.turns):

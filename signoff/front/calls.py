@@ -17,6 +17,7 @@ _REFUSAL_LINES = 10
 _CHANGE_LINES = 4
 _PIECE = 60
 _LINE = 160
+_CAUSE = 2_000
 SHELL_END = re.compile(r"\n?\[exit code (\w+); ([^\n]*)\]\Z")
 
 
@@ -35,8 +36,8 @@ def in_short(call: CallFinished) -> list[Text]:
         return [head, *_few(claim, _CHANGE_LINES), *_few(_each("", call.result, "red"), _REFUSAL_LINES)]
     code = call.args.get("code")
     if call.name == "run_python" and isinstance(code, str):
-        return [head, *_few(_each("> ", code, "cyan"), _CHANGE_LINES), *_result(call.result)]
-    return [Text.assemble(head, arguments(call.args)), *_result(call.result)]
+        return [head, *_few(_each("> ", code, "cyan"), _CHANGE_LINES), *_result(call)]
+    return [Text.assemble(head, arguments(call.args)), *_result(call)]
 
 
 def in_full(name: str, args: Mapping[str, Any]) -> Text:
@@ -75,10 +76,10 @@ def arguments(args: Mapping[str, Any]) -> str:
     return "  ".join(parts)
 
 
-def shortened(result: str) -> list[str]:
-    """Returns the first lines of a result, and how many more there are."""
+def shortened(result: str, most: int = _LINE) -> list[str]:
+    """Returns the first lines of a result, at most `most` characters of each, and how many more there are."""
     lines = _lines(result)
-    shown = [cut(line, _LINE) for line in lines[:_RESULT_LINES]]
+    shown = [cut(line, most) for line in lines[:_RESULT_LINES]]
     if len(lines) > _RESULT_LINES:
         shown.append(f"… {len(lines) - _RESULT_LINES} more lines")
     return shown
@@ -88,8 +89,10 @@ def _mark(ok: bool) -> tuple[str, str]:
     return ("✓ ", "green") if ok else ("✗ ", "red")
 
 
-def _result(result: str) -> list[Text]:
-    return [Text(f"  {line}", style="dim") for line in shortened(result)]
+def _result(call: CallFinished) -> list[Text]:
+    """Returns the lines of a result; those of a failure with the whole cause."""
+    lines = shortened(call.result, _LINE if call.ok else _CAUSE)
+    return [Text(f"  {line}", style="dim") for line in lines]
 
 
 def _shell(command: str, result: str, ended: re.Match[str], edited: bool) -> list[Text]:

@@ -1,6 +1,7 @@
 """Delegates: a graph as a tool of another one; what comes of it, and what the parent may claim then."""
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from signoff import (
     build_graph,
     delegate,
     outcome_of,
+    retry,
     sqlite_storage,
 )
 from signoff.graph.build import Graph
@@ -163,7 +165,8 @@ ENDINGS = {
     ),
     "its model fails": Ending(
         lambda: helper(child(RuntimeError("down"), model_retries=None)),
-        "helper did not succeed (error: The model failed).",
+        "helper did not succeed (error: The model failed: RuntimeError: down. Find the cause in the message; "
+        "then retry the thread: everything so far is saved).",
         status="error",
     ),
     "a typed result": Ending(
@@ -527,15 +530,20 @@ def _storing() -> Any:
         (_storing, "'helper' has storage of its own; build it without storage="),
     ],
 )
-def test_a_function_that_makes_no_graph_is_told_when_it_is_called(
+def test_a_function_that_makes_no_graph_is_a_failed_call(
     makes: Callable[..., Any], sentence: str, way: str, storage: SqliteStorage
 ) -> None:
+    """A fault below goes on with the retry of the thread, as after any other error of a delegate."""
     made: list[Any] = [makes]
-    graph = parent([call("helper", task="Go."), END_OF_PARENT], helper(lambda: made[-1]()), storage=storage)
-    with pytest.raises(SetupError, match=sentence):
-        run(graph, GO, way)
+    steps = [call("helper", task="Go."), RuntimeError("down"), END_OF_PARENT]
+    graph = parent(steps, helper(lambda: made[-1]()), storage=storage, model_retries=None)
+    (told,) = results(run(graph, GO, way))
+    assert re.search(sentence, told.text)
+    assert told.status == "error"
     made.append(lambda: child(DONE))
-    assert run(graph, None, way)["outcome"]["status"] == "success"
+    values = run(graph, retry(graph.get_state(THREAD)), way)
+    assert [found.text for found in results(values)][:1] == ["helper is done (asserted). Found it."]
+    assert values["outcome"]["status"] == "success"
 
 
 @dataclass

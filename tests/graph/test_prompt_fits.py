@@ -14,6 +14,7 @@ from signoff.graph.history.reader import CHARS, Reader, read_messages
 from signoff.graph.history.replies import Reply
 from signoff.graph.prompt.compaction import SMALLEST, bounded, compact, summary_parts, truncate
 from signoff.graph.prompt.prompt import build_prompt, contract_text, last_turn, prompt_size
+from signoff.graph.prompt.words import size_before, words_before
 from signoff.graph.state import AgentState, HistorySummary
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models.tagged import current_status
@@ -137,8 +138,8 @@ def test_a_prompt_of_any_history_is_sendable_and_within_its_budget(start: int, t
         assert_sendable(view)
         assert view == view_of(now, read_messages(now, CONTROLS), budget, tmp_path)
         said = "\n".join(message.text for message in view)
-        if sum(len(words.text) for words in reader.words) <= budget // 2 * CHARS:
-            assert all(words.text in said for words in reader.words)
+        if size_before(reader, len(messages)) <= budget // 2 * CHARS:
+            assert all(words.text in said for words in words_before(reader, len(messages)))
         if tokens(view) > budget:
             exceptions += 1
             assert_only_the_last_turn_is_left(view, now, budget)
