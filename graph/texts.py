@@ -372,13 +372,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
     "summarise": {"words": 1},
     "note_down": {"words": 1},
 }
-_NEEDED = {
-    "nudges.resumed_undone": "undone",
-    "results.undone": "calls",
-    "words.all": "lines",
-    "words.said": "words",
-    "words.to_call": "words",
-}
+_NEEDED = {"nudges.resumed_undone": "undone", "results.undone": "calls", "words.said": "words"}
 _DEFAULTS: Mapping[str, str | Mapping[str, str]] = {
     "system": SYSTEM,
     "rounds": ROUNDS,
@@ -412,7 +406,7 @@ class Texts:
 
     Names in braces are filled in: those of the default text, of which a text may leave out any, except what
     was undone (`{undone}` in `nudges["resumed_undone"]`, `{calls}` in `results["undone"]`) and what people
-    said (`{lines}` and `{words}` in `words`). In every text a brace that is to be shown is doubled: `Call
+    said (`{words}` in `words["said"]`). In every text a brace that is to be shown is doubled: `Call
     {{"name": "finish_task"}}`. Raises SetupError for a text in which anything else stands in braces, or
     without what it must have, and for a name that no text has.
     """

@@ -17,7 +17,7 @@ from langchain_core.messages.utils import count_tokens_approximately as tokens
 from signoff.graph.foreign import capped
 from signoff.graph.history.reader import CHARS, Reader
 from signoff.graph.history.replies import Reply
-from signoff.graph.messages import is_genuine, is_reply, marks, nudge_kind, persons_words
+from signoff.graph.messages import is_reply, marks, nudge_kind, persons_words
 from signoff.graph.prompt.prompt import (
     SystemPrompt,
     beyond,
@@ -147,18 +147,7 @@ class Compaction:
 
     def turn_lines(self, piece: int = PIECE) -> list[str]:
         """The turns, one line each, with texts and results truncated to `piece` characters."""
-        own = {message.id for message in self.reader.section.messages}
-        return [
-            *self._earlier_lines(own, piece),
-            *(line for turn in self.turns for line in _lines_of_turn(turn, own, self.reader, piece)),
-        ]
-
-    def _earlier_lines(self, own: set[str | None], piece: int) -> Iterator[str]:
-        """A line for each message of an earlier task that prompts showed in full until now."""
-        places = self.reader.index.places
-        for id in self.before["kept"] if self.before else ():
-            if id not in own and id in places:
-                yield f"- user: {shortened(self.reader.messages[places[id]].text, piece)}"
+        return [line for turn in self.turns for line in _lines_of_turn(turn, self.reader, piece)]
 
     def by_lines(self) -> HistorySummary:
         """The summary extended by one line per turn."""
@@ -277,12 +266,11 @@ def compact(
 def _enough(sizes: _Sizes, before: HistorySummary | None, reader: Reader) -> int:
     """The number of turns to summarise."""
     base = sizes.fixed(0, sizes.contract(sizes.ends[-1]))
-    own = {message.id for message in reader.section.messages}
     text, lines = summary_parts(before)
     used = sum(len(line) + 1 for line in (text, *lines))
     turns = _turns(reader, sizes.starts[: len(sizes.ends)], sizes.start)
     for count, end in enumerate(sizes.ends[1:], start=1):
-        used += sum(len(line) + 1 for line in _lines_of_turn(turns[count - 1], own, reader, PIECE))
+        used += sum(len(line) + 1 for line in _lines_of_turn(turns[count - 1], reader, PIECE))
         fixed = base + min(size_before(reader, end) // CHARS, sizes.budget // 2)
         fixed += min(used // CHARS, int(sizes.budget * _SUMMARY_PART))
         staying, free = sizes.turns(end), sizes.budget - fixed
@@ -314,11 +302,8 @@ def _turns(reader: Reader, starts: Sequence[int], start: int) -> list[tuple[Repl
     ]
 
 
-def _lines_of_turn(
-    turn: tuple[Reply, Sequence[BaseMessage]], own: set[str | None], reader: Reader, piece: int
-) -> Iterator[str]:
-    """A line for a turn, and one for each message of the user or a tool that the prompt does not keep
-    separately."""
+def _lines_of_turn(turn: tuple[Reply, Sequence[BaseMessage]], reader: Reader, piece: int) -> Iterator[str]:
+    """A line for a turn, and one for each message of another agent or a tool. People's words stand beside."""
     reply, messages = turn
     for message in messages:
         if is_reply(message):
@@ -327,8 +312,6 @@ def _lines_of_turn(
             yield f"- another agent: {shortened(message.text, piece)}"
         elif nudge_kind(message) == _TOOL:
             yield f"- a tool showed: {shortened(message.text, piece)}"
-        elif is_genuine(message) and message.id not in own | reader.spoken:
-            yield f"- user: {shortened(message.text, piece)}"
 
 
 def _line(reply: Reply, piece: int) -> str:

@@ -230,18 +230,12 @@ def front(
     places, room = reader.index.places, summary["words"]
     own = [places[id] for id in summary["kept"] if id in places]
     shorter = shortened_words(reader, start, room, texts)
-    kept = [_with_words(reader.messages[place], shorter.get(place)) for place in own]
+    kept = [reader.messages[place] for place in own]
+    for number, place in enumerate(own):
+        if place in shorter:
+            kept[number] = kept[number].model_copy(update={"content": shorter[place]})
     lines = lines_of_words(reader, start, room, texts, own)
     return [system, *kept, summary_message(summary, reader.section.id, texts, lines)]
-
-
-def _with_words(message: BaseMessage, text: str | None) -> BaseMessage:
-    """The message with `text`, if any, in place of its words; pictures and documents stay."""
-    if text is None:
-        return message
-    parts = [] if isinstance(message.content, str) else message.content
-    more = [part for part in parts if isinstance(part, dict) and part.get("type") != "text"]
-    return message.model_copy(update={"content": [_text_block(text), *more] if more else text})
 
 
 def own_messages(reader: Reader, start: int) -> list[str]:

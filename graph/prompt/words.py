@@ -51,9 +51,7 @@ def shortened_words(reader: Reader, end: int, room: int, texts: Texts) -> dict[i
     return shorter
 
 
-def lines_of_words(
-    reader: Reader, end: int, room: int, texts: Texts, kept: Collection[int] = ()
-) -> list[str]:
+def lines_of_words(reader: Reader, end: int, room: int, texts: Texts, kept: Collection[int]) -> list[str]:
     """The words before `end`, but for those at the places `kept`, one entry each. Of very many the oldest are
     left out, and counted: each entry takes more than its words."""
     lines, said, shorter = list[str](), words_before(reader, end), shortened_words(reader, end, room, texts)

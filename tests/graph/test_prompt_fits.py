@@ -181,11 +181,11 @@ def told(*messages: BaseMessage, budget: int = 200) -> str:
     return "\n".join(compaction.turn_lines())
 
 
-def test_a_turn_is_told_in_one_line_and_so_is_an_earlier_task() -> None:
+def test_a_turn_is_told_in_one_line_without_what_people_said() -> None:
     lines = told(
         user("the first"), ai("Let me see.", ("work", "a")), done("a", "three\nbirds"), user("the second")
     )
-    assert lines == '- user: the first\n- "Let me see."; work({}) -> success: three birds'
+    assert lines == '- "Let me see."; work({}) -> success: three birds'
 
 
 # The contract.
