@@ -52,6 +52,7 @@ from signoff.tools.checks import Check, make_checks
 from signoff.tools.control import (
     ControlTool,
     finishing,
+    result_check,
     result_shape,
     standard_controls,
 )
@@ -300,6 +301,7 @@ def build_graph(
         answers=source != "none",
         name=checked_name(name),
         shape=result_shape(response_format),
+        result_check=result_check(response_format),
         parallel=positive("parallel", parallel, whole=True),
         pick=checked_function("select_tools", select_tools, "state, context"),
         context_form=form,

@@ -11,7 +11,8 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import TypeVar
 
 from signoff.graph.errors import SetupError, ThreadError
-from signoff.graph.finish.delegated import unmentioned_failures
+from signoff.graph.finish.lines import CALL, RESULT, line, shown_call
+from signoff.graph.finish.passed_over import passed_over
 from signoff.graph.foreign import explain
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task, is_phase
@@ -20,12 +21,9 @@ from signoff.graph.kinds import SENT_BACK, Effect
 from signoff.graph.messages import marks
 from signoff.graph.state import Ending, Undoing
 from signoff.graph.texts import Texts
-from signoff.graph.vocabulary import CLAIMS, REASONS, STANDING, following
+from signoff.graph.vocabulary import CLAIMS, OPEN_POINTS, REASONS, STANDING, following
 
 MOST_CHANGES = 8
-_CALL = 160
-_RESULT = 200
-_ARGUMENT = 60
 _NO_TURN = ("truncated", "filtered", "too_many", "tool_calls", "cost", "seconds")
 
 
@@ -45,9 +43,11 @@ def changes(task: Task, is_effect: Callable[[str], bool]) -> list[dict[str, Any]
 
 
 def open_calls(task: Task) -> list[str]:
-    """The calls left open at the end, and those of the last reply that did not run."""
-    found = [*task.due, *(call for call in (task.ask, task.finish) if call)]
+    """The calls left open at the end, unless they may have run, and those of the last reply that did not
+    run."""
     last = task.last
+    due = [call for call in task.due if last is None or not may_have_run(last, call)]
+    found = [*due, *(call for call in (task.ask, task.finish) if call)]
     for call, result in zip(last.calls, last.found, strict=True) if last else ():
         if result is not None and marks(result).get("not_run") in _NO_TURN:
             found.append(call)
@@ -59,11 +59,11 @@ def open_points(task: Task) -> list[str]:
     the last thought, and why the last finish did not count."""
     points = []
     if task.phases and (following := task.phases[-1]["next_phase"]):
-        points.append(f"the next phase: {_line(following, _RESULT)}")
+        points.append(f"the next phase: {line(following, RESULT)}")
     if status := _status(task):
-        points.append(f"its last status: {_line(status, _RESULT)}")
+        points.append(f"its last status: {line(status, RESULT)}")
     if (refused := _last_finish(task)) and (why := _why_not(task, *refused)):
-        points.append(f"its last finish did not count: {_line(why, _RESULT)}")
+        points.append(f"its last finish did not count: {line(why, RESULT)}")
     return points
 
 
@@ -73,7 +73,8 @@ def failures_below(task: Task) -> list[str]:
     for reply in task.replies if task.total.children else ():
         ended = [(one.name, mark.get("why")) for one in reply.results if (mark := marks(one).get("delegate"))]
         failed |= {name: [why for other, why in ended if why and other == name] for name, _ in ended}
-    return [f"{name} did not succeed ({why})" for name, reasons in failed.items() for why in reasons]
+    sentence = OPEN_POINTS["delegate"]
+    return [sentence.format(name=name, why=why) for name, reasons in failed.items() for why in reasons]
 
 
 def last_claim(task: Task) -> dict[str, Any]:
@@ -92,20 +93,14 @@ def _change(reply: Reply, call: Call) -> dict[str, Any]:
     found = reply.result(call)
     assert found is not None, "only what has a result is asked for"
     came = "unknown" if marks(found).get("unknown") else "error" if found.status == "error" else "ok"
-    return {"call": shown_call(call), "result": _line(found.text, _RESULT), "came": came}
+    return {"call": shown_call(call), "result": line(found.text, RESULT), "came": came}
 
 
 def _below(reply: Reply, call: Call) -> list[dict[str, Any]]:
     """The possible changes of a delegate and all delegates below it, each call prefixed with its name."""
     found = reply.result(call)
     told = marks(found).get("delegate", {}).get("changes", ()) if found is not None else ()
-    return [{**one, "call": _line(f"{call.name} / {one['call']}", _CALL)} for one in told]
-
-
-def shown_call(call: Call) -> str:
-    """The call on one line, with short arguments."""
-    arguments = ", ".join(f"{name}={_line(repr(value), _ARGUMENT)}" for name, value in call.args.items())
-    return _line(f"{call.name}({arguments})", _CALL)
+    return [{**one, "call": line(f"{call.name} / {one['call']}", CALL)} for one in told]
 
 
 def _status(task: Task) -> str:
@@ -136,15 +131,6 @@ def _why_not(task: Task, reply: Reply, call: Call) -> str:
     if refused and refused["kind"] == SENT_BACK:
         return found.text if found else "a person sent it back"
     return found.text if found is not None and reply.failed(call) and reply.was_run(call) else ""
-
-
-def _line(text: str, most: int) -> str:
-    """`text` on one line; if it is long, its beginning and its end, which has the exit code."""
-    flat = " ".join(text.split())
-    if len(flat) <= most:
-        return flat
-    tail = most // 3
-    return f"{flat[: most - tail - 3]} … {flat[len(flat) - tail :]}"
 
 
 Status = Literal["success", "limit", "error"]
@@ -265,9 +251,10 @@ class Outcome(BaseModel, Generic[ResultT]):
     phases: the parts of the task reported as done, oldest first: percentage, summary, next_phase and the
         number of the turn.
     last_text: the last text of the model. open_work: calls that never ran; empty after a success.
-    open_points: what else is open, one sentence each: the delegates that failed, each with the cause; without
-        a success, what was last reported: the next phase, the status of the last thought, why the last finish
-        did not count.
+    open_points: what is open, one sentence each. After a claim of "done" that was accepted: the unknown
+        effects and failed delegates that it passes over. Else the delegates that failed, each with the cause,
+        and without a success what was last reported: the next phase, the status of the last thought, why the
+        last finish did not count.
     tree: the usage of the task together with all delegates below it; None if it called no delegates. All
         other counts are of this task alone.
     models: the number of replies of each model, by the name that the provider reports, or the requested name
@@ -372,14 +359,19 @@ def typed_outcome(outcome: Mapping[str, Any], shape: TypeAdapter[ResultT] | None
     found = outcome.get("result")
     if shape is not None and found is not None:
         try:
-            # Through JSON: a strict type accepts a date as text only there. It is stored by field names.
-            found = shape.validate_json(json.dumps(found), by_alias=True, by_name=True)
+            found = read_result(shape, found)
         except ValidationError as error:
             raise SetupError(
                 f"The stored result does not fit response_format: {explain(error)} outcome['result'] has it "
                 "as JSON."
             ) from error
     return Outcome.model_validate({**outcome, "result": found})
+
+
+def read_result(shape: TypeAdapter[ResultT], stored: Any) -> ResultT:
+    """The instance of a stored result. Raises ValidationError if it does not match."""
+    # Through JSON: a strict type accepts a date as text only there. It is stored by field names.
+    return shape.validate_json(json.dumps(stored), by_alias=True, by_name=True)
 
 
 def current_outcome(state: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -414,10 +406,10 @@ def conclude(
     success, holds = ending["status"] == "success", "claim" in ending
     claimed = ending.get("claim") or {}
     issues = issues_of(claimed if holds else last_claim(task))
-    failed = failures_below(task)
-    if success and task.total.children:
-        issues += unmentioned_failures(task, claimed, issues)
-        failed = [sentence for sentence in failed if sentence not in issues]
+    if holds and claimed.get("outcome", "done") == "done":
+        points = passed_over(task, claimed, is_effect)
+    else:
+        points = [*([] if holds else open_points(task)), *failures_below(task)]
     if claimed.get("requires_user_confirmation"):
         issues.append("The model asks a person to confirm the result.")
     reported = ending["status"] == "limit" and bool(task.phases)
@@ -435,7 +427,7 @@ def conclude(
             "changes": changes(task, is_effect),
             "last_text": task.last_text,
             "open_work": [] if holds else open_calls(task),
-            "open_points": [*([] if holds else open_points(task)), *failed],
+            "open_points": points,
             "turns": task.turns,
             "nudges": sum(kind not in NOT_CORRECTIONS for kind in task.nudges),
             "refusals": _refusals(task),
@@ -484,7 +476,7 @@ def undone_lines(outcome: Mapping[str, Any]) -> list[str]:
 
 def one_line(text: str) -> str:
     """The result of a call or of its undo, on one line."""
-    return _line(text, _RESULT)
+    return line(text, RESULT)
 
 
 def _undone_line(found: UndoneCall | StandingCall) -> str:

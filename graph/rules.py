@@ -157,6 +157,11 @@ def nearest(task: Task, limits: Limits) -> Budget | None:
     return max(near, key=lambda one: one.used / one.limit, default=None)
 
 
+def is_last_turn(task: Task, limits: Limits) -> bool:
+    """Whether a limit ends the task at the next decision, so that the last reply has no successor."""
+    return any(found.spent and COUNTED[found.name].ends for found in budgets(task, limits))
+
+
 Why = str | None
 _REQUIRED = 3
 

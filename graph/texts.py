@@ -219,11 +219,16 @@ RESULTS: Mapping[str, str] = MappingProxyType(
             "Outcome unknown: {name} was started, but the process ended before its result was saved. It may or "
             "may not have taken effect. Check before you repeat it."
         ),
+        "maybe_run": (
+            "Outcome unknown: {name} may have run, and nothing tells what came of it. Check before you repeat it."
+        ),
+        "not_again": "The user decided against another run. {reason}",
         "rejected": "Not run: the user rejected this call. {reason}",
         "responded": "{message}",
         "edited": "(The user changed the arguments to {args}.)\n{result}",
         "not_approved": "Not run: {name} needs a person's approval, and there is none for exactly this call.",
         "nobody": "Not run: {name} needs {who}, and this run cannot wait for one. Go on without it.",
+        "instead": "The user wrote instead: {words}",
         "taken_back": "Superseded, not run. The user wrote instead: {words}",
         "middleware": "Not run: {name} was called in a reply that {by} has set aside.",
         "once": (
@@ -239,6 +244,7 @@ RESULTS: Mapping[str, str] = MappingProxyType(
 REFUSALS: Mapping[str, str] = MappingProxyType(
     {
         "arguments": "the arguments do not fit: {error} Call finish_task again, corrected.",
+        "result": "there is no result that fits: {error} Call finish_task again with one.",
         "empty_summary": "the summary is empty. Say in the summary what was done and what the result is.",
         "siblings": (
             "{names} in the same reply did not succeed, so the claim is void. Look at the results, put it right, "
@@ -254,9 +260,9 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
         "checks": (
             "the completion checks did not pass: {names}. Put it right, then call finish_task again.{output}"
         ),
-        "delegates": (
-            "{failed}. Have it done, or say what is missing: in pending_issues, by the delegate's name, or with "
-            "outcome 'partial' or 'blocked'."
+        "open": (
+            "{points}. Look first how things stand, or have it done. If nothing can tell, say so in the summary; "
+            "what is missing makes it outcome 'partial' or 'blocked'."
         ),
         "tool": "{name} failed: {error}",
         "middleware": "{reason}",

@@ -131,6 +131,14 @@ STANDING: Mapping[str, str] = MappingProxyType(
 )
 """Why an effect stands after its task was undone."""
 
+OPEN_POINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "effect": "it is not known whether {call} took effect",
+        "delegate": "{name} did not succeed ({why})",
+    }
+)
+"""What a claim of "done" may pass over, as a sentence of the outcome."""
+
 REASONS: Mapping[str, ReasonWord] = MappingProxyType(
     {
         "finish_task": ReasonWord(

@@ -76,7 +76,8 @@ class Dependencies:
     ask_unknown: whether a person is asked about a call whose outcome a crash left unknown.
     checks: what must hold before a claim of "done" is accepted.
     answers: whether a message reports how a task ended. name: the name of the agent, set on that message.
-    shape: makes an instance of a stored result.
+    shape: makes an instance of a stored result. result_check: returns why a stored result does not fit
+    `response_format`, and "" if it does; None without a format.
     pick: selects the working tools that a model call offers.
     priced: returns the prices of the model under a name, or of the graph's own; None if prices were given.
     context_form: the combined context schema, if the user has a context type. channels: the user's own
@@ -109,6 +110,7 @@ class Dependencies:
     answers: bool = True
     name: str | None = None
     shape: TypeAdapter[Any] | None = None
+    result_check: Callable[[Any], str] | None = None
     parallel: int | None = None
     pick: Pick | None = None
     priced: Callable[[str], Prices] | None = None

@@ -6,13 +6,13 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
-from signoff.graph.finish.delegated import REFUSAL, failed_delegates, unlisted, unseen
+from signoff.graph.finish.passed_over import REFUSAL, to_refuse
 from signoff.graph.finish.standstill import moved
 from signoff.graph.history.reader import ACCEPTED, PHASE
 from signoff.graph.history.task import is_new, is_phase, percentage, with_phase
 from signoff.graph.machine import Event
 from signoff.graph.messages import add_notes
-from signoff.graph.outcome import issues_of
+from signoff.graph.rules import is_last_turn
 from signoff.graph.state import AgentState
 from signoff.nodes.finishing.case import Case, Refusal, accept
 from signoff.nodes.finishing.checks import CheckResults, run_checks
@@ -57,7 +57,7 @@ def review(state: AgentState, run: NodeContext) -> Steps:
     if case.verdict == ACCEPTED and _ends(state, case):
         # The process was killed before the task could end: nothing is judged or run a second time.
         return Report(Event.ACCEPTED)
-    hearing = Hearing(case, _claim(case))
+    hearing = Hearing(case, case.claim)
     for criterion in REVIEW:
         judgement = criterion.judge(hearing)
         if isinstance(judgement, Generator):
@@ -84,19 +84,12 @@ def _with(report: Report, written: dict[str, Any]) -> Report:
 
 def judge(case: Case) -> tuple[dict[str, Any], Refusal | None]:
     """What the finish claims, and its refusal if the history alone refuses it."""
-    hearing = Hearing(case, _claim(case))
+    hearing = Hearing(case, case.claim)
     for criterion in BY_HISTORY:
         judgement = criterion.judge(hearing)
         if isinstance(judgement, Refusal):
             return hearing.claim, judgement
     return hearing.claim, None
-
-
-def _claim(case: Case) -> dict[str, Any]:
-    controls, call = case.run.deps.toolbox.controls, case.call
-    if controls.problem(call.name, call.args):
-        return controls.salvage(call.name, call.args)
-    return controls.read(call.name, call.args)
 
 
 def _arguments(hearing: Hearing) -> Judgement:
@@ -109,6 +102,13 @@ def _summary(hearing: Hearing) -> Judgement:
     claim = hearing.claim
     empty = "summary" in claim and not str(claim["summary"]).strip()
     return hearing.case.refused("empty_summary") if empty else None
+
+
+def _result(hearing: Hearing) -> Judgement:
+    """A tool with code of its own gives its result later, see `accept`."""
+    case, claim = hearing.case, hearing.claim
+    why = "" if case.is_run or is_phase(claim) else case.lacks_result(claim)
+    return case.refused("result", error=why) if why else None
 
 
 def _siblings(hearing: Hearing) -> Judgement:
@@ -125,16 +125,6 @@ def _is_done(claim: Mapping[str, Any]) -> bool:
 def _ends(state: AgentState, case: Case) -> bool:
     ending = state.get("ending")
     return ending is not None and (ending["task"], ending["status"]) == (case.task.id, "success")
-
-
-def _delegates(hearing: Hearing) -> Judgement:
-    """Refuses once for each failure. A later claim of "done" is believed, and the outcome lists the
-    failure."""
-    case, claim = hearing.case, hearing.claim
-    if not case.task.total.children or not _is_done(claim) or is_phase(claim):
-        return None
-    failed = unlisted(unseen(failed_delegates(case.task), case.task), issues_of(claim))
-    return case.refused(REFUSAL, failed="; ".join(one.sentence for one in failed)) if failed else None
 
 
 def _phase(hearing: Hearing) -> Judgement:
@@ -159,6 +149,17 @@ def _phase(hearing: Hearing) -> Judgement:
         add_notes(found, {"phase": said}) if isinstance(found, ToolMessage) else found for found in answers
     ]
     return Report(Event.PHASE, {"verdicts": case.verdicts(PHASE), "phases": phases, "messages": answers})
+
+
+def _open(hearing: Hearing) -> Judgement:
+    """Refuses "done" once over an unknown effect or a failed delegate. A later claim is believed, and so is
+    one that could not be made again; the outcome lists what they pass over."""
+    case, claim = hearing.case, hearing.claim
+    if not _is_done(claim) or is_phase(claim) or is_last_turn(case.task, case.run.limits):
+        return None
+    points = to_refuse(case.task, case.run.deps.toolbox.is_effect)
+    said = "; ".join(point.sentence for point in points)
+    return case.refused(REFUSAL, points=said) if points else None
 
 
 def _checks(hearing: Hearing) -> Part[Judgement]:
@@ -191,17 +192,21 @@ def _confirmation(hearing: Hearing) -> Judgement:
     return case.confirm(hearing.claim, hearing.verified, seconds=checked.seconds, checks=checked.runs)
 
 
-BY_HISTORY = (
+_FIRST = (
     Criterion("arguments", _arguments),
     Criterion("summary", _summary),
+    Criterion("result", _result),
     Criterion("siblings", _siblings),
-    Criterion("delegates", _delegates),
 )
+_LEFT_OPEN = Criterion("open", _open)
+
+BY_HISTORY = (*_FIRST, _LEFT_OPEN)
 """The criteria that need only the history; a finish that a person is asked about must pass them, too."""
 
 REVIEW = (
-    *BY_HISTORY,
+    *_FIRST,
     Criterion("phase", _phase),
+    _LEFT_OPEN,
     Criterion("checks", _checks),
     Criterion("middleware", _middleware),
     Criterion("confirmation", _confirmation),

@@ -39,6 +39,7 @@ from signoff.graph.errors import SetupError
 from signoff.graph.foreign import explain, schema_check
 from signoff.graph.history.task import is_phase
 from signoff.graph.kinds import Effect, Kind
+from signoff.graph.outcome import read_result
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
 from signoff.tools.answers import seconds_of, text_of
 
@@ -443,6 +444,26 @@ def result_shape(given: ResponseFormat | None) -> TypeAdapter[Any] | None:
     except (PydanticUserError, TypeError, ValueError) as error:
         raise SetupError(f"response_format={given.__name__} has no JSON schema: {error}") from error
     return adapter
+
+
+def result_check(given: ResponseFormat | None) -> Callable[[Any], str] | None:
+    """A function that returns why a stored result is none of this format; "" if it is one, which can be read
+    back as an instance. None without a format. Raises SetupError for anything that is not a format."""
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        return schema_check(given, "response_format")
+    shape = result_shape(given)
+    assert shape is not None, "only a JSON schema has none"
+
+    def check(value: Any) -> str:
+        try:
+            read_result(shape, value)
+        except ValidationError as error:
+            return explain(error)
+        return ""
+
+    return check
 
 
 def _shape(given: ResponseFormat) -> Any:

@@ -60,11 +60,10 @@ def ended(
     *,
     cause: str = "",
     below: Sequence[str] = (),
-    failed: Sequence[Mapping[str, Any]] = (),
     **notes: Any,
 ) -> ToolMessage:
     """The result of a delegate whose task has ended: a failed call, unless it is done. cause: the error that
-    ended it, without secrets. below: why delegates of it failed. failed: those below it that failed."""
+    ended it, without secrets. below: why delegates of it failed."""
     texts = run.deps.texts.results
     said, why = outcome.summary or outcome.last_text, why_not(outcome, cause, below)
     if outcome.succeeded:
@@ -74,8 +73,9 @@ def ended(
     value = outcome.model_dump(mode="json")["result"]
     if value is not None:
         text += texts["delegate_result"].format(result=json.dumps(value, ensure_ascii=False))
-    if outcome.pending_issues:
-        text += texts["delegate_issues"].format(issues="; ".join(outcome.pending_issues))
+    passed_over = outcome.open_points if outcome.succeeded else []
+    if issues := [*outcome.pending_issues, *passed_over]:
+        text += texts["delegate_issues"].format(issues="; ".join(issues))
     changes = [change.model_dump() for change in outcome.changes]
     if changes and not outcome.succeeded:
         text += _changed(changes, run)
@@ -85,8 +85,8 @@ def ended(
     mark |= {"claim": outcome.claim, "verified": outcome.verified}
     if not outcome.succeeded:
         mark["why"] = why
-    elif failed:
-        mark["failed"] = list(failed)
+    elif passed_over:
+        mark["open"] = passed_over
     kept = result(
         call.id,
         call.name,

@@ -25,7 +25,6 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 
 from signoff.graph.errors import SetupError, ThreadError
 from signoff.graph.finish.again import GoingOn
-from signoff.graph.finish.delegated import failed_for_above
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import READ, Task, current_task
 from signoff.graph.inside.private import saver_of, within_namespace
@@ -178,10 +177,9 @@ class ChildMachine:
             return None
         outcome = typed_outcome(found, None)
         task = self.task(values)
-        failed = failed_for_above(task)
         models = (model for each in self.context.models for model in each.offers.values())
         cause = masked(outcome.error, secrets_of(*models)) if outcome.error else ""
-        notes |= {"cause": cause, "below": failures_below(task), "failed": failed}
+        notes |= {"cause": cause, "below": failures_below(task)}
         return results.ended(self.call, outcome, self.used(task), self.run, **notes)
 
     @lazy

@@ -65,6 +65,28 @@ class Case:
         return self.reply.key(self.call)
 
     @property
+    def is_run(self) -> bool:
+        """Whether its tool has code of its own."""
+        return self.run.deps.toolbox.controls[self.call.name].is_run
+
+    @property
+    def claim(self) -> dict[str, Any]:
+        """What it claims: its arguments as read by their schema, or those that are valid."""
+        controls, call = self.run.deps.toolbox.controls, self.call
+        if controls.problem(call.name, call.args):
+            return controls.salvage(call.name, call.args)
+        return controls.read(call.name, call.args)
+
+    def lacks_result(self, claim: Mapping[str, Any], value: Any = None) -> str:
+        """Why there can be no success with this claim, where the graph has a `response_format`; empty if
+        there can. value: the return value of a finishing tool."""
+        check = self.run.deps.result_check
+        if check is None or claim.get("outcome") in ("blocked", "impossible"):
+            return ""
+        found = claim.get("result", value)
+        return check(found) if found is not None else "a result is required."
+
+    @property
     def verdict(self) -> Verdict | None:
         """The earlier verdict on it."""
         return verdicts_of(self.state.get("verdicts"), self.task.id).get(self.key)
@@ -160,10 +182,11 @@ class Case:
         """Refuses it; `messages` tell the model so, instead of the usual sentence.
 
         If the same claim is refused again for the same reason, or too many refusals follow each other with no
-        work in between, this would repeat forever: so a person decides, or the task ends.
+        work in between, this would repeat forever: so a person decides, or the task ends. A person is never
+        asked to accept what lacks its result.
         """
         stuck = self._stuck(refusal)
-        if stuck and self.run.can_ask:
+        if stuck and self.run.can_ask and not self.lacks_result(self.claim):
             return self.ask("unverified", problem=refusal.text[:_MOST_TOLD], seconds=seconds, checks=checks)
         answers = list(messages) or self.feedback("refused", ok=False, seconds=seconds, reason=refusal.text)
         update: dict[str, Any] = {"verdicts": self.verdicts(refusal.verdict), "messages": answers}
@@ -209,7 +232,7 @@ def accept(
     text: the message to the model if its tool returns none. checks: the checks that it passed. notes: marks
     on the result.
     """
-    answer = (yield from _answer(case)) if _is_run(case) else _Answer()
+    answer = (yield from _answer(case)) if case.is_run else _Answer()
     report = _judged(case, claim, verified, answer, text, checks, notes)
     # If a person is asked first, the tool's result is written afterwards, from the journal.
     if not answer.channels or not report.update["messages"]:
@@ -230,6 +253,8 @@ def _judged(
         return case.refuse(_failed(case, answer.error), messages=answer.messages)
     if answer.effect is Effect.CONTINUE:
         return Report(Event.PHASE, {"verdicts": case.verdicts(GOES_ON), "messages": list(answer.messages)})
+    if why := case.lacks_result(claim, answer.value):
+        return case.refuse(case.refused("result", error=why))
     if answer.effect is Effect.ASK:
         asks = {**claim, "requires_user_confirmation": True}
         written = _mark_first(answer.messages, notes)
@@ -242,10 +267,14 @@ def accept_confirmed(
 ) -> Part[Report]:
     """A part of `confirm`: accepts a claim that a person has confirmed; `run`: runs its tool, too, if that
     has not run yet."""
-    answer = (yield from _answer(case)) if run and _is_run(case) else _Answer()
-    if answer.error or answer.effect is Effect.CONTINUE:
-        verdict: Verdict = _failed(case, answer.error).verdict if answer.error else GOES_ON
-        written = _mark_first(answer.messages, notes)
+    answer = (yield from _answer(case)) if run and case.is_run else _Answer()
+    goes_on = not answer.error and answer.effect is Effect.CONTINUE
+    lacks = "" if answer.error or goes_on else case.lacks_result(claim, answer.value)
+    if answer.error or goes_on or lacks:
+        refusal = _failed(case, answer.error) if answer.error else case.refused("result", error=lacks)
+        verdict: Verdict = GOES_ON if goes_on else refusal.verdict
+        messages = case.feedback("refused", ok=False, reason=refusal.text) if lacks else answer.messages
+        written = _mark_first(messages, notes)
         update = {**answer.channels, "verdicts": case.verdicts(verdict), "messages": written}
         return Report(Event.SENT_BACK, update)
     report = _accepted(Event.CONFIRMED, case, claim, verified, answer, text, checks, notes)
@@ -276,10 +305,6 @@ def _accepted(
     if not messages and case.reply.open(case.call):
         messages = [result(case.call.id, case.call.name, text, **notes)]
     return Report(event, {"verdicts": case.verdicts(ACCEPTED), "ending": ending, "messages": messages})
-
-
-def _is_run(case: Case) -> bool:
-    return case.run.deps.toolbox.controls[case.call.name].is_run
 
 
 def _answer(case: Case) -> Part[_Answer]:

@@ -12,11 +12,12 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 
 from signoff.graph.errors import ThreadError
+from signoff.graph.finish.lines import shown_call
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import marks
-from signoff.graph.outcome import StandingReason, may_have_run, shown_call
+from signoff.graph.outcome import StandingReason, may_have_run
 from signoff.graph.state import AgentState
 from signoff.nodes.delegates.run import ChildMachine
 from signoff.nodes.journal import DONE, STARTED, JournalEntry, look

@@ -118,7 +118,8 @@ def _outcome(outcome: Mapping[str, Any], report: CommandReport) -> Card:
     found, facts = heading(outcome), [f"{facts_of(outcome)} · thread {one_line(report.thread_id or '')}"]
     title, colour = one_line(found.title), COLOURS[found.tone]
     if outcome["status"] == "success":
-        body = "\n".join([_outcome_text(outcome), *undoing(outcome)])
+        points = [f"• {one_line(point)}" for point in outcome["open_points"]]
+        body = "\n".join([_outcome_text(outcome), *points, *undoing(outcome)])
         return Card(title, colour, body, [*rests_on(outcome), *facts])
     more = "Continue with more turns" if outcome["status"] == "limit" else "Try again"
     said = plain(outcome["error"] or "")

@@ -26,6 +26,7 @@ from signoff.graph.compiled.inputs import Entry, beside_saved, check_is_no_other
 from signoff.graph.errors import JournalWarning, MiddlewareWarning, SetupError, quote_id
 from signoff.graph.kinds import Kind, kind_of
 from signoff.graph.machine import ENTRIES
+from signoff.graph.outcome import RunResult
 from signoff.guards.steps import NO_JOURNAL, TOLD_OF_NO_JOURNAL, TOO_LONG
 from signoff.nodes.requests import Operation, Part, acarry_out, carry_out
 
@@ -38,6 +39,25 @@ class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
     `extend`, `retry` and `go_on` make inputs for it, as for a graph from `build_graph`. A second concurrent
     run of a thread raises ThreadBusy.
     """
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """LangGraph's own; `outcome_of` of its result has an instance of the guards' `response_format`."""
+        return self._typed(super().invoke(input, config, **kwargs))
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        return self._typed(await super().ainvoke(input, config, **kwargs))
+
+    def _typed(self, values: Any) -> Any:
+        """The values of a run, with the type of its result."""
+        from signoff.guards.middleware import Guards  # it needs langchain
+
+        if not isinstance(values, dict):
+            return values
+        hooks = (getattr(node.runnable, "func", None) for node in self.builder.nodes.values())
+        owners = (getattr(hook, "__self__", None) for hook in hooks)
+        found = RunResult[Any](values)
+        found.shape = next((owner.shape for owner in owners if isinstance(owner, Guards)), None)
+        return found
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         with self._hold(config), storage_errors():

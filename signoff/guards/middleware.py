@@ -24,6 +24,7 @@ from langgraph.config import get_config
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
+from pydantic import TypeAdapter
 
 from signoff.graph.compiled.settings import checked_limits, checked_texts, listed, one_of, positive
 from signoff.graph.errors import JournalWarning, SetupError
@@ -71,7 +72,14 @@ from signoff.nodes.requests import Part, acarry_out, carry_out
 from signoff.nodes.tool_calls.inject import Injector
 from signoff.nodes.tool_calls.run import ResultWriter, once
 from signoff.tools.checks import Check, make_checks
-from signoff.tools.control import ControlTool, ResponseFormat, finishing, standard_controls
+from signoff.tools.control import (
+    ControlTool,
+    ResponseFormat,
+    finishing,
+    result_check,
+    result_shape,
+    standard_controls,
+)
 from signoff.tools.toolbox import is_provided, make_toolbox, provider_name
 
 try:
@@ -101,10 +109,11 @@ Response = ModelResponse[Any]
 class Guards(AgentMiddleware[Any, Any, Any]):
     """Signoff's rules for a LangChain agent: `create_agent(model, tools, middleware=[Guards()])`.
 
-    The task ends only by `finish_task`, a limit or an error, and
-    `current_outcome(agent.get_state(config).values)` says which. Put it first in `middleware=`, so that it
-    wraps retries and fallbacks. Only middleware that closes something in `after_agent`, or adds tools to a
-    request, goes before it.
+    The task ends only by `finish_task`, a limit or an error, and `outcome_of(agent.invoke(…))` says which.
+    With a `response_format` that has an instance of it as the result, if the agent is `guarded`; else write
+    `outcome_of(result, response_format)`. Put it first in `middleware=`, so that it wraps retries and
+    fallbacks. Only middleware that closes something in `after_agent`, or adds tools to a request, goes before
+    it.
 
     limits, controls, checks, checks_folder, check_seconds, response_format, texts, talk: as in
     `build_graph`, where `controls` is called `control_tools`.
@@ -158,11 +167,18 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             outputs=outputs_folder(),
             checks=make_checks(checks, checks_folder, positive("check_seconds", check_seconds, none=False)),
             any_channel=True,
+            shape=result_shape(response_format),
+            result_check=result_check(response_format),
         )
         self._known: dict[str, BaseTool] = {}
         self._made: dict[tuple[str, ...], tuple[tuple[Any, ...], Dependencies]] = {}
         self._cut: tuple[BaseChatModel, BaseChatModel] | None = None
         self._warned = set[str]()
+
+    @property
+    def shape(self) -> TypeAdapter[Any] | None:
+        """The type of the result; None without a `response_format`, and for a JSON schema."""
+        return self._deps.shape
 
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """Takes a new input, which enters in the same state whatever state the thread was in."""

@@ -12,6 +12,7 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from signoff.graph.errors import IllegalEvent
+from signoff.graph.finish.passed_over import open_points_of, to_refuse
 from signoff.graph.finish.standstill import idle_refusals, moved
 from signoff.graph.history.reader import Reader, Verdict, decided, read_messages, verdicts_of
 from signoff.graph.history.replies import Call
@@ -132,6 +133,7 @@ def _task(task: Task, machine: Machine) -> Hashable:
         _work(task) if limits.repeats is not None else None,
         _idle(task, limits.refusals),
         _phase(task),
+        _open_points(task, machine),
         task.stopped,
         task.ended,
         task.before is not None,
@@ -171,6 +173,13 @@ def _phase(task: Task) -> Hashable:
         return None
     last = task.phases[-1]
     return last["percentage"], last["next_phase"], moved(task.replies[last["turn"] :])
+
+
+def _open_points(task: Task, machine: Machine) -> Hashable:
+    """Returns what is open, and for what of it the next claim of "done" is refused."""
+    is_effect = machine.deps.toolbox.is_effect
+    refused = [point.sentence for point in to_refuse(task, is_effect)]
+    return tuple(point.sentence for point in open_points_of(task, is_effect)), tuple(refused)
 
 
 def _idle(task: Task, most: int | None) -> Hashable:

@@ -163,6 +163,7 @@ ALPHABET: Mapping[str, Symbol] = {
     "think + finish": Symbol(calls=[_THINK, _FINISH]),
     "empty finish": Symbol(calls=[("finish", {"summary": " "})]),
     "blank finish": Symbol(calls=[("finish", {"summary": ""})]),
+    "finish without a result": Symbol(calls=[("finish", {"result": None})]),
     "phase": Symbol(calls=[("finish", {"completion_percentage": 60})]),
     "finish to confirm": Symbol(calls=[("finish", {"requires_user_confirmation": True})]),
     "unproven finish": Symbol(calls=[("finish", {"summary": "Unproven."})]),

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from signoff.graph.history.reader import ACCEPTED, verdicts_of
+from signoff.graph.history.reader import ACCEPTED, read_messages, verdicts_of
+from signoff.graph.history.task import current_task
 from signoff.graph.machine import Event, State
 from signoff.graph.messages import is_reply, marks
-from signoff.graph.rules import repeats_to_mention
+from signoff.graph.rules import is_last_turn, repeats_to_mention
 from signoff.verify import reading
 from signoff.verify.machine import Machine, MachinePoint, MachineStep
 
@@ -393,7 +394,7 @@ def finish_ends(step: MachineStep, machine: Machine) -> Why:
         return None
     if reading.person_spoke(step.before, records[-1]) or _continued(step, records[-1]):
         return None
-    if reading.failed_below(records, machine):
+    if reading.left_open(records, machine):
         # It may have been refused once for that.
         return None
     return "a valid finish has not ended the task"
@@ -403,6 +404,41 @@ def _continued(step: MachineStep, records: reading.ReplyRecord) -> bool:
     """Whether the history itself says why a finish did not end the task, or what came after it."""
     after = reading.words_since(step.before, records)
     return any(marks(message).get("nudge") in ("refused", "phase", "resumed") for message in after)
+
+
+def nothing_is_passed_over(step: MachineStep, machine: Machine) -> Why:
+    outcome = step.after.state.get("outcome") if ends(step) else None
+    if not outcome or (outcome["status"], outcome["claim"]) != ("success", "done"):
+        return None
+    records, finish = reading.of_task(step.after), machine.name_of("finish")
+    for at, name in reading.left_open(records, machine):
+        if not any(name in point for point in outcome["open_points"]):
+            return f"the task is done, and nothing in it says what is open of {name}"
+        told = [
+            found.text
+            for record in records[at + 1 :]
+            for call, results in zip(record.calls, record.results, strict=True)
+            for found in results
+            if call["name"] == finish
+        ]
+        known = step.before.via is Event.CONFIRMED or any(name in text for text in told)
+        if not known and not _is_last(step, machine):
+            return f"the task is done over {name}, and the model was not informed"
+    return None
+
+
+def _is_last(step: MachineStep, machine: Machine) -> bool:
+    reader = read_messages(step.before.state, machine.deps.toolbox)
+    return is_last_turn(current_task(reader, step.before.state), machine.deps.limits)
+
+
+def result_is_valid(step: MachineStep, machine: Machine) -> Why:
+    outcome, check = step.after.state.get("outcome") if ends(step) else None, machine.deps.result_check
+    if check is None or not outcome or outcome["status"] != "success":
+        return None
+    if outcome["claim"] in ("blocked", "impossible"):
+        return None
+    return "a success without a result" if outcome["result"] is None else check(outcome["result"]) or None
 
 
 def own_task(step: MachineStep, machine: Machine) -> Why:
@@ -473,6 +509,14 @@ PROPERTIES: tuple[Property, ...] = (
     Property("within its limits", "The model is never called beyond the turn limit.", within_limits),
     Property("real limits", "A limit ends a task only when it has been reached.", real_limit),
     Property("a finish ends", "A valid finish ends the task, even on the very last turn.", finish_ends),
+    Property(
+        "nothing passed over",
+        "A success that claims done names each failed delegate and unknown effect, and its model knew of it.",
+        nothing_is_passed_over,
+    ),
+    Property(
+        "a valid result", "With a response_format no success is without a valid result.", result_is_valid
+    ),
     Property(
         "a finish is answered",
         "A finish that does not end the task is refused with a reason.",

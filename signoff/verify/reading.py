@@ -89,9 +89,10 @@ def right_finish(record: ReplyRecord, machine: Machine) -> bool:
     proven = (
         not said.startswith("Unproven") or args.get("outcome", "done") != "done" or not machine.deps.checks
     )
-    return (
-        whole and plain and bool(said) and proven and not any(record.failed(before) for before in range(at))
-    )
+    check, owed = machine.deps.result_check, args.get("outcome") not in ("blocked", "impossible")
+    fits = check is None or not owed or (args.get("result") is not None and not check(args["result"]))
+    succeeded = not any(record.failed(before) for before in range(at))
+    return whole and plain and bool(said) and proven and fits and succeeded
 
 
 def words_since(point: MachinePoint, record: ReplyRecord) -> list[HumanMessage]:
@@ -165,18 +166,24 @@ def _shape(record: ReplyRecord) -> Sequence[Any]:
     return [[(call["name"], call["args"]) for call in record.calls], texts]
 
 
-def failed_below(told: Sequence[ReplyRecord], machine: Machine) -> list[str]:
-    """Returns the delegates with a failed call in these replies that no later reply has called successfully.
-    A call that did not run has not failed: there is nothing that the model could pass over."""
-    failed: dict[str, None] = {}
-    for reply in told:
-        came = [
-            (call["name"], any(found.status == "error" for found in ran))
+def left_open(told: Sequence[ReplyRecord], machine: Machine) -> list[tuple[int, str]]:
+    """Returns the tools of failed delegates and of unknown effects after which no reply could have looked,
+    each with the position of its reply."""
+    found: list[tuple[int, str]] = []
+    box, ask = machine.deps.toolbox, machine.name_of("ask")
+    for at, reply in enumerate(told):
+        ran = [
+            (call["name"], result)
             for call, results in zip(reply.calls, reply.results, strict=True)
-            if call["name"] in machine.deps.toolbox.delegates
-            and (ran := [found for found in results if "not_run" not in marks(found)])
+            for result in results
+            if "not_run" not in marks(result)
         ]
-        for name, _ in came:
-            failed.pop(name, None)
-        failed |= {name: None for name, bad in came if bad}
-    return list(failed)
+        if any(result.status != "error" and (name in box.tools or name == ask) for name, result in ran):
+            found.clear()
+        found += [
+            (at, name)
+            for name, result in ran
+            if result.status == "error"
+            and (name in box.delegates or (box.is_effect(name) and marks(result).get("unknown")))
+        ]
+    return found

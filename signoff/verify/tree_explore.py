@@ -9,7 +9,6 @@ from langchain_core.messages import ToolMessage
 
 from signoff.graph.errors import SignoffError
 from signoff.graph.finish.again import LEFT
-from signoff.graph.finish.delegated import failed_delegates, unseen
 from signoff.graph.foreign import label
 from signoff.graph.history.reader import read_messages
 from signoff.graph.history.task import Task, current_task
@@ -191,7 +190,7 @@ class _Keys:
         above = sorted((name, self._least(name, one)) for name, one in held.items())
         given = tree.get("granted") if tree else None
         granted = given and (given["calls"], task.last and given["reply"] == task.last.message.id)
-        return ns.count("|"), key(at, machine), tuple(counted), _delegates(task), tuple(above), granted
+        return ns.count("|"), key(at, machine), tuple(counted), tuple(above), granted
 
     def _least(self, name: str, bound: BoundAbove) -> float:
         return min(float(self._bounds[name]), bound["others"])
@@ -214,12 +213,6 @@ class _Keys:
 
 _TAKEN_BACK = ("error", "limit", LEFT)
 _COUNTED = {"tokens": ("total_tokens", "below_tokens"), "tool_calls": ("tool_calls", "below_calls")}
-
-
-def _delegates(task: Task) -> Hashable:
-    """The failed delegates, and those of them of which the model does not know."""
-    failed = failed_delegates(task)
-    return tuple((one.name, one.why) for one in failed), tuple(one.name for one in unseen(failed, task))
 
 
 def _position(point: TreePoint, call: Any) -> Hashable:

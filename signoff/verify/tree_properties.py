@@ -72,34 +72,6 @@ def told_has_run(step: TreeStep, tree: Tree) -> Why:
     return None
 
 
-def no_unseen_failure(step: TreeStep, tree: Tree) -> Why:
-    point = step.step.after
-    outcome = point.state.get("outcome")
-    ended = point.place is None and step.step.before.place is not None
-    if not ended or not outcome or (outcome["status"], outcome["claim"]) != ("success", "done"):
-        return None
-    for name in reading.failed_below(reading.of_task(point), tree.plain(step.ns)):
-        if not any(name in issue for issue in outcome["pending_issues"]):
-            return f"the task is done, and nothing in it says that {name} failed"
-        refused = any(name in m.text for m in point.messages if marks(m).get("nudge") == "refused")
-        listed = any(
-            name in str(call["args"].get("pending_issues", ""))
-            for told in reading.of_task(point)
-            for call in told.message.tool_calls
-        )
-        told_so = any(
-            name in found.text
-            for told in reading.of_task(point)
-            for call, results in zip(told.calls, told.results, strict=True)
-            if call["name"] == tree.plain(step.ns).name_of("finish")
-            for found in results
-        )
-        confirmed = step.step.before.via is Event.CONFIRMED
-        if not (refused or listed or told_so or confirmed):
-            return f"the task is done over {name}, which failed, and the model was not informed"
-    return None
-
-
 def within_the_bound(step: TreeStep, tree: Tree) -> Why:
     """Each extension grants the full amount again, from the current usage on."""
     limits = tree.top.deps.limits
@@ -207,11 +179,6 @@ TREE_PROPERTIES: tuple[TreeProperty, ...] = (
     ),
     TreeProperty(
         "reported has run", "An effect that is reported as done has run, in this machine.", told_has_run
-    ),
-    TreeProperty(
-        "no unseen failure",
-        "A success that claims done names each failed delegate, and its model knew of the failure.",
-        no_unseen_failure,
     ),
     TreeProperty(
         "one bound",

@@ -129,15 +129,11 @@ FORMS = {
         options={"response_format": Page},
         ends={**SUCCESS, "turns": 2, "refusals": 0},
     ),
-    "it never fits: a person may accept the rest": Review(
+    "it never fits: no person can accept it": Review(
         [gives({}), gives({})],
         options={"response_format": Page},
-        given=[GO, YES],
-        asks={
-            "problem": "the arguments do not fit: result.title: Field required. "
-            "Call finish_task again, corrected."
-        },
-        ends={**SUCCESS, "verified": "unverified", "result": None},
+        ends={"status": "limit", "reason": "review_deadlock", "claim": None, "result": None},
+        says=["result.title: Field required"],
     ),
     "a person confirms it": Review(
         [gives({"title": "a"}, requires_user_confirmation=True)],
@@ -150,6 +146,55 @@ FORMS = {
         [call("task_done", summary="All of it.", result={"title": "a"})],
         options={"response_format": Page, "control_tools": standard_controls(finish="task_done")},
         ends={**SUCCESS, "reason": "task_done", "refusals": 0},
+    ),
+}
+
+
+@tool
+def submit(title: str, views: int) -> dict[str, Any]:
+    """Hand a page in."""
+    return {"title": title, "views": views}
+
+
+class Hidden(BaseModel):
+    """What is stored of it cannot be read back."""
+
+    title: str = Field(exclude=True)
+
+
+NEVER: dict[str, Any] = {"status": "limit", "reason": "review_deadlock", "result": None}
+SUBMITS = [*standard_controls(), ControlTool(submit, Effect.FINISH)]
+ASKS = [*standard_controls(), ControlTool(submit, Effect.FINISH, decide=lambda _: Effect.ASK)]
+HALF = call("finish_task", summary="x", completion_percentage=50)
+BELOW = call("submit", title="a", views=-1)
+# Whoever says yes: what lacks its result is never offered.
+FORMS |= {
+    "a person is asked to confirm what lacks it": Review(
+        [call("finish_task", summary="x", requires_user_confirmation=True)] * 2,
+        options={"response_format": Page},
+        ends=NEVER,
+    ),
+    "a phase is refused twice": Review([HALF] * 3, options={"response_format": Page}, ends=NEVER),
+    "what is stored cannot be read back": Review(
+        [gives({"title": "a"})] * 2, options={"response_format": Hidden}, ends=NEVER
+    ),
+    "the return value of a finishing tool": Review(
+        [call("submit", title="a", views=2)],
+        options={"response_format": Page, "control_tools": SUBMITS},
+        ends={"status": "success", "reason": "submit", "result": {"title": "a", "views": 2}},
+    ),
+    "a finishing tool returns something else": Review(
+        [BELOW] * 2, options={"response_format": Page, "control_tools": SUBMITS}, ends=NEVER
+    ),
+    "a finishing tool that asks returns something else": Review(
+        [BELOW] * 2, options={"response_format": Page, "control_tools": ASKS}, ends=NEVER
+    ),
+    "a valid result may be taken in spite of a check": Review(
+        [gives({"title": "a"})] * 2,
+        options={"response_format": Page, "checks": [lambda: False]},
+        given=[GO, YES],
+        asks={"type": "confirmation"},
+        ends={"status": "success", "verified": "unverified", "result": {"title": "a", "views": 0}},
     ),
 }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, assert_type
 
 import pytest
+from langchain.agents import create_agent
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
@@ -26,6 +27,7 @@ from signoff import (
     outcome_of,
     sqlite_storage,
 )
+from signoff.guards import Guards, guarded
 from signoff.models import ScriptedModel, call
 from signoff.storage.sqlite import SqliteStorage
 
@@ -152,3 +154,20 @@ def test_a_copy_is_a_dict_like_any_other() -> None:
     result = build_graph(ScriptedModel([FINISH]), response_format=Trip).invoke(GO)
     assert isinstance(result, dict)
     assert type(pickle.loads(pickle.dumps(result))) is type(copy.deepcopy(result)) is dict
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_of_an_agent_with_guards(shape: str) -> None:
+    response_format, given, instance, stored = SHAPES[shape]
+    finish = call("finish_task", summary="Done.", result=given)
+
+    def agent() -> Any:
+        around = [Guards(response_format=response_format)]
+        return create_agent(ScriptedModel([finish]), middleware=around)
+
+    plain, held = agent().invoke(GO), guarded(agent())
+    assert outcome_of(plain).result == stored, "nothing says there of what type it is"
+    if isinstance(response_format, type):
+        assert outcome_of(plain, response_format).result == instance
+    assert outcome_of(held.invoke(GO)).result == instance
+    assert outcome_of(await guarded(agent()).ainvoke(GO)).result == instance

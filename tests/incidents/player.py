@@ -356,6 +356,7 @@ class Player:
         values = outcome.model_dump(mode="json")
         shown = {name: values[name] for name in WHOLE} | {
             "pending_issues": [one if one in self.words else "(a report)" for one in outcome.pending_issues],
+            "open_points": ["(a report)" for _ in outcome.open_points] if outcome.status == "success" else [],
             "checks": [f"{one.name}: {'passed' if one.passed else 'failed'}" for one in outcome.checks],
             "changes": [f"{one.call}: {one.came}" for one in outcome.changes],
             "tokens": 0 if outcome.usage.estimated else outcome.usage.total_tokens,
@@ -394,7 +395,7 @@ class Player:
         if "delegate" in notes:
             return self.sentences(f"(its task: {notes['delegate']['status']})", text)
         if notes.get("unknown"):
-            return "(outcome unknown)"
+            return self.sentences("(outcome unknown)", text)
         for mark, kind in {"confirmed": "confirmed", "sent_back": "sent back", "phase": "a phase"}.items():
             if mark in notes:
                 return self.sentences(f"({kind})", text)

@@ -17,8 +17,8 @@ import signoff.nodes.journal
 import signoff.nodes.node
 import signoff.nodes.review
 import signoff.nodes.tool_calls.closing
+import signoff.verify.explore
 import signoff.verify.tree
-import signoff.verify.tree_explore
 from signoff.graph.history.task import current_task
 from signoff.graph.history.usage import Used
 from signoff.graph.machine import State
@@ -125,10 +125,10 @@ DELEGATE_MUTATIONS: Mapping[str, Mutation] = {
         "again", put(results, "ended", _as_done), ["reported as it is"]
     ),
     "a failure may be passed over": Mutation(
-        "again", put(signoff.graph.outcome, "unmentioned_failures", lambda *_: []), ["no unseen failure"]
+        "again", put(signoff.graph.outcome, "passed_over", lambda *_: []), ["nothing passed over"]
     ),
     "nobody tells the model of a failure": Mutation(
-        "again", put(signoff.nodes.review, "unlisted", lambda *_: []), ["no unseen failure"]
+        "again", put(signoff.nodes.review, "to_refuse", lambda *_: []), ["nothing passed over"]
     ),
     "policies are not handed down": Mutation(
         "two need approval", descends(policies=()), ["the stricter policy"]
@@ -161,6 +161,6 @@ DELEGATE_MUTATIONS: Mapping[str, Mutation] = {
         "a message and a stop", put(signoff.nodes.node, "current_task", _never_stopped), ["a stop stops all"]
     ),
     "an exploration that forgets who failed": Mutation(
-        "again", put(signoff.verify.tree_explore, "_delegates", lambda _: ()), [FAITHFUL], thorough=True
+        "again", put(signoff.verify.explore, "_open_points", lambda *_: ()), [FAITHFUL], thorough=True
     ),
 }

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import signoff.graph.compiled.states
+import signoff.graph.finish.passed_over
 import signoff.graph.history.reader
 import signoff.graph.history.replies
 import signoff.graph.history.task
 import signoff.graph.history.usage
+import signoff.graph.outcome
 import signoff.graph.prompt.prompt
 import signoff.nodes.compress
 import signoff.nodes.execute
@@ -170,6 +172,20 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
         "few calls",
         put(signoff.nodes.review, "REVIEW", ()),
         ["rests on a finish"],
+    ),
+    "an unknown effect may be passed over": Mutation(
+        "one event", put(signoff.graph.outcome, "passed_over", lambda *_: []), ["nothing passed over"]
+    ),
+    "nobody tells the model of an unknown effect": Mutation(
+        "a result", put(signoff.nodes.review, "to_refuse", lambda *_: []), ["nothing passed over"]
+    ),
+    "whatever the model replies has looked": Mutation(
+        "a result", put(signoff.graph.finish.passed_over, "_looks", lambda _: True), ["nothing passed over"]
+    ),
+    "a person may accept what has no result": Mutation(
+        "a result",
+        put(signoff.nodes.finishing.case.Case, "lacks_result", lambda *_: ""),
+        ["a valid result"],
     ),
     "checks are not run": Mutation(
         "checks", put(signoff.nodes.review, "_is_done", lambda _: False), ["rests on a finish"]

@@ -64,15 +64,24 @@ TOOLS: list[BaseTool] = [write, read]
 UNDONE: list[BaseTool] = [write.model_copy(update={"metadata": {"undo": lambda args, result: None}}), read]
 
 
-def machine(*, can_ask: bool = True, repeats: int | None = None, turns: int = 3, **given: Any) -> Machine:
-    """A machine whose graph was built as a user builds one."""
+def machine(
+    *,
+    can_ask: bool = True,
+    repeats: int | None = None,
+    turns: int = 3,
+    finish: Mapping[str, Any] | None = None,
+    **given: Any,
+) -> Machine:
+    """A machine whose graph was built as a user builds one. finish: further arguments of a valid finish."""
     names = ("talk_turns", "refusals", "tool_calls", "tokens", "cost", "prices")
     more = {name: given.pop(name) for name in names if name in given}
     limits = Limits(**{"turns": turns, "repeats": repeats, "refusals": None, "talk_turns": 2, **more})
     saved: dict[str, Any] = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
     tools = UNDONE if "on_failure" in given else TOOLS
     deps = deps_of(build_graph(ScriptedModel([]), tools, limits=limits, **saved, **given))
-    return Machine(replace(deps, readings={}), NAMES, can_ask=can_ask)
+    name, arguments = NAMES["finish"]
+    played_by: Names = {**NAMES, "finish": (name, {**arguments, **(finish or {})})}
+    return Machine(replace(deps, readings={}), played_by, can_ask=can_ask)
 
 
 SOME = ("talk", "write", "write + finish", "failing write + finish", "finish + write", "write + ask", "think")
@@ -102,6 +111,13 @@ WORLDS: Mapping[str, Callable[[], World]] = {
     "hand over": lambda: World("hand over", machine(turns=2, hand_over=["write"]), SOME, ("message",), 1),
     "checks": lambda: World(
         "checks", machine(turns=3, checks=[lambda: True]), (*FEW, *REVIEWED), ("kill",), 1
+    ),
+    "a result": lambda: World(
+        "a result",
+        machine(turns=4, response_format={"type": "integer"}, finish={"result": 3}),
+        ("finish without a result", "finish", "phase", "blocked", "finish to confirm", "write"),
+        ("kill",),
+        1,
     ),
     "a dialogue": lambda: World("a dialogue", machine(turns=2, talk="natural"), FEW, ("message",), 1),
     "rounds": lambda: World("rounds", machine(turns=4, rounds=True), FEW),
