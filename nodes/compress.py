@@ -17,12 +17,12 @@ from signoff.graph.rules import decide
 from signoff.graph.state import AgentState, Ending
 from signoff.graph.vocabulary import REASONS
 from signoff.nodes.delegates.ledger import fresh
-from signoff.nodes.journal import Written, answer_waiting, look_up, record_end
+from signoff.nodes.journal import Written, look_up, record_end
 from signoff.nodes.model.messages import budget, named_calls
 from signoff.nodes.model.summary import write_summary
 from signoff.nodes.node import NO_BUDGET, NodeContext, Report, Steps
 from signoff.nodes.requests import Files, Part, Store
-from signoff.nodes.tool_calls.closing import close
+from signoff.nodes.tool_calls.closing import answer_waiting, close
 from signoff.nodes.undo import cut_short
 
 
@@ -34,8 +34,8 @@ def compress(state: AgentState, run: NodeContext) -> Steps:
         state = {**state, "messages": append_messages(state["messages"], [renamed])}
         reader = run.reader(state)
         task = current_task(reader, state, can_ask=run.can_ask)
-    answers = yield from answer_waiting(task, run)
-    closed = (yield from close(task.strays, run)) if task.strays else Written()
+    answers = yield from answer_waiting(task, state, run)
+    closed = (yield from close(task.strays, state, run)) if task.strays else Written()
     update |= closed.channels(state, run)
     if written := [*renamed, *_marked(state, reader), *answers, *closed.messages]:
         update["messages"] = written

@@ -18,7 +18,7 @@ from signoff.graph.messages import add_notes, marks, not_run, result
 from signoff.graph.state import AgentState, CallDecision
 from signoff.nodes.delegates.ledger import ledger_below
 from signoff.nodes.delegates.run import ChildMachine, Children, is_begun
-from signoff.nodes.journal import STARTED, WAITING, JournalEntry, Written, look, outcome_known
+from signoff.nodes.journal import DONE, STARTED, WAITING, JournalEntry, Written, look, outcome_known, unknown
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.requests import Part
 from signoff.nodes.tool_calls.run import (
@@ -40,8 +40,9 @@ def execute(state: AgentState, run: NodeContext) -> Steps:
         return Report(Event.DONE)
     yield from _check_is_none_below(task, run)
     if task.due[0].name not in run.deps.toolbox.tools:
-        # The graph was rebuilt without this tool: `route_tools` tells the model.
-        return Report(Event.MORE)
+        # The graph was rebuilt without this tool: if it has not run, `route_tools` tells the model.
+        known = yield from _known(task.due[0], task, run)
+        return Report(Event.MORE, {**known.channels(state, run), "messages": known.messages})
     batch = next_batch(task.due, run.deps.toolbox)
     if batch[0].name in run.deps.toolbox.delegates:
         written = yield from _delegates(batch, task, state, run)
@@ -173,8 +174,9 @@ def _effect(call: Call, task: Task, state: AgentState, run: NodeContext) -> Part
     """
     reply_id = task.reply_of(call).message.id or ""
     decision = decided(call, task.decisions)
-    if not _may_run(call, decision, run):
-        return Written([_not_approved(call, run)])
+    if _rejected(decision) or not _may_run(call, decision, run):
+        known = yield from _known(call, task, run)
+        return known if known.messages else Written([_not_approved(call, run)])
     again = partial(runs_again, call, decision, run)
     return (
         yield from once(
@@ -187,6 +189,19 @@ def _effect(call: Call, task: Task, state: AgentState, run: NodeContext) -> Part
             ask_unknown=run.deps.ask_unknown and not run.deps.toolbox.may_repeat(call.name),
         )
     )
+
+
+def _known(call: Call, task: Task, run: NodeContext) -> Part[Written]:
+    """What is known of a call that does not run (again). Nothing if it has not run."""
+    entry = (yield from look(run, task.reply_of(call).message.id or "", [call])).get(call.id)
+    if entry is None:
+        may_have_run = run.store is None and run.goes_on and not run.answered
+        return Written([unknown(call, run, why="maybe_run")] if may_have_run else [])
+    decision = decided(call, task.decisions)
+    if entry.status == DONE or decision is None or not _rejected(decision):
+        return outcome_known(call, entry, run)
+    words = run.deps.texts.results["not_again"].format(reason=decision["message"])
+    return Written([unknown(call, run, entry.edited, words, answered=True)])
 
 
 def runs_again(call: Call, decision: CallDecision | None, run: NodeContext, entry: JournalEntry) -> bool:
@@ -205,6 +220,10 @@ def _may_run(call: Call, decision: CallDecision | None, run: NodeContext) -> boo
 
 def _approved(decision: CallDecision | None) -> bool:
     return decision is not None and decision["type"] in ("approve", "edit")
+
+
+def _rejected(decision: CallDecision | None) -> bool:
+    return decision is not None and decision["type"] == "reject"
 
 
 def _edited(decision: CallDecision | None) -> Mapping[str, Any] | None:

@@ -23,8 +23,8 @@ from signoff.nodes.tool_calls.done import may_have_effects
 
 def finish(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
-    left = calls_left(task.replies)
-    closed = (yield from close(left, run)) if left else Written()
+    left = calls_left(task.id, task.replies)
+    closed = (yield from close(left, state, run)) if left else Written()
     channels = closed.channels(state, run)
     written = _with_ids(closed.messages, task, len(state["messages"]))
     if task.ended:

@@ -19,11 +19,10 @@ from langgraph.store.base import BaseStore, GetOp, PutOp
 from signoff.graph.finish.figures import figures
 from signoff.graph.finish.recorded import Figures
 from signoff.graph.foreign import FIGURES, OUTCOMES, is_plain, label, place, strict_serde
-from signoff.graph.history.reader import Wait, decided
+from signoff.graph.history.reader import decided
 from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.history.task import Task
-from signoff.graph.kinds import Effect
-from signoff.graph.messages import not_run, nudge, result
+from signoff.graph.messages import nudge, result
 from signoff.graph.outcome import Outcome
 from signoff.graph.schemas.state import combined
 from signoff.graph.state import AgentState
@@ -213,12 +212,18 @@ def _plain(message: BaseMessage) -> dict[str, Any]:
 
 
 def unknown(
-    call: Call, run: NodeContext, edited: Mapping[str, Any] | None = None, words: str = ""
+    call: Call,
+    run: NodeContext,
+    edited: Mapping[str, Any] | None = None,
+    words: str = "",
+    *,
+    why: str = "unknown_outcome",
+    **notes: Any,
 ) -> ToolMessage:
-    """The result of a call that had started when its process ended. `words` are a person's comment."""
+    """The result of a call that had started when its process ended, or may have. why: a key of
+    `Texts.results`. `words` are a person's comment."""
     texts = run.deps.texts.results
-    text = f"{texts['unknown_outcome'].format(name=call.name)} {words}".rstrip()
-    notes: dict[str, Any] = {}
+    text = f"{texts[why].format(name=call.name)} {words}".rstrip()
     if edited is not None:
         text = texts["edited"].format(args=json.dumps(dict(edited), default=str), result=text)
         notes |= {"edited": True, "ran": dict(edited)}
@@ -302,49 +307,4 @@ def rejection(reply: Reply, call: Call, feedback: str, texts: Texts, **notes: An
         return result(call.id, call.name, text, ok=False, **own)
     return nudge(
         "sent_back", texts.nudges["sent_back"].format(feedback=feedback), finish=reply.key(call), **notes
-    )
-
-
-def answer_waiting(task: Task, run: NodeContext) -> Part[list[BaseMessage]]:
-    """A part of a node: the user's messages as the results of the calls that waited for a person."""
-    if not task.answers:
-        return []
-    calls = {call.id: (reply, call) for reply in task.replies for call in reply.calls if reply.open(call)}
-    texts, answers = run.deps.texts.results, list[BaseMessage]()
-    for call_id, words in task.answers.items():
-        if words.wait is Wait.CONFIRMATION:
-            finish, reply = _finish_of(task, call_id)
-            answers.append(
-                rejection(
-                    reply,
-                    finish,
-                    words.text or texts["no_feedback"].format(),
-                    run.deps.texts,
-                    said=words.text,
-                )
-            )
-            continue
-        reply, call = calls[call_id]
-        reply_id = reply.message.id or ""
-        if words.wait is Wait.ANSWER:
-            text = words.text or texts["no_answer"].format()
-            answers.append(result(call_id, call.name, text, answered=True, reply=reply_id))
-            continue
-        entry = (yield from look(run, reply_id, [call])).get(call_id)
-        if words.wait is Wait.APPROVAL:
-            text = texts["rejected"].format(reason=words.text)
-            refused = not_run(call_id, call.name, text, "rejected", reply=reply_id)
-        else:
-            text = texts["taken_back"].format(words=words.text)
-            refused = not_run(call_id, call.name, text, "superseded", reply=reply_id)
-        answers.append(unknown(call, run, entry.edited, words.text) if entry else refused)
-    return answers
-
-
-def _finish_of(task: Task, call_id: str) -> tuple[Call, Reply]:
-    """The latest finish with this id, and its reply."""
-    return next(
-        (reply.control, reply)
-        for reply in reversed(task.replies)
-        if reply.control and reply.control.id == call_id and reply.control.effect is Effect.FINISH
     )

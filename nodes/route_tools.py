@@ -20,25 +20,18 @@ from signoff.graph.state import AgentState, Decision, Decisions
 from signoff.nodes.journal import Unsettled, look, unsettled
 from signoff.nodes.model.messages import named_calls
 from signoff.nodes.node import NodeContext, Report, Steps
-from signoff.nodes.requests import Part
 from signoff.nodes.tool_calls.run import misfit
 from signoff.tools.toolbox import nearest_name
 
 
-def over_limit(calls: Sequence[Call], task: Task, run: NodeContext) -> Part[dict[int, ToolMessage]]:
-    """A part of a node: the answers, by position, to those of the work calls `calls` that a limit refuses.
+def over_limit(calls: Sequence[Call], task: Task, run: NodeContext) -> dict[int, ToolMessage]:
+    """The answers, by position, to those of the work calls `calls` that a limit refuses.
 
-    All of them if cost or time is used up; else the last ones, if there are more than may run. A call that
-    has started is never refused, since it may have taken effect.
+    All of them if cost or time is used up; else the last ones, if there are more than may run.
     """
     found = dict(_no_child(calls, task, run)) if run.deps.toolbox.delegates else {}
     why, left = _refused(calls, task, run)
-    if not left:
-        return found
-    assert task.last is not None, "the calls are of the last reply"
-    effects = [call for call in left if run.deps.toolbox.is_journalled(call.name)]
-    begun = yield from look(run, task.last.message.id or "", effects)
-    return found | {call.index: _over(call, why, run) for call in left if call.id not in begun}
+    return found | {call.index: _over(call, why, run) for call in left}
 
 
 def _over(call: Call, why: str, run: NodeContext) -> ToolMessage:
@@ -89,7 +82,7 @@ _CALLS_IN_A_ROUND = 8
 def route_tools(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
     assert task.last is not None, "there is a reply to route"
-    written: list[Any] = []
+    written, reply_id = list[Any](), task.last.message.id or ""
     if renamed := named_calls(task.last, task.call_ids):
         written.append(renamed)
         messages = append_messages(state["messages"], written)
@@ -99,7 +92,11 @@ def route_tools(state: AgentState, run: NodeContext) -> Steps:
         return Report(Event.SETTLED, {"messages": written} if written else {})
     answers = {call.index: answer(call, task, run) for call in task.due}
     running = [call for call in task.due if not answers[call.index] and call.effect is None]
-    answers |= yield from over_limit(running, task, run)
+    answers |= over_limit(running, task, run)
+    refused = [call for call in task.due if _is_refused(call, answers[call.index])]
+    # A call that has started is never said to be not run: `execute` tells what is known of it.
+    started = yield from look(run, reply_id, refused)
+    answers |= {call.index: None for call in refused if call.id in started}
     written += [found for found in answers.values() if found]
     update: dict[str, Any] = {"messages": written} if written else {}
     if left := [call for call in task.due if not answers[call.index]]:
@@ -114,6 +111,11 @@ def route_tools(state: AgentState, run: NodeContext) -> Steps:
         update["decision"] = Decision(rule=TALKED.name, event=TALKED.event.value, why=why)
         return Report(TALKED.event, update)
     return Report(Event.SETTLED, update)
+
+
+def _is_refused(call: Call, answer: ToolMessage | None) -> bool:
+    """Whether this says of a complete work call that it does not run."""
+    return call.effect is None and not call.problem and answer is not None and "not_run" in marks(answer)
 
 
 def _asking(state: AgentState, task: Task, waiting: Unsettled) -> Decisions:

@@ -59,9 +59,12 @@ class Plan:
             if dice.random() < 0.3:
                 self.script.append(call("finish_task", summary=""))
             sure = dice.random() < 0.8
-            self.script.append(
-                call("finish_task", summary=f"Done {number}.", requires_user_confirmation=not sure)
+            # Not "done", which is refused over an unknown effect.
+            asks = not sure
+            ends = call(
+                "finish_task", summary=f"Done {number}.", outcome="partial", requires_user_confirmation=asks
             )
+            self.script.append(ends)
 
     def _turn(self, dice: random.Random) -> Any:
         def effect() -> dict[str, Any]:

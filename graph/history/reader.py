@@ -294,21 +294,23 @@ _NOTHING_ASKED: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Stray:
-    """An open call that will never run, and the reason: a key of `Texts.results`."""
+    """An open call that will never run, and the reason: a key of `Texts.results`. task: the task of its
+    reply; empty if that is not one of the last two."""
 
     call: Call
+    reply: Reply
     why: str
-    reply_id: str
-    control: str = ""
+    task: str = ""
+
+    @property
+    def reply_id(self) -> str:
+        return self.reply.message.id or ""
 
 
-def calls_left(replies: Sequence[Reply]) -> list[Stray]:
+def calls_left(task: str, replies: Sequence[Reply]) -> list[Stray]:
     """Every open call of these replies, whose task has ended."""
     return [
-        Stray(call, "ended", reply.message.id or "")
-        for reply in replies
-        for call in reply.calls
-        if reply.open(call)
+        Stray(call, reply, "ended", task) for reply in replies for call in reply.calls if reply.open(call)
     ]
 
 
@@ -524,13 +526,14 @@ class Reader:
             for reply, call in waiting:
                 if any(call is keep for keep in kept) or call.id in self.section.answers:
                     continue
-                control, reply_id = reply.control, reply.message.id or ""
-                if not any(reply is own for own in reversed(self.section.replies)):
-                    found.append(Stray(call, "superseded", reply_id))
+                section, control = self._section_of(reply), reply.control
+                task = section.id if section else ""
+                if section is not self.section:
+                    found.append(Stray(call, reply, "superseded", task))
                 elif control is not None and call.index > control.index:
-                    found.append(Stray(call, "after_control", reply_id, control.name))
+                    found.append(Stray(call, reply, "after_control", task))
                 else:
-                    found.append(Stray(call, "left_behind", reply_id))
+                    found.append(Stray(call, reply, "left_behind", task))
         return tuple(found)
 
 

@@ -453,7 +453,7 @@ def _ended(work: Work, held: AgentState, run: NodeContext) -> Steps:
     """The report of the last state. What its delegates have used that it ends stays in the ledger: a retry
     goes on with them."""
     task = run.task(held)
-    closes = bool(calls_left(task.replies))
+    closes = bool(calls_left(task.id, task.replies))
     found = work(held, run)
     report: Report = found if isinstance(found, Report) else (yield from found)
     # In the given state, the calls that it has answered are still open; nothing else must be read again.

@@ -74,14 +74,18 @@ def test_the_driver_gets_the_action_and_gives_what_it_observed(
     assert result["outcome"]["tool_calls"] == 3
 
 
-def test_a_message_takes_the_action_back(storage: SqliteStorage) -> None:
-    model = ScriptedModel([call("shell", command="rm -r ."), FINISH])
+def test_a_message_takes_the_action_back_which_may_have_been_done(storage: SqliteStorage) -> None:
+    model = ScriptedModel([call("shell", command="rm -r ."), FINISH, FINISH])
     graph = build_graph(model, [shell], hand_over=["shell"], storage=storage)
     graph.invoke(GO, THREAD)
     task = graph.get_state(THREAD).values["task"]
     result = graph.invoke({"messages": [("user", "stop, not that")]}, THREAD)
-    (first, _) = [m for m in result["messages"] if isinstance(m, ToolMessage)]
-    assert first.text == "Superseded, not run. The user wrote instead: stop, not that"
+    first = next(m for m in result["messages"] if isinstance(m, ToolMessage))
+    assert first.text.startswith("Outcome unknown")
+    assert first.text.endswith("The user wrote instead: stop, not that")
+    assert result["outcome"]["open_points"] == [
+        "it is not known whether shell(command='rm -r .') took effect"
+    ]
     assert result["outcome"]["task"] == task
 
 
@@ -153,7 +157,7 @@ def test_a_history_that_was_changed_while_the_driver_worked(name: str, storage: 
 
 
 def test_a_message_that_comes_by_an_update_takes_the_action_back_too(storage: SqliteStorage) -> None:
-    model = ScriptedModel([call("shell", command="rm -r ."), FINISH])
+    model = ScriptedModel([call("shell", command="rm -r ."), FINISH, FINISH])
     graph = build_graph(model, [shell], hand_over=["shell"], storage=storage)
     graph.invoke(GO, THREAD)
     graph.update_state(THREAD, {"messages": [("user", "stop, not that")]})

@@ -240,10 +240,10 @@ IMPORTS = {
     "a finish of an earlier task": Case(
         [FINISH], given=[[user("a"), ai(("finish_task", "f")), done("f"), user("b")]]
     ),
-    "open calls in the middle are closed, not run": Case(
+    "open calls in the middle do not run here, and may have elsewhere": Case(
         [FINISH],
         given=[[user("a"), ai(("write", "w")), user("b"), ai(("read", "r")), done("r")]],
-        says=["Superseded, not run"],
+        says=["Outcome unknown: write may have run"],
     ),
     "open calls at the end run": Case(
         [FINISH], given=[[user(), ai(("write", "w", {"text": "x"}))]], ran=["write"]
@@ -252,7 +252,7 @@ IMPORTS = {
         [FINISH],
         given=[[user(), ai(("read", "0")), user("b"), ai(("read", "0"))]],
         ran=["read"],
-        says=["Superseded, not run"],
+        says=["Outcome unknown: read may have run"],
     ),
     "words at the end get a nudge": Case(
         [FINISH], given=[[user(), ai("All done!")]], ends={**SUCCESS, "nudges": 1}

@@ -65,7 +65,9 @@ class Store(signoff.storage.sqlite.ThreadStore):
 
 
 def script(messages: list[BaseMessage]) -> Any:
-    return SCRIPT[sum(isinstance(message, AIMessage) for message in messages)]
+    said = sum(isinstance(message, AIMessage) for message in messages)
+    # A claim over an unknown effect is refused once, and made again.
+    return SCRIPT[min(said, len(SCRIPT) - 1)]
 
 
 def act_tool(kind: str, ledger: Path) -> StructuredTool:

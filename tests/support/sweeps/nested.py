@@ -52,7 +52,7 @@ def by_turn(said: Path, *steps: Any) -> Any:
     def step(messages: list[BaseMessage]) -> Any:
         at = sum(isinstance(message, AIMessage) for message in messages)
         task = next(message.text for message in messages if isinstance(message, HumanMessage))
-        if at == len(steps):
+        if at >= len(steps):
             return call("finish_task", summary=f"Done. Outcome unknown: {unknown(messages)}")
         return steps[at](task) if callable(steps[at]) else steps[at]
 
