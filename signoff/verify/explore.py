@@ -238,6 +238,8 @@ def _state(point: MachinePoint, task: Task, reader: Reader) -> Hashable:
         ended and (ended["task"] == task.id, last is not None and ended["message"] == last.id),
         outcome and (outcome["task"] == task.id, outcome["status"], outcome["reason"]),
         state.get("task") == task.id,
+        # It tells whether a call that is closed may have run.
+        state.get("event") if task.answers or task.strays else None,
         task.before and (state.get("task") == task.before.id, ended and ended["task"] == task.before.id),
         isinstance(last, AIMessage) and (is_answer(last) or "reply"),
         isinstance(last, HumanMessage) and is_genuine(last),
