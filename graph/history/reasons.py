@@ -120,8 +120,7 @@ def last_reason(metadata: list[dict[str, Any]]) -> dict[str, Any]:
     "lengthlength": the last one, or one that says that the reply is not whole."""
     ends = [said for said in metadata if reason_in(said)]
     cut = [said for said in ends if _stop_by(reason_in(said)) is not StopReason.NORMAL]
-    last = (cut or ends or [{}])[-1]
-    return {key: value for key, value in last.items() if key in _FIELDS}
+    return {key: value for said in (cut or ends)[-1:] for key, value in said.items() if key in _FIELDS}
 
 
 def without_reason(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,9 +64,8 @@ class Heard(BaseCallbackHandler):
             tool_call_chunk(name=call.name, args=as_text(call.args), id=call.id, index=at)
             for at, call in enumerate(calls_of(message))
         ]
-        metadata = message.response_metadata
-        whole = AIMessageChunk(content="", id=message.id, tool_call_chunks=pieces, response_metadata=metadata)
-        self._chunks[run_id] = [whole]
+        fields: Any = {"id": message.id, "response_metadata": message.response_metadata}
+        self._chunks[run_id] = [AIMessageChunk(content="", tool_call_chunks=pieces, **fields)]
 
     def as_received(self, reply: AIMessage) -> AIMessage:
         """The reply with what it has of the streams, the latest one first, read as `received` reads it."""

@@ -279,8 +279,8 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             walk.take(Report(Event.FAILED, {"ending": ending}))
             yield from walk.go()
             return
-        message = _with_marks(response, heard, offered, begins, walk)
-        walk.take(Report(Event.REPLIED, {"messages": [message]}))
+        messages = [_with_marks(response, heard, offered, begins, walk)]
+        walk.take(Report(Event.REPLIED, {"messages": messages}))
         # The rest waits until the reply is saved.
         yield from walk.step()
 

@@ -333,8 +333,8 @@ def what_ran_is_told(step: MachineStep, machine: Machine) -> Why:
 
 def cut_never_runs(step: MachineStep, _: Machine) -> Why:
     for record in reading.replies(step.before.messages) if step.ran else ():
-        cut = record.stop in ("length", "content_filter")
-        if cut and any(call["id"] in step.ran for call in record.calls):
+        ran = any(call["id"] in step.ran for call in record.calls)
+        if ran and record.stop in ("length", "content_filter"):
             return "a call of a reply that was cut off or filtered has run"
     return None
 

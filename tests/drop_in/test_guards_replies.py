@@ -309,10 +309,9 @@ def test_a_reply_of_langchains_cache_counts() -> None:
 
 
 def deep(*middleware: Any) -> Any:
-    helper = {"name": "general-purpose", "description": "Helps.", "system_prompt": "Help."}
-    return create_deep_agent(
-        client([DONE]), middleware=[Guards()], subagents=[{**helper, "middleware": list(middleware)}]
-    )
+    name: Any = {"name": "general-purpose", "description": "Helps.", "system_prompt": "Help."}
+    helper: Any = {**name, "middleware": list(middleware)}
+    return create_deep_agent(client([DONE]), middleware=[Guards()], subagents=[helper])
 
 
 def test_guarded_warns_of_a_sub_agent_without_guards(recwarn: pytest.WarningsRecorder) -> None:

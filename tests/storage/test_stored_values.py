@@ -35,8 +35,8 @@ NUDGES = {
     "truncated",
 }  # fmt: skip
 NOT_RUN = {
-    "after_control", "cost", "ended", "invalid", "malformed", "middleware", "rejected", "superseded",
-    "too_many", "tool_calls", "truncated", "unknown",
+    "after_control", "cost", "ended", "filtered", "invalid", "malformed", "middleware", "rejected",
+    "superseded", "too_many", "tool_calls", "truncated", "unknown",
 }  # fmt: skip
 WAITS = {"action", "answer", "approval", "confirmation", "word"}
 VERDICTS = {"accepted", "goes on", "needs a person", "phase"}
