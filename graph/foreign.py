@@ -145,7 +145,6 @@ LIMIT = 20_000
 """The default maximum of characters that a model sees of one tool result."""
 
 _UNSAFE = re.compile("[\ud800-\udfff\x00]")
-_MOST = 2**63
 # The note in a text that was already truncated in the middle.
 _INCOMPLETE = re.compile(r"\[\.\.\. [\d,]+ (?:characters|bytes?)(?: of output)? left out")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
@@ -184,28 +183,6 @@ def valid_values(value: Any) -> Any:
     if isinstance(value, list):
         return [valid_values(part) for part in value]
     return value
-
-
-def is_plain(value: Any, depth: int = 20) -> bool:
-    """Whether this is a JSON-like value that can be stored as it is: valid strings, 64-bit integers, nested
-    at most `depth` levels deep."""
-    kind = type(value)
-    if kind is str:
-        return _UNSAFE.search(value) is None
-    if kind is int:
-        return bool(-_MOST <= value < _MOST)
-    # Loops, since this runs on every reply, and a generator for each level costs more than the rest.
-    if kind is dict and depth:
-        for key, part in value.items():
-            if type(key) is not str or not is_plain(key) or not is_plain(part, depth - 1):
-                return False
-        return True
-    if kind is list and depth:
-        for part in value:  # noqa: SIM110  as above
-            if not is_plain(part, depth - 1):
-                return False
-        return True
-    return value is None or kind in (bool, float)
 
 
 def capped(text: str, *, limit: int = LIMIT, keep: Callable[[str], str] | None) -> str:

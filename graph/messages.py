@@ -8,6 +8,7 @@ tells the caller how a task ended.
 Merging is deterministic: replaying the writes, in any batching, gives the same value.
 """
 
+import secrets
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -30,6 +31,11 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from signoff.graph.inside.private import with_fields_set
 
 KEY = "signoff"
+
+NOTES_PREFIX = "signoff-"
+NOTES = f"{NOTES_PREFIX}{secrets.token_hex(8)}"
+"""The key of what the guard inside a model notes on a reply. It becomes our marks when the reply is received
+(`graph/values.py`). Its word is of this process, so that no provider and no cache can set marks."""
 
 
 class Marks(TypedDict, total=False):
@@ -98,6 +104,12 @@ def marks(message: BaseMessage) -> Marks:
     return found if isinstance(found, dict) else {}
 
 
+def guard_notes(chunk: BaseMessage) -> Marks:
+    """What the guard inside the model noted on this chunk, the last of a reply that it has ended."""
+    found: Marks | None = chunk.response_metadata.get(NOTES)
+    return found or {}
+
+
 def add_notes(message: ToolMessage, notes: Mapping[str, Any]) -> ToolMessage:
     """The result with further marks; unchanged if there are none."""
     if not notes:
@@ -161,8 +173,8 @@ def answer(text: str, task: str, after: str, **fields: Any) -> AIMessage:
 
 
 def is_answer(message: BaseMessage) -> bool:
-    """Whether the message reports how a task ended. A model's own message never does: a reply has a time."""
-    return isinstance(message, AIMessage) and "answer" in (found := marks(message)) and "at" not in found
+    """Whether the message reports how a task ended."""
+    return isinstance(message, AIMessage) and "answer" in marks(message)
 
 
 def is_reply(message: BaseMessage) -> TypeGuard[AIMessage]:

@@ -17,7 +17,7 @@ from signoff.graph.foreign import gets_past, unanswered
 from signoff.graph.history.reasons import broken_off, reason_of
 from signoff.graph.history.received import received
 from signoff.graph.machine import Event
-from signoff.graph.messages import KEY, append_messages, marks, slim
+from signoff.graph.messages import KEY, append_messages, guard_notes, marks, slim
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import AgentState, Ending, TooLong
 from signoff.nodes.model.advice import advise, is_too_long, secrets_of
@@ -31,7 +31,6 @@ from signoff.nodes.model.messages import (
     is_streamed,
     model_input,
     named_calls,
-    sanitize,
     show,
 )
 from signoff.nodes.model.models import AskedModel, picked
@@ -299,10 +298,9 @@ def _reply_of(chunks: Sequence[Any], run: NodeContext) -> AIMessage | None:
     """The reply; None if the run was asked to stop. Raises an error if there is no reply."""
     if not chunks:
         raise ValueError("the model's stream ended without a reply")
-    said = marks(chunks[-1]) if isinstance(chunks[-1], AIMessage) else {}
-    if run.draining and said.get("stopped"):
+    if run.draining and isinstance(chunks[-1], AIMessage) and guard_notes(chunks[-1]).get("stopped"):
         return None
-    message = sanitize(received(chunks))
+    message = received(chunks)
     if marks(message).get("dropped"):
         raise ConnectionAbortedError(
             "the stream ended in the middle of the reply (it has no finish_reason; for a server that never "

@@ -18,7 +18,7 @@ from langgraph.store.base import BaseStore, GetOp, PutOp
 
 from signoff.graph.finish.figures import figures
 from signoff.graph.finish.recorded import Figures
-from signoff.graph.foreign import FIGURES, OUTCOMES, is_plain, label, place, strict_serde
+from signoff.graph.foreign import FIGURES, OUTCOMES, label, place, strict_serde
 from signoff.graph.history.reader import decided
 from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.history.task import Task
@@ -27,6 +27,7 @@ from signoff.graph.outcome import Outcome
 from signoff.graph.schemas.state import combined
 from signoff.graph.state import AgentState
 from signoff.graph.texts import Texts
+from signoff.graph.values import is_sound
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part, Store, Swap
 
@@ -183,12 +184,8 @@ def _value(call: Call, entry: JournalEntry) -> dict[str, Any]:
 def _plain_update(update: Mapping[str, Any]) -> dict[str, Any]:
     """An update as plain values: `{"plain": …}` if possible, else `{"typed": [type, bytes]}` as in a
     checkpoint."""
-    try:
-        json.dumps(update, allow_nan=False)
-        if is_plain(update):
-            return {"plain": dict(update)}
-    except (TypeError, ValueError):
-        pass
+    if is_sound(update):
+        return {"plain": dict(update)}
     kind, data = strict_serde().dumps_typed(dict(update))
     return {"typed": [kind, base64.b64encode(data).decode()]}
 
@@ -205,7 +202,7 @@ def _plain(message: BaseMessage) -> dict[str, Any]:
     """The message as plain values; an artifact that cannot be one is omitted."""
     value = message_to_dict(message)
     try:
-        json.dumps(value)
+        json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
         value = message_to_dict(message.model_copy(update={"artifact": None}))
     return value

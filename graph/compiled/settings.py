@@ -18,9 +18,9 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
 from signoff.graph.errors import SetupError
-from signoff.graph.foreign import is_plain
 from signoff.graph.limits import Limits
 from signoff.graph.texts import Texts
+from signoff.graph.values import is_sound
 from signoff.nodes.model.models import refuse_wrapped
 from signoff.nodes.model.providers import model_by_name
 from signoff.nodes.model.retries import ModelRetries
@@ -150,7 +150,7 @@ def checked_prompt(given: Any) -> tuple[str | SystemMessage, PromptFunction | No
 
 def _check_blocks(content: Any) -> None:
     for block in [] if isinstance(content, str) else content:
-        if not isinstance(block, str | Mapping) or not is_plain(block):
+        if not isinstance(block, str | Mapping) or not is_sound(block):
             raise SetupError(
                 f"system_prompt= has the block {describe(block)}; pass text or a mapping of plain values."
             )

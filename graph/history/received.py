@@ -14,7 +14,6 @@ from langchain_core.messages import (
     AIMessageChunk,
     BaseMessage,
     ToolCallChunk,
-    message_chunk_to_message,
 )
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.utils.json import parse_partial_json
@@ -22,6 +21,7 @@ from langchain_core.utils.json import parse_partial_json
 from signoff.graph.history.reasons import StopReason, last_reason, reason_in, stop_of, without_reason
 from signoff.graph.history.replies import RawCall, as_text, calls_of, normal, with_calls
 from signoff.graph.messages import KEY, marks
+from signoff.graph.values import sound_reply
 
 _Pieces = list[tuple[ToolCallChunk, RawCall | None]]
 """The calls of a stream as LangChain joins their chunks, each with the call that begins there."""
@@ -35,10 +35,7 @@ def received(chunks: Sequence[BaseMessage]) -> AIMessage:
     """
     streamed = [chunk for chunk in chunks if isinstance(chunk, AIMessageChunk)]
     if not streamed:
-        last = chunks[-1]
-        if not isinstance(last, AIMessage):
-            raise TypeError(f"the model answered with a {type(last).__name__}, not with an AIMessage")
-        return normal(last)
+        return normal(sound_reply(chunks[-1]))
     message, pieces = _joined(streamed)
     return _ended(message, [call for _, call in pieces if call], pieces)
 
@@ -49,6 +46,7 @@ def as_received(reply: AIMessage, streams: Iterable[Sequence[AIMessageChunk]]) -
     A call that is still as the provider's package made it of a stream is read from the raw text, and then the
     end of that stream is the end of the reply. All else counts as it is written.
     """
+    reply = sound_reply(reply)
     for chunks in streams:
         if (message := _of_stream(reply, *_joined(chunks))) is not None:
             return message
@@ -58,10 +56,9 @@ def as_received(reply: AIMessage, streams: Iterable[Sequence[AIMessageChunk]]) -
 def _joined(chunks: Sequence[AIMessageChunk]) -> tuple[AIMessage, _Pieces]:
     """The message of a stream, with the provider's own reason, and its calls."""
     merged = add_ai_message_chunks(chunks[0], *chunks[1:])
-    message = message_chunk_to_message(merged)
-    assert isinstance(message, AIMessage), "an AIMessageChunk makes an AIMessage"
     reason = last_reason([chunk.response_metadata for chunk in chunks])
-    message.response_metadata = {**without_reason(message.response_metadata), **reason}
+    merged.response_metadata = {**without_reason(merged.response_metadata), **reason}
+    message = sound_reply(merged)
     pieces: _Pieces = []
     rest, keep = "", marks(message).get("cut", len(merged.tool_call_chunks))
     for at, piece in reversed([*enumerate(merged.tool_call_chunks)]):

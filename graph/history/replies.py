@@ -7,7 +7,6 @@ with the arguments parsed strictly from their raw text.
 
 import hashlib
 import json
-import math
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +15,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from langchain_core.messages import AIMessage, InvalidToolCall, ToolCall, ToolMessage
 
+from signoff.graph.foreign import valid_text
 from signoff.graph.history.reasons import StopReason, stop_of
 from signoff.graph.inside.speed import lazy
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import KEY, marks
-
-_DEPTH = 64
+from signoff.graph.values import as_json, is_sound, sound
 
 
 def read_arguments(raw: str) -> dict[str, Any]:
@@ -38,9 +37,8 @@ def read_arguments(raw: str) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise ValueError(f"a {type(value).__name__}, not an object")
-    if not storable(value):
-        raise ValueError("nested too deep, or a number too large")
-    return value
+    arguments: dict[str, Any] = sound(value)
+    return arguments
 
 
 def _parsed(text: str) -> Any:
@@ -52,29 +50,6 @@ def _parsed(text: str) -> Any:
 
 def _no_json(word: str) -> Any:
     raise ValueError(f"{word} is no JSON value")
-
-
-def storable(value: Any, depth: int = _DEPTH) -> bool:
-    """Whether this is a JSON value that a database can store: not nested too deep, no integer beyond 64 bits,
-    no infinity."""
-    if isinstance(value, str):
-        return True
-    if isinstance(value, int):
-        return -(2**63) <= value < 2**64
-    if isinstance(value, float):
-        return math.isfinite(value)
-    # Loops: every reply is looked at, and a generator for each level costs more than all the rest.
-    if isinstance(value, dict):
-        for key, part in value.items():
-            if not isinstance(key, str) or depth <= 0 or not storable(part, depth - 1):
-                return False
-        return depth > 0
-    if isinstance(value, list):
-        for part in value:
-            if depth <= 0 or not storable(part, depth - 1):
-                return False
-        return depth > 0
-    return value is None
 
 
 _THOUGHTS = {"reasoning", "thinking", "redacted_thinking", "reasoning_content"}
@@ -129,7 +104,7 @@ def normal(message: AIMessage) -> AIMessage:
     if message.tool_calls or message.invalid_tool_calls:
         bad = message.invalid_tool_calls
         in_place = not bad or "order" in marks(message)
-        if in_place and all(storable(call["args"]) for call in message.tool_calls):
+        if in_place and all(is_sound(call["args"]) for call in message.tool_calls):
             return message
         return with_calls(message, calls_of(message))
     if extras := list(_of_extras(message.additional_kwargs)):
@@ -176,7 +151,9 @@ def with_calls(message: AIMessage, calls: Sequence[RawCall]) -> AIMessage:
         places.append((not error, len(bad if error else good)))
         if error:
             bad.append(
-                InvalidToolCall(type="invalid_tool_call", name=name, id=call_id, args=text, error=error)
+                InvalidToolCall(
+                    type="invalid_tool_call", name=name, id=call_id, args=valid_text(text), error=error
+                )
             )
         else:
             good.append(ToolCall(type="tool_call", name=name, id=call_id, args=args))
@@ -221,10 +198,8 @@ def in_order(message: AIMessage, found: list[_T]) -> list[_T]:
     if len(found) < 2:
         return found
     noted = marks(message).get("order")
-    # A provider may send a mark with this name, too.
-    order = noted if isinstance(noted, list) and all(type(at) is int for at in noted) else []
-    if sorted(order) == list(range(len(found))):
-        return [found[at] for at in order]
+    if noted is not None and sorted(noted) == list(range(len(found))):
+        return [found[at] for at in noted]
     blocks = [_of_block(part) for part in _blocks(message) if part.get("type") in _ARGUMENTS]
     ids = [call.id for call in [*_of_extras(message.additional_kwargs)] or blocks]
     own = [call["id"] for call in [*message.invalid_tool_calls, *message.tool_calls]]
@@ -235,14 +210,11 @@ def in_order(message: AIMessage, found: list[_T]) -> list[_T]:
 
 def as_text(args: Any) -> str:
     """Arguments as text; non-JSON values stay invalid, so that the call counts as malformed."""
-    try:
-        return args if isinstance(args, str) else json.dumps(args)
-    except (TypeError, ValueError, RecursionError):
-        return f"({type(args).__name__} with values that are no JSON)"
+    return args if isinstance(args, str) else as_json(args)
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    return valid_text(value) if isinstance(value, str) else ""
 
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")

@@ -24,8 +24,9 @@ from langgraph.types import Overwrite
 from typing_extensions import ReadOnly, TypedDict, get_type_hints, is_typeddict
 
 from signoff.graph.errors import SetupError
-from signoff.graph.foreign import gets_past, is_plain, strict_serde, words
+from signoff.graph.foreign import gets_past, strict_serde, words
 from signoff.graph.state import MIDDLEWARE, AgentState, HookMarks, Input, Output
+from signoff.graph.values import is_sound
 
 _MARKS: tuple[Any, ...] = (Required, NotRequired, ReadOnly)
 # Channels of LangChain's AgentState that only its own loop uses.
@@ -276,7 +277,7 @@ def _stored(value: Any, serde: SerializerProtocol | None = None) -> Any:
 
     serde: the serializer, if not that of Signoff's own storages; its owner decides what it returns.
     """
-    if is_plain(value):
+    if is_sound(value):
         return value
     own = strict_serde()
     used = serde or own

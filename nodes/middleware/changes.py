@@ -11,12 +11,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, Remove
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Overwrite
 
-from signoff.graph.foreign import strict_serde, valid_values
 from signoff.graph.history.reasons import without_reason
 from signoff.graph.messages import KEY, append_messages, as_messages, marks, slim
 from signoff.graph.schemas.state import Refused, after, checked_update, combined
 from signoff.graph.state import MIDDLEWARE, AgentState, HookMarks
-from signoff.nodes.model.messages import sanitize
+from signoff.graph.values import sound_id, sound_message
 from signoff.nodes.node import NodeContext, Report
 
 _JUMP = "jump_to"
@@ -66,7 +65,8 @@ class Changes:
         """Adds messages, and replaces those with the same ids."""
         before = self.state["messages"]
         try:
-            after = append_messages(before, [list(_writes(given))])
+            known = {one.id: one for one in before}
+            after = append_messages(before, [[_sound(one, known) for one in _writes(given)]])
         except (TypeError, ValueError, NotImplementedError, LookupError) as error:
             raise CannotWrite(f"its messages cannot be read: {error}") from error
         if [one.id for one in after[: len(before)]] != [one.id for one in before]:
@@ -74,7 +74,7 @@ class Changes:
                 "it takes messages out of the history, by which the machine decides; to show the model less, "
                 "write prompt_tokens=…, or change request.messages in wrap_model_call"
             )
-        news = [_in_place(new, old) for new, old in zip(after, before, strict=False) if _differ(new, old)]
+        news = [_in_place(new, old) for new, old in zip(after, before, strict=False) if new is not old]
         self.put([*news, *map(self._added, after[len(before) :])])
 
     def note(self, heard: HookMarks) -> None:
@@ -90,14 +90,11 @@ class Changes:
         self.state = {**self.state, "messages": append_messages(self.state["messages"], [list(messages)])}
 
     def _added(self, message: BaseMessage) -> BaseMessage:
-        if isinstance(message, AIMessage):
-            return slim(sanitize(message))
-        notes: dict[str, Any] = {}
         if isinstance(message, HumanMessage):
-            notes = {"nudge": MIDDLEWARE}
+            message.additional_kwargs = {**message.additional_kwargs, KEY: {"nudge": MIDDLEWARE}}
         elif isinstance(message, ToolMessage) and self._is_work(message):
-            notes = {"not_run": MIDDLEWARE}
-        return _storable(message, {**message.additional_kwargs, **({KEY: notes} if notes else {})})
+            message.additional_kwargs = {**message.additional_kwargs, KEY: {"not_run": MIDDLEWARE}}
+        return slim(message)
 
     def _is_work(self, message: ToolMessage) -> bool:
         """Whether it answers a call of the last reply that would have run."""
@@ -139,9 +136,13 @@ def _writes(given: Any) -> Iterator[BaseMessage]:
     yield from as_messages(given)
 
 
-def _differ(new: BaseMessage, old: BaseMessage) -> bool:
-    """Whether the messages differ. Middleware often returns the whole history."""
-    return new is not old and new != old
+def _sound(message: BaseMessage, known: Mapping[str | None, BaseMessage]) -> BaseMessage:
+    """The message as it can be stored, without our marks; one of the history as it is there: middleware often
+    returns the whole history."""
+    old = known.get(sound_id(vars(message).get("id")))
+    if old is not None and (old is message or old == message):
+        return old
+    return message if isinstance(message, RemoveMessage) else sound_message(message)
 
 
 def _in_place(new: BaseMessage, old: BaseMessage) -> BaseMessage:
@@ -150,32 +151,23 @@ def _in_place(new: BaseMessage, old: BaseMessage) -> BaseMessage:
         raise CannotWrite(f"it puts a message of type {new.type!r} into the place of one of {old.type!r}")
     noted = dict(marks(old))
     if not isinstance(new, AIMessage) or not isinstance(old, AIMessage):
-        kept = {key: value for key, value in new.additional_kwargs.items() if key != KEY}
-        return _storable(new, {**kept, KEY: noted} if noted else kept)
+        kept = {**new.additional_kwargs, KEY: noted} if noted else new.additional_kwargs
+        return slim(new.model_copy(update={"additional_kwargs": kept}))
     if new.tool_calls != old.tool_calls:
         # The new calls are parsed values; these marks describe the old raw text.
         noted = {key: value for key, value in noted.items() if key not in ("cut", "order")}
+        noted |= marks(new)
     usage = new.usage_metadata or old.usage_metadata
     metadata = {**provider_words(new, old), **({KEY: noted} if noted else {})}
-    return slim(sanitize(new.model_copy(update={"response_metadata": metadata, "usage_metadata": usage})))
+    return slim(new.model_copy(update={"response_metadata": metadata, "usage_metadata": usage}))
 
 
 def provider_words(new: AIMessage, old: AIMessage) -> dict[str, Any]:
     """The metadata of a reply that replaces another. Code that rewrites a message mostly omits them, and
     those of the old message still hold as long as one of its calls is there: calls of a truncated reply stay
     truncated in its copy."""
-    words = dict(old.response_metadata)
+    words, noted = dict(old.response_metadata), marks(old)
     if new.tool_calls and all(one not in old.tool_calls for one in new.tool_calls):
-        words = {key: value for key, value in without_reason(words).items() if key != KEY}
-    return {**words, **new.response_metadata}
-
-
-def _storable(message: BaseMessage, kept: Mapping[str, Any]) -> BaseMessage:
-    """The message with these extras, in a form that can be stored."""
-    try:
-        more = {"content": valid_values(message.content), "additional_kwargs": valid_values(dict(kept))}
-        made = message.model_copy(update=more)
-        strict_serde().dumps_typed(made)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise CannotWrite(f"a message of type {message.type!r} cannot be stored: {error}") from error
-    return slim(made)
+        words, noted = without_reason(words), {}
+    words = {**words, **new.response_metadata, KEY: {**noted, **marks(new)}}
+    return words if words[KEY] else {key: value for key, value in words.items() if key != KEY}

@@ -17,14 +17,15 @@ from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
 from signoff.graph.foreign import gets_past
+from signoff.graph.history.replies import normal
 from signoff.graph.messages import append_messages
 from signoff.graph.prompt.prompt import system_message
 from signoff.graph.state import AgentState
+from signoff.graph.values import sound_reply
 from signoff.nodes.middleware.changes import CannotWrite, Changes, provider_words
 from signoff.nodes.middleware.given import Given
 from signoff.nodes.model.advice import refuses
 from signoff.nodes.model.heard import Heard
-from signoff.nodes.model.messages import sanitize
 from signoff.nodes.model.models import AskedModel
 from signoff.nodes.model.stream import EarlyEnd
 from signoff.nodes.model.summary import spent_more
@@ -272,6 +273,7 @@ class _Asking:
         self.call, self.state, self.run = call, state, run
         self.heard = Heard()
         self.came: list[tuple[AIMessage, int]] = call.came
+        self.handed: list[AIMessage] = []
         own = call.shown.own
         self._prompt = (SystemMessage(own) if own else None) if isinstance(own, str) else own
         self._shown = call.shown
@@ -296,7 +298,10 @@ class _Asking:
         message = yield from self.call.reply(self._models(request), prompt)
         if message is None:
             raise CallStopped
-        self.came.append((message, self.call.shown.size))
+        # The middleware may change its message in place.
+        self.handed.append(message)
+        kept = message.model_copy(update={"response_metadata": dict(message.response_metadata)})
+        self.came.append((kept, self.call.shown.size))
         self._spend(message)
         return message  # type: ignore[no-any-return]  # of `ModelCall`
 
@@ -365,11 +370,11 @@ class _Asking:
 
     def sorted(self, message: AIMessage) -> tuple[AIMessage, list[tuple[AIMessage, int]]]:
         """The reply to keep, and the replies that are discarded."""
-        own = next((at for at, (one, _) in enumerate(self.came) if one is message), None)
+        own = next((at for at, one in enumerate(self.handed) if one is message), None)
+        message = self.heard.as_received(message) if own is None else normal(sound_reply(message))
         if own is None:
-            message = sanitize(self.heard.as_received(message.model_copy()))
             own = next((at for at, (one, _) in enumerate(self.came) if one.id and one.id == message.id), None)
-            message = self._with_metadata(message, own)
+        message = self._with_metadata(message, own)
         if own is None and message.usage_metadata is None:
             # The middleware's own text: it replaces the last reply, or cost nothing.
             own = len(self.came) - 1 if self.came else None

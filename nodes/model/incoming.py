@@ -15,7 +15,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from signoff.graph.history.reasons import reason_in
 from signoff.graph.history.replies import Controls, read_arguments
 from signoff.graph.kinds import Effect
-from signoff.graph.messages import KEY, marks
+from signoff.graph.messages import NOTES, guard_notes
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent
 
 # How long to wait, after the end of a reply, for the provider to report its usage.
@@ -255,7 +255,7 @@ class Incoming:
         message = AIMessageChunk(
             content="",
             id=self._id or id,
-            response_metadata={**metadata, KEY: {**mark, "estimated": True}},
+            response_metadata={**metadata, NOTES: {**mark, "estimated": True}},
             usage_metadata=self._usage(),
             chunk_position="last",
         )
@@ -287,7 +287,7 @@ def cut_short(
 
     chunks: what has come of it. shown, tools: what it was asked with. Returns None when it fell silent.
     """
-    if any(marks(chunk) for chunk in chunks[-1:] if isinstance(chunk, AIMessage)):
+    if any(guard_notes(chunk) for chunk in chunks[-1:] if isinstance(chunk, AIMessage)):
         # The guard has ended it in good order.
         return list(chunks)
     incoming, kept = Incoming(controls, shown, tools), list[BaseMessage]()

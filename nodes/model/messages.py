@@ -1,14 +1,14 @@
 """The messages sent to the model, and the reply it returns.
 
 The prompt is kept within its budget, in the form that a LangChain chat model takes as it is: LangChain would
-convert and validate the messages of a list one by one, the whole list in each turn. A reply is sanitised so
-that it can be checkpointed, and its calls get ids of their own.
+convert and validate the messages of a list one by one, the whole list in each turn. The calls of a reply get
+ids of their own.
 """
 
 import asyncio
 import hashlib
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,15 +17,12 @@ from typing import Any
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
-from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 
-from signoff.graph.foreign import is_plain, strict_serde, valid_text, valid_values
-from signoff.graph.history.reasons import reason_of
+from signoff.graph.foreign import valid_text
 from signoff.graph.history.replies import Reply, with_call_words
-from signoff.graph.messages import KEY, marks
 from signoff.graph.prompt.compaction import truncate
 from signoff.graph.prompt.prompt import (
     beyond,
@@ -261,87 +258,6 @@ def _takes_pieces(handler: object) -> bool:
         return False
     silent = [getattr(kind, name, None) for kind in _SILENT for name in _TOLD_BY]
     return any(getattr(type(handler), name, None) not in silent for name in _TOLD_BY)
-
-
-_PARTS = ("content", "tool_calls", "invalid_tool_calls")
-_EXTRAS = ("additional_kwargs", "response_metadata")
-_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
-_DETAILS = ("input_token_details", "output_token_details")
-_MOST_TOKENS = 2**53
-
-
-def sanitize(message: AIMessage) -> AIMessage:
-    """Sanitises a provider reply so that it can be checkpointed: lone surrogates, extras that are not plain
-    values and an invalid usage are removed. `id` is None when it is not text.
-
-    Raises ValidationError or TypeError for anything that is still not a valid reply.
-    """
-    if isinstance(message.content, list):
-        message = message.model_copy(update={"content": [_with_text(part) for part in message.content]})
-    name, own = message.name, message.id
-    given = [getattr(message, part) for part in (*_PARTS, *_EXTRAS)]
-    if all(map(is_plain, [*given, name, own])) and all(
-        text is None or isinstance(text, str) for text in (name, own)
-    ):
-        # Nearly every reply.
-        if not _is_usual(message):
-            AIMessage(**dict(zip(_PARTS, given, strict=False)))
-        return message.model_copy(
-            update={"usage_metadata": _valid_usage(message.usage_metadata), "id": own or None}
-        )
-    parts = {part: valid_values(getattr(message, part)) for part in _PARTS}
-    AIMessage(**parts)
-    rest = {
-        "usage_metadata": _valid_usage(message.usage_metadata),
-        "name": valid_text(name) if isinstance(name, str) else None,
-        "id": valid_text(own) if isinstance(own, str) and own else None,
-    }
-    message = message.model_copy(update={**parts, **rest})
-    try:
-        message = message.model_copy(update={part: valid_values(getattr(message, part)) for part in _EXTRAS})
-        strict_serde().dumps_typed(message)
-    except (TypeError, ValueError, RecursionError):
-        kept = {"finish_reason": reason_of(message), KEY: dict(marks(message))}
-        message = message.model_copy(update={"additional_kwargs": {}, "response_metadata": kept})
-        strict_serde().dumps_typed(message)
-    return message
-
-
-def _is_usual(message: AIMessage) -> bool:
-    """Whether this has only text and complete calls, so that LangChain accepts all of it."""
-    plain = type(message.content) is str and message.invalid_tool_calls == []
-    return plain and type(message.tool_calls) is list and all(map(_is_call, message.tool_calls))
-
-
-def _is_call(call: Any) -> bool:
-    if type(call) is not dict:
-        return False
-    name, args, own = call.get("name"), call.get("args"), call.get("id", 0)
-    right = type(name) is str and type(args) is dict and (own is None or type(own) is str)
-    return right and call.get("type", "tool_call") == "tool_call"
-
-
-def _with_text(part: Any) -> Any:
-    """A part of the content; one of text has a text, which LangChain takes for granted when it counts."""
-    if isinstance(part, dict) and part.get("type") == "text" and not isinstance(part.get("text"), str):
-        return {**part, "text": ""}
-    return part
-
-
-def _valid_usage(usage: Any) -> UsageMetadata | None:
-    """The usage that a provider reports; None for one that cannot be, which is then estimated."""
-    if not isinstance(usage, Mapping) or not all(map(_count, map(usage.get, _COUNTS))):
-        return None
-    details = [found for name in _DETAILS if (found := usage.get(name))]
-    right = all(isinstance(found, Mapping) and all(map(_count, found.values())) for found in details)
-    if right and type(usage) is dict:
-        return usage  # type: ignore[return-value]  # checked above
-    kept = dict(usage) if right else {name: usage[name] for name in _COUNTS}
-    return UsageMetadata(**kept)  # type: ignore[no-any-return,typeddict-item]  # checked above
-
-
-def _count(value: Any) -> bool:
-    return isinstance(value, int) and 0 <= value < _MOST_TOKENS
 
 
 def named_calls(reply: Reply, taken: AbstractSet[str]) -> AIMessage | None:

@@ -26,7 +26,7 @@ from signoff.graph.history.reasons import StopReason, stop_of
 from signoff.graph.history.received import received
 from signoff.graph.history.replies import words_of
 from signoff.graph.history.task import Task
-from signoff.graph.messages import marks
+from signoff.graph.messages import guard_notes, marks
 from signoff.graph.prompt.compaction import PIECE, Compaction, bounded, summary_parts
 from signoff.graph.prompt.prompt import shortened
 from signoff.graph.rules import ToolChoice
@@ -216,7 +216,7 @@ def _cost(
 ) -> Spent:
     """The usage of the task's summaries with this one; estimated if the provider reports none."""
     usages = [chunk.usage_metadata for chunk in answer.chunks if chunk.usage_metadata]
-    marked = any(marks(chunk).get("estimated") for chunk in answer.chunks)
+    marked = any(guard_notes(chunk).get("estimated") for chunk in answer.chunks)
     read, wrote = sum(u["input_tokens"] for u in usages), sum(u["output_tokens"] for u in usages)
     if answer.chunks and not usages:
         read, wrote, marked = tokens(prompt), tokens([AIMessage(answer.whole_text)]), True

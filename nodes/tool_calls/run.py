@@ -34,10 +34,8 @@ from signoff.graph.foreign import (
     explain,
     gets_past,
     pauses,
-    strict_serde,
     unanswered,
     valid_text,
-    valid_values,
     words,
 )
 from signoff.graph.history.replies import Call, fingerprint
@@ -48,6 +46,7 @@ from signoff.graph.messages import marks, not_run, nudge
 from signoff.graph.messages import result as tool_result
 from signoff.graph.schemas.state import Refused, checked_update
 from signoff.graph.state import AgentState
+from signoff.graph.values import saves, sound
 from signoff.nodes.journal import (
     DONE,
     STARTED,
@@ -66,8 +65,6 @@ from signoff.nodes.requests import Part, Request, Store
 from signoff.nodes.tool_calls.progress import telling
 from signoff.nodes.tool_calls.returned import from_command, joined, why_not
 
-_DEEPEST = 200
-
 
 def savable(content: Any) -> str | list[Any]:
     """`content` as text if it has nothing else (a string, or text blocks, as MCP tools return), else as JSON
@@ -77,33 +74,11 @@ def savable(content: Any) -> str | list[Any]:
     if content and all(is_text(part) for part in content):
         return valid_text("\n".join(text(part) for part in content))
     try:
-        # Through JSON: the journal is JSON, and a value that it cannot store must not enter the history.
-        found = valid_values(json.loads(json.dumps(content, allow_nan=False)))
-    except (TypeError, ValueError, RecursionError):
-        return valid_text(words(content))
-    if not isinstance(found, list) or _depth(found) > _DEEPEST or not saves(found):
-        return valid_text(words(content))
-    return found
-
-
-def saves(value: Any) -> bool:
-    try:
-        strict_serde().dumps_typed(ToolMessage("", tool_call_id="", artifact=value))
-    except BaseException as error:
-        # A custom value may raise anything while it is read.
-        if gets_past(error):
-            raise
-        return False
-    return True
-
-
-def _depth(value: Any) -> int:
-    """The nesting depth of a JSON value."""
-    deep, level = 0, [value]
-    while level := [part for part in level if isinstance(part, dict | list)]:
-        deep += 1
-        level = [part for found in level for part in (found.values() if isinstance(found, dict) else found)]
-    return deep
+        found = sound(content)
+    except ValueError:
+        return words(content)
+    blocks = isinstance(found, list) and all(isinstance(part, str | dict) for part in found)
+    return found if blocks else words(content)
 
 
 def is_text(part: Any) -> bool:

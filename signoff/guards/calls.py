@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import HumanMessage, ToolMessage, convert_to_messages
+from langchain_core.messages import HumanMessage, RemoveMessage, ToolMessage, convert_to_messages
 from langchain_core.tools import BaseTool
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.types import Command
 
 from signoff.graph.foreign import being_ended, gets_past, unanswered
 from signoff.graph.history.replies import Call
-from signoff.graph.messages import is_genuine
+from signoff.graph.values import sound_extras, sound_id, sound_message
 from signoff.guards.persons import as_reminder
 from signoff.guards.state import OWN
 from signoff.guards.steps import GuardedRun
@@ -127,27 +127,31 @@ class Running:
         own = [m for m in messages if _answers(m, self.writer.call)]
         if len(own) != 1:
             raise Goes(output)
-        more = tuple(_of_tool(m) for m in messages if m is not own[0])
+        more = tuple(self._beside(m) for m in messages if m is not own[0])
         # A guarded child has channels with the same names. Its last message reports its outcome.
         rest = {key: value for key, value in update.items() if key != "messages" and key not in OWN}
         result = own[0].model_copy(update={"status": "error"}) if _failed(update.get("outcome")) else own[0]
         return replace(self._marked(result), more=more, update=rest)
 
+    def _beside(self, message: Any) -> Any:
+        """A message that the tool adds. One in the user's role is marked so that it does not count as the
+        user's; one of the history keeps its marks."""
+        (said,) = convert_to_messages([message])
+        if said in self.writer.state["messages"] or isinstance(said, RemoveMessage):
+            return message
+        said = sound_message(said)
+        return as_reminder(said, FROM_TOOL) if isinstance(said, HumanMessage) else said
+
     def _marked(self, message: ToolMessage) -> ToolResult:
         found = self.writer.finished(message)
         # Just written, so nobody else holds it, and it need not be copied.
         written = found.result
-        written.id, written.response_metadata = message.id, message.response_metadata
-        written.additional_kwargs = {**message.additional_kwargs, **written.additional_kwargs}
+        fields = vars(message)
+        written.id = sound_id(fields.get("id"))
+        written.response_metadata = sound_extras(fields.get("response_metadata"))
+        extras = sound_extras(fields.get("additional_kwargs"))
+        written.additional_kwargs = {**extras, **written.additional_kwargs}
         return found
-
-
-def _of_tool(message: Any) -> Any:
-    """A tool's message in the user's role, marked so that it does not count as the user's."""
-    (said,) = convert_to_messages([message])
-    if isinstance(said, HumanMessage) and is_genuine(said):
-        return as_reminder(said, FROM_TOOL)
-    return message
 
 
 def _answers(message: Any, call: Call) -> bool:

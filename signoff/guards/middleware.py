@@ -65,7 +65,7 @@ from signoff.nodes.execute import runs_again
 from signoff.nodes.model.advice import advise, secrets_of
 from signoff.nodes.model.guard import guarded as guarded_model
 from signoff.nodes.model.heard import Heard
-from signoff.nodes.model.messages import is_streamed, sanitize
+from signoff.nodes.model.messages import is_streamed
 from signoff.nodes.model.models import BoundModels
 from signoff.nodes.node import NO_BUDGET, Dependencies, Report
 from signoff.nodes.requests import Part, acarry_out, carry_out
@@ -270,6 +270,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             if (too_long := walk.run.config.get("configurable", {}).get(TOO_LONG)) is not None:
                 raise too_long
             response = yield from _chosen(asked, offered, handler, heard)
+            reply = _with_marks(response, heard, offered, begins, walk)
         except Exception as error:
             # Middleware around this one may shorten a history that is too long, and ask again.
             if gets_past(error) or (isinstance(error, ContextOverflowError) and error is not too_long):
@@ -279,8 +280,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             walk.take(Report(Event.FAILED, {"ending": ending}))
             yield from walk.go()
             return
-        messages = [_with_marks(response, heard, offered, begins, walk)]
-        walk.take(Report(Event.REPLIED, {"messages": messages}))
+        walk.take(Report(Event.REPLIED, {"messages": [reply]}))
         # The rest waits until the reply is saved.
         yield from walk.step()
 
@@ -539,7 +539,7 @@ def _with_marks(
     said = [message for message in response.result if isinstance(message, AIMessage)]
     if not said:
         raise SetupError("A middleware within Guards gave no AIMessage in place of the model's reply.")
-    message, ends = sanitize(heard.as_received(said[-1])), time.time()
+    message, ends = heard.as_received(said[-1]), time.time()
     notes: dict[str, Any] = {**marks(message), "at": ends, "seconds": ends - begins}
     if offered is ToolChoice.CONTROLS:
         notes["controls_only"] = True

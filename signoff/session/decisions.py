@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic
 
 from signoff.graph.errors import ThreadError
-from signoff.graph.foreign import valid_text, valid_values
+from signoff.graph.foreign import valid_text
 from signoff.graph.history.reader import Wait
 from signoff.graph.outcome import Outcome, ResultT
-from signoff.nodes.tool_calls.run import as_json, saves
+from signoff.graph.values import sound
+from signoff.nodes.tool_calls.run import as_json
 from signoff.tools.answers import is_own, read_confirmation, read_question
 from signoff.tools.approvals import (
     DECISIONS,
@@ -155,14 +156,11 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, str):
         return valid_text(value)
     try:
-        found = valid_values(json.loads(json.dumps(value, default=str)))
+        return sound(json.loads(json.dumps(value, default=str)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ThreadError(
             f"The answer cannot be saved ({error}); pass text, or plain JSON values."
         ) from error
-    if not saves(found):
-        raise ThreadError("The answer cannot be saved; pass text, or plain JSON values.")
-    return found
 
 
 def _from_json(answer: Any) -> Any:

@@ -7,7 +7,7 @@ from signoff import build_graph
 from signoff.graph.history.reasons import StopReason, broken_off, stop_of
 from signoff.graph.history.received import received as whole
 from signoff.graph.history.replies import normal, read_reply
-from signoff.graph.messages import KEY, is_reply
+from signoff.graph.messages import NOTES, is_reply
 from tests.support.histories import CONTROLS, assert_sendable, user
 from tests.support.message_shapes import FINISH, WAYS, Fields, Pieces, Whole, function, nudges, run, text, use
 
@@ -129,7 +129,7 @@ def test_what_the_inner_guard_cuts_off_is_gone_from_the_blocks_too() -> None:
         ToolCallChunk(name="write", args="{}", id=item["call_id"], index=at)
         for at, item in enumerate([ITEM, SECOND])
     ]
-    metadata = {"finish_reason": "tool_calls", KEY: {"cut": 1}}
+    metadata = {"finish_reason": "tool_calls", NOTES: {"cut": 1}}
     cut = whole([AIMessageChunk(content=[ITEM, SECOND], tool_call_chunks=parts, response_metadata=metadata)])
     assert ([call["id"] for call in cut.tool_calls], cut.content) == (["call_1"], [ITEM])
 

@@ -15,8 +15,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGenerationChunk
 
 from signoff.graph.history.reasons import StopReason, stop_of
-from signoff.graph.messages import KEY as MARKS
-from signoff.graph.messages import is_genuine, is_reply, marks, nudge_kind
+from signoff.graph.messages import NOTES, is_genuine, is_reply, marks, nudge_kind
 from signoff.graph.prompt.prompt import SUMMARY_MARK
 from signoff.models.text_protocol.calls import DEBUGGING, ToolNames, calls_of, is_forced, last_update
 from signoff.models.text_protocol.reading import EVIDENCE, Reading, read_text
@@ -198,7 +197,7 @@ class TaggedReply:
         metadata: dict[str, Any] = {KEY: _notes(reading, forced)}
         estimated = self.imagined and not self._counted
         if estimated:
-            metadata |= {MARKS: {"estimated": True}, "finish_reason": "stop"}
+            metadata |= {NOTES: {"estimated": True}, "finish_reason": "stop"}
         last = AIMessageChunk(
             content="",
             id=self._id,
