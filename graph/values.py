@@ -82,20 +82,22 @@ def _size_of_one(value: Any) -> int:
     return _EACH if value is None or kind is bool else -1
 
 
-def sound(value: Any, *, drops: bool = False) -> Any:
+def sound(value: Any, *, drops: bool = False, with_bytes: bool = False) -> Any:
     """`value` in a form that can be stored, with valid text; the same object if it has that form.
 
-    drops: what has no such form is left out of the list or dict that it is in. Raises ValueError, with the
-    reason, for what has no such form, and for what is too large.
+    drops: what has no such form is left out of the list or dict that it is in. with_bytes: bytes are kept;
+    only a checkpoint can hold them. Raises ValueError, with the reason, for what has no such form, and for
+    what is too large.
     """
-    return value if is_sound(value) else _Mender(drops=drops).mended(value, DEPTH)
+    return value if is_sound(value) else _Mender(drops=drops, with_bytes=with_bytes).mended(value, DEPTH)
 
 
 class _Mender:
     """Makes one value sound."""
 
-    def __init__(self, *, drops: bool) -> None:
+    def __init__(self, *, drops: bool, with_bytes: bool) -> None:
         self._drops = drops
+        self._with_bytes = with_bytes
         self._left = MOST
 
     def mended(self, value: Any, depth: int) -> Any:
@@ -118,8 +120,7 @@ class _Mender:
             return list(self._kept(value, lambda part: self.mended(part, depth - 1)))
         if value is None or isinstance(value, bool):
             return value
-        if isinstance(value, bytes) and self._drops:
-            # In a message: its provider wants them back.
+        if isinstance(value, bytes) and self._with_bytes:
             return bytes(value)
         if not isinstance(value, int | float):
             raise ValueError(f"a value of type {type(value).__name__}")
@@ -159,7 +160,7 @@ def saves(value: Any) -> bool:
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 _DETAILS = ("input_token_details", "output_token_details")
 _MOST_TOKENS = 2**53
-_LONGEST_ID = 512
+_LONGEST_ID = 200
 # What these keys of a block or a raw call hold is looked up, and so must be text.
 _WORDS = ("type", "id", "call_id", "name")
 
@@ -175,7 +176,9 @@ def sound_reply(message: object) -> AIMessage:
     # A message may be made without some of its fields.
     fields = vars(message)
     told = fields.get("response_metadata")
-    metadata, extras = sound_extras(told), sound_extras(fields.get("additional_kwargs"))
+    # Some providers want bytes of theirs back.
+    metadata = sound_extras(told, with_bytes=True)
+    extras = sound_extras(fields.get("additional_kwargs"), with_bytes=True)
     notes = dict(told[NOTES]) if type(told) is dict and NOTES in told else {}
     good, bad, order = _calls(fields.get("tool_calls"), fields.get("invalid_tool_calls"))
     if order:
@@ -185,7 +188,7 @@ def sound_reply(message: object) -> AIMessage:
     if type(raw := extras.get("tool_calls")) is list:
         extras = {**extras, "tool_calls": [_with_words(call) for call in raw if isinstance(call, dict)]}
     return AIMessage.model_construct(
-        content=sound_content(fields.get("content")),
+        content=sound_content(fields.get("content"), with_bytes=True),
         additional_kwargs=extras,
         response_metadata={**metadata, KEY: notes} if notes else metadata,
         type="ai",
@@ -224,13 +227,13 @@ def sound_message(message: BaseMessage) -> BaseMessage:
     )
 
 
-def sound_content(content: Any) -> str | list[str | dict[str, Any]]:
+def sound_content(content: Any, *, with_bytes: bool = False) -> str | list[str | dict[str, Any]]:
     """The content of a message: text, or blocks. Raises TypeError if it is neither."""
     if content is None:
         return ""
     if not isinstance(content, str | list | tuple):
         raise TypeError(f"the content of the message is a {type(content).__name__}")
-    content = sound(content, drops=True)
+    content = sound(content, drops=True, with_bytes=with_bytes)
     if type(content) is str:
         return content
     return [
@@ -238,11 +241,11 @@ def sound_content(content: Any) -> str | list[str | dict[str, Any]]:
     ]
 
 
-def sound_extras(extras: Any) -> dict[str, Any]:
+def sound_extras(extras: Any, *, with_bytes: bool = False) -> dict[str, Any]:
     """The extras of a message, without what has our key."""
     if not extras or not isinstance(extras, Mapping):
         return {}
-    made: dict[str, Any] = sound(extras, drops=True)
+    made: dict[str, Any] = sound(extras, drops=True, with_bytes=with_bytes)
     return {key: made[key] for key in made if not _is_ours(key)} if any(map(_is_ours, made)) else made
 
 

@@ -7,6 +7,7 @@ entry for its outcome and one for the figures of the analytics.
 """
 
 import base64
+import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ from signoff.graph.outcome import Outcome
 from signoff.graph.schemas.state import combined
 from signoff.graph.state import AgentState
 from signoff.graph.texts import Texts
-from signoff.graph.values import is_sound
+from signoff.graph.values import is_sound, sound
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part, Store, Swap
 
@@ -51,6 +52,7 @@ def recorded(store: BaseStore, thread_id: str) -> list[Outcome]:
 
 JOURNAL = "journal"
 _PAGE = 1_000
+_LONGEST_KEY = 200
 STARTED, WAITING, DONE = "started", "waiting", "done"
 
 
@@ -97,11 +99,18 @@ def _of(run: NodeContext, reply_id: str) -> tuple[str, ...]:
     return _namespace(run.thread_id, reply_id, run.descent.ns if run.descent is not None else "")
 
 
+def key_of(call_id: str) -> str:
+    """The key of a call: its id, or a hash of one that is longer than what a database takes as a key."""
+    if len(call_id) <= _LONGEST_KEY:
+        return call_id
+    return hashlib.sha256(call_id.encode(errors="replace")).hexdigest()
+
+
 def look(run: NodeContext, reply_id: str, calls: Sequence[Call]) -> Part[Mapping[str, JournalEntry]]:
     """A part of a node: the entries of `calls`, by call id, for those that have one."""
     if not calls:
         return {}
-    items = yield Store([GetOp(_of(run, reply_id), call.id) for call in calls])
+    items = yield Store([GetOp(_of(run, reply_id), key_of(call.id)) for call in calls])
     return {call.id: _entry(call, item.value) for call, item in zip(calls, items, strict=True) if item}
 
 
@@ -117,27 +126,27 @@ def claim_start(
 ) -> Swap:
     """Requests the right to start `call`; of two concurrent runners only one gets it."""
     known = None if before is None else _value(call, before)
-    return Swap(_of(run, reply_id), call.id, known, _value(call, begun))
+    return Swap(_of(run, reply_id), key_of(call.id), known, _value(call, begun))
 
 
 def hand_out(thread_id: str, reply_id: str, call: Call, machine: str = "") -> Swap:
     """Requests the right to receive a call that is handed over; only the first request gets it. machine: the
     namespace of the delegate that makes the call."""
     begun = JournalEntry(STARTED, hash=fingerprint(call.name, call.args))
-    return Swap(_namespace(thread_id, reply_id, machine), call.id, None, _value(call, begun))
+    return Swap(_namespace(thread_id, reply_id, machine), key_of(call.id), None, _value(call, begun))
 
 
 def handed_to(thread_id: str, reply_id: str, call: Call, machine: str = "") -> GetOp:
     """The operation that reads whether a call was handed over; None when it was not."""
-    return GetOp(_namespace(thread_id, reply_id, machine), call.id)
+    return GetOp(_namespace(thread_id, reply_id, machine), key_of(call.id))
 
 
 def copy_entries(store: BaseStore, threads: tuple[str, str], reply_id: str, calls: Sequence[Call]) -> None:
     """Copies the journal entries of `calls` from the first thread to the second."""
     source, target = (_namespace(thread_id, reply_id) for thread_id in threads)
     for call in calls:
-        if item := store.get(source, call.id):
-            store.put(target, call.id, {**item.value, "copied": True})
+        if item := store.get(source, key_of(call.id)):
+            store.put(target, key_of(call.id), {**item.value, "copied": True})
 
 
 def copy_entries_below(store: BaseStore, threads: tuple[str, str], machines: Sequence[str]) -> None:
@@ -156,12 +165,12 @@ def copy_entries_below(store: BaseStore, threads: tuple[str, str], machines: Seq
 
 def note(run: NodeContext, reply_id: str, call: Call, entry: JournalEntry) -> PutOp:
     """The operation that writes `entry` for `call`."""
-    return PutOp(_of(run, reply_id), call.id, _value(call, entry))
+    return PutOp(_of(run, reply_id), key_of(call.id), _value(call, entry))
 
 
 def take_back(run: NodeContext, reply_id: str, call: Call, before: JournalEntry | None) -> PutOp:
     """The operation that restores the journal entry of `call` from `before` its last start."""
-    return PutOp(_of(run, reply_id), call.id, None if before is None else _value(call, before))
+    return PutOp(_of(run, reply_id), key_of(call.id), None if before is None else _value(call, before))
 
 
 def _value(call: Call, entry: JournalEntry) -> dict[str, Any]:
@@ -200,11 +209,10 @@ def _update(kept: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(message: BaseMessage) -> dict[str, Any]:
     """The message as plain values; an artifact that cannot be one is omitted."""
-    value = message_to_dict(message)
     try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError):
-        value = message_to_dict(message.model_copy(update={"artifact": None}))
+        value: dict[str, Any] = sound(message_to_dict(message))
+    except ValueError:
+        value = sound(message_to_dict(message.model_copy(update={"artifact": None})), drops=True)
     return value
 
 

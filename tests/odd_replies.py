@@ -112,6 +112,7 @@ class OddMiddleware(AgentMiddleware[Any, Any]):
 EDGES = (
     "reply", "stream", "wrap_model_call", "in place", "before_model", "after_model", "wrap_tool_call", "tool",
     "guarded reply", "guarded stream", "guarded wrap_model_call", "guarded tool",
+    "guarded in place", "guarded wrap_tool_call",
 )  # fmt: skip
 HOOKS = EDGES[2:7]
 STREAMING = {"stream": "always"}
@@ -159,7 +160,7 @@ class OddBench:
         thread = f"{seed} {edge}"
         try:
             status = self._task(edge, thread, in_loop=in_loop)
-            assert status in ("success", "limit", "error")
+            assert status in ("success", "limit", "error", "asks")
             self.figures[f"{edge}: {status}"] += 1
             self.models[edge].queue.clear()
             self.given[edge].clear()
@@ -178,7 +179,7 @@ class OddBench:
             replies += [drawn.reply() for _ in several]
         elif edge.endswith("wrap_model_call"):
             given += [drawn.reply() for _ in several]
-        elif edge == "in place":
+        elif edge.endswith("in place"):
             given += [drawn.fields() for _ in several]
         elif edge in ("before_model", "after_model"):
             given += [drawn.one([drawn.message()], drawn.message(), drawn.value()) for _ in several]
@@ -199,10 +200,13 @@ class OddBench:
             asyncio.run(graph.ainvoke(task, config))
         else:
             graph.invoke(task, config)
-        values = graph.get_state(config).values
-        for message in values["messages"]:
+        state = graph.get_state(config)
+        for message in state.values["messages"]:
             _check(message)
-        outcome = current_outcome(values)
+        if state.interrupts:
+            # The same finish was refused twice.
+            return "asks"
+        outcome = current_outcome(state.values)
         assert outcome is not None, "the task has no outcome"
         return str(outcome["status"])
 
@@ -230,7 +234,7 @@ def main(arguments: list[str]) -> int:
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             bench = OddBench(stack.enter_context(sqlite_storage(Path(folder) / "threads.sqlite")))
-            play(bench, str(number), min(1_000, options.replies - done.total()))
+            play(bench, str(number), min(250, options.replies - done.total()))
         done += bench.figures
         print(
             f"after {time.monotonic() - begun:.0f} s and seed {number}: {done.total()} {dict(done)}",

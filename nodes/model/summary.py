@@ -26,11 +26,12 @@ from signoff.graph.history.reasons import StopReason, stop_of
 from signoff.graph.history.received import received
 from signoff.graph.history.replies import words_of
 from signoff.graph.history.task import Task
-from signoff.graph.messages import guard_notes, marks
+from signoff.graph.messages import marks
 from signoff.graph.prompt.compaction import PIECE, Compaction, bounded, summary_parts
 from signoff.graph.prompt.prompt import shortened
 from signoff.graph.rules import ToolChoice
 from signoff.graph.state import AgentState, HistorySummary, Spent
+from signoff.graph.values import sound_reply
 from signoff.nodes.model.functions import FunctionFailed
 from signoff.nodes.model.messages import bind_to_thread, in_loops, show, streams
 from signoff.nodes.model.models import context_of, picked
@@ -54,22 +55,26 @@ _LEAST = 300
 class SummaryReply:
     """The model's text so far; at most `most` characters are awaited.
 
-    whole: it is complete. left: nothing waits for it any more.
+    came: as the model sent it. chunks: the same, made sound. whole: it is complete. left: nothing waits for
+    it any more. called: it has a call.
     """
 
     most: int
+    came: list[AIMessage] = field(default_factory=list)
     chunks: list[AIMessage] = field(default_factory=list)
     whole: bool = False
     left: bool = False
+    called: bool = False
     size: int = 0
 
     def take(self, chunk: BaseMessage) -> bool:
         """Takes the next chunk. Whether to go on."""
         called = False
         if isinstance(chunk, AIMessage) and not self.left:
-            self.chunks.append(chunk)
-            self.size += len(chunk.text)
-            called = _calls(chunk)
+            called = self.called = _calls(chunk)
+            self.came.append(chunk)
+            self.chunks.append(sound_reply(chunk))
+            self.size += len(self.chunks[-1].text)
         return not self.left and not called and self.size <= self.most
 
     @property
@@ -79,9 +84,9 @@ class SummaryReply:
     @property
     def text(self) -> str:
         """The text, if it can serve as the summary; empty if it is truncated, refused or not text."""
-        if not self.whole or not self.chunks or any(_calls(chunk) for chunk in self.chunks):
+        if not self.whole or not self.came or self.called:
             return ""
-        reply = received(self.chunks)
+        reply = received(self.came)
         if stop_of(reply) is not StopReason.NORMAL or marks(reply).get("stopped"):
             return ""
         return words_of(AIMessage(valid_text(self.whole_text)))
@@ -216,7 +221,7 @@ def _cost(
 ) -> Spent:
     """The usage of the task's summaries with this one; estimated if the provider reports none."""
     usages = [chunk.usage_metadata for chunk in answer.chunks if chunk.usage_metadata]
-    marked = any(guard_notes(chunk).get("estimated") for chunk in answer.chunks)
+    marked = any(marks(chunk).get("estimated") for chunk in answer.chunks)
     read, wrote = sum(u["input_tokens"] for u in usages), sum(u["output_tokens"] for u in usages)
     if answer.chunks and not usages:
         read, wrote, marked = tokens(prompt), tokens([AIMessage(answer.whole_text)]), True

@@ -46,7 +46,7 @@ from signoff.graph.messages import marks, not_run, nudge
 from signoff.graph.messages import result as tool_result
 from signoff.graph.schemas.state import Refused, checked_update
 from signoff.graph.state import AgentState
-from signoff.graph.values import saves, sound
+from signoff.graph.values import saves, sound, sound_content
 from signoff.nodes.journal import (
     DONE,
     STARTED,
@@ -78,7 +78,7 @@ def savable(content: Any) -> str | list[Any]:
     except ValueError:
         return words(content)
     blocks = isinstance(found, list) and all(isinstance(part, str | dict) for part in found)
-    return found if blocks else words(content)
+    return sound_content(found) if blocks else words(content)
 
 
 def is_text(part: Any) -> bool:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import HumanMessage, RemoveMessage, ToolMessage, convert_to_messages
+from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, ToolMessage, convert_to_messages
 from langchain_core.tools import BaseTool
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.types import Command
 
 from signoff.graph.foreign import being_ended, gets_past, unanswered
 from signoff.graph.history.replies import Call
-from signoff.graph.values import sound_extras, sound_id, sound_message
+from signoff.graph.values import is_sound, saves, sound_extras, sound_id, sound_message
 from signoff.guards.persons import as_reminder
 from signoff.guards.state import OWN
 from signoff.guards.steps import GuardedRun
@@ -118,29 +118,35 @@ class Running:
             return self._marked(output)
         if isinstance(output, list):
             output = joined(output)
-        update = getattr(output, "update", None)
-        plain = isinstance(output, Command) and not (output.goto or output.graph or output.resume)
-        if not plain or not isinstance(update, Mapping):
+        commands = [
+            one for one in (output if isinstance(output, list) else [output]) if isinstance(one, Command)
+        ]
+        if any(one.goto or one.graph or one.resume for one in commands):
             raise Goes(output)
-        messages = update.get("messages", [])
-        messages = list(messages) if isinstance(messages, list | tuple) else [messages]
+        if not isinstance(output, Command) or not isinstance(output.update, Mapping):
+            return self.writer.finished(output)
+        update, given = output.update, output.update.get("messages", [])
+        messages = convert_to_messages(given if isinstance(given, list | tuple) else [given])
         own = [m for m in messages if _answers(m, self.writer.call)]
+        more = tuple(self._beside(m) for m in messages if own != [m])
         if len(own) != 1:
-            raise Goes(output)
-        more = tuple(self._beside(m) for m in messages if m is not own[0])
+            raise Goes(replace(output, update={**update, "messages": list(more)} if more else update))
         # A guarded child has channels with the same names. Its last message reports its outcome.
         rest = {key: value for key, value in update.items() if key != "messages" and key not in OWN}
+        if self.writer.run.store is not None and not all(
+            is_sound(one) or saves(one) for one in rest.values()
+        ):
+            raise TypeError("it writes a value that cannot be stored")
         result = own[0].model_copy(update={"status": "error"}) if _failed(update.get("outcome")) else own[0]
         return replace(self._marked(result), more=more, update=rest)
 
-    def _beside(self, message: Any) -> Any:
+    def _beside(self, message: BaseMessage) -> BaseMessage:
         """A message that the tool adds. One in the user's role is marked so that it does not count as the
         user's; one of the history keeps its marks."""
-        (said,) = convert_to_messages([message])
-        if said in self.writer.state["messages"] or isinstance(said, RemoveMessage):
+        if isinstance(message, RemoveMessage) or message in self.writer.state["messages"]:
             return message
-        said = sound_message(said)
-        return as_reminder(said, FROM_TOOL) if isinstance(said, HumanMessage) else said
+        message = sound_message(message)
+        return as_reminder(message, FROM_TOOL) if isinstance(message, HumanMessage) else message
 
     def _marked(self, message: ToolMessage) -> ToolResult:
         found = self.writer.finished(message)

@@ -30,7 +30,7 @@ from signoff.graph.machine import LAST, TRANSITIONS, Event, State, next_state
 from signoff.graph.messages import KEY, append_messages, is_reply, marks, nudge_kind
 from signoff.graph.state import AgentState, Context
 from signoff.nodes.finishing.checks import Checking, CheckResults
-from signoff.nodes.journal import JOURNAL, STARTED
+from signoff.nodes.journal import JOURNAL, STARTED, key_of
 from signoff.nodes.node import NodeContext, Report, Steps, begin, keep_model_state
 from signoff.nodes.requests import Files, Store, Swap
 from signoff.nodes.tool_calls.run import ToolResult, ToolRuns
@@ -326,7 +326,7 @@ def _attempts(moments: Sequence[ReplayStep]) -> tuple[dict[tuple[str, str], int]
         replies = filter(is_reply, reversed(moment.before["messages"]))
         reply = label(getattr(next(replies, None), "id", None))
         results = [message for message in moment.written if isinstance(message, ToolMessage)]
-        settled |= {(reply, message.tool_call_id): at for message in results}
+        settled |= {(reply, key_of(message.tool_call_id)): at for message in results}
         if moment.state is State.EXECUTE and not results:
             tried.setdefault(reply, []).append(at)
     return settled, tried
