@@ -13,7 +13,6 @@ from langchain_core.tracers.context import register_configure_hook
 from langgraph.types import Command
 
 from signoff.graph.foreign import being_ended, gets_past, unanswered
-from signoff.graph.history.replies import Call
 from signoff.graph.values import is_sound, saves, sound_extras, sound_id, sound_message
 from signoff.guards.persons import as_reminder
 from signoff.guards.state import OWN
@@ -127,7 +126,8 @@ class Running:
             return self.writer.finished(output)
         update, given = output.update, output.update.get("messages", [])
         messages = convert_to_messages(given if isinstance(given, list | tuple) else [given])
-        own = [m for m in messages if _answers(m, self.writer.call)]
+        call_id = self.writer.call.id
+        own = [m for m in messages if isinstance(m, ToolMessage) and m.tool_call_id == call_id]
         more = tuple(self._beside(m) for m in messages if own != [m])
         if len(own) != 1:
             raise Goes(replace(output, update={**update, "messages": list(more)} if more else update))
@@ -158,10 +158,6 @@ class Running:
         extras = sound_extras(fields.get("additional_kwargs"))
         written.additional_kwargs = {**extras, **written.additional_kwargs}
         return found
-
-
-def _answers(message: Any, call: Call) -> bool:
-    return isinstance(message, ToolMessage) and message.tool_call_id == call.id
 
 
 def _failed(outcome: Any) -> bool:

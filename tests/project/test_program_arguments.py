@@ -22,6 +22,7 @@ def test_a_number_that_is_too_small_or_none(text: str) -> None:
         ("tests.stateful", "--examples"),
         ("tests.stateful", "--steps"),
         ("tests.fuzz_replies", "--replies"),
+        ("tests.odd_replies", "--replies"),
         ("tests.random_kills", "--threads"),
         ("benchmarks.workers", "--threads"),
         ("benchmarks.workers", "--steps"),
