@@ -8,8 +8,8 @@ with a mark.
 from bisect import bisect_left
 from collections.abc import Collection
 
+from signoff.graph.finish.lines import shown_call
 from signoff.graph.history.reader import CHARS, PersonsWords, Reader
-from signoff.graph.outcome import shown_call
 from signoff.graph.texts import Texts
 
 _SHORTEST = 200
