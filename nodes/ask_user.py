@@ -7,13 +7,13 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 from langgraph.types import interrupt
 
+from signoff.graph.blocks import as_json
 from signoff.graph.history.reader import Wait
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, Marks, marks, result
 from signoff.graph.state import AgentState
 from signoff.nodes.node import NodeContext, Report
-from signoff.nodes.tool_calls.run import as_json
 from signoff.tools.answers import read_question, unsigned, waiting_time
 
 

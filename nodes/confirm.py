@@ -6,6 +6,7 @@ from typing import Any
 
 from langgraph.types import interrupt
 
+from signoff.graph.blocks import as_json
 from signoff.graph.foreign import valid_text
 from signoff.graph.history.reader import PENDING
 from signoff.graph.history.task import is_phase
@@ -18,7 +19,6 @@ from signoff.nodes.finishing.case import Case, accept_confirmed
 from signoff.nodes.journal import rejection
 from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.review import judge
-from signoff.nodes.tool_calls.run import as_json
 from signoff.tools.answers import ConfirmationAnswer, read_confirmation, unsigned
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
+from signoff.graph.blocks import as_json
 from signoff.graph.errors import ThreadError
 from signoff.graph.finish.again import going_on
 from signoff.graph.history.reader import decided, who_decided
@@ -26,7 +27,6 @@ from signoff.nodes.tool_calls.run import (
     ToolResult,
     ToolRun,
     ToolRuns,
-    as_json,
     misfit,
     once,
 )

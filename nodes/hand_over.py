@@ -8,6 +8,7 @@ from typing import Any
 
 from langgraph.types import interrupt
 
+from signoff.graph.blocks import as_json
 from signoff.graph.foreign import capped
 from signoff.graph.history.reader import decided
 from signoff.graph.machine import Event
@@ -15,7 +16,6 @@ from signoff.graph.messages import KEY, not_run, result
 from signoff.graph.state import AgentState
 from signoff.nodes.ask_user import asked_at
 from signoff.nodes.node import NodeContext, Report
-from signoff.nodes.tool_calls.run import as_json
 from signoff.tools.answers import unsigned
 
 _RESULT_KEYS = {"output", "content", "status"}

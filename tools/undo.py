@@ -117,32 +117,15 @@ def _from_function(tool: BaseTool, given: Callable[..., Any]) -> BaseTool:
         return {"artifact": artifact} if takes_artifact else {}
 
     def undo(args: dict[str, Any], result: str, artifact: Any = None) -> Any:
-        return _finished(tool, given(args, result, **more(artifact)))
+        return given(args, result, **more(artifact))
 
-    async def aundo(args: dict[str, Any], result: str, artifact: Any = None) -> Any:
-        return _finished(tool, await given(args, result, **more(artifact)))
-
-    asks = any(map(inspect.iscoroutinefunction, (given, getattr(given, "__call__", None))))  # noqa: B004  what it calls
     own = tool.metadata or {}
     return StructuredTool(
         name=f"undo_{tool.name}",
         description=f"Undoes a call of {tool.name}.",
         args_schema=UndoArguments,
-        func=None if asks else undo,
-        coroutine=aundo if asks else None,
+        func=undo,
         metadata={"seconds": own["seconds"]} if "seconds" in own else {},
-    )
-
-
-def _finished(tool: BaseTool, found: Any) -> Any:
-    """The return value of the undo. Raises TypeError for a coroutine or generator, whose code has not run."""
-    if not inspect.isawaitable(found) and not inspect.isgenerator(found) and not inspect.isasyncgen(found):
-        return found
-    if close := getattr(found, "close", None) or getattr(found, "cancel", None):
-        close()
-    raise TypeError(
-        f"the undo of {tool.name!r} returned a {type(found).__name__}, which nothing runs: make it an `async "
-        "def` where it has to wait, and let it return what came of it"
     )
 
 

@@ -12,8 +12,10 @@ nested run.
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import fields
 from inspect import signature
 from queue import SimpleQueue
@@ -79,6 +81,21 @@ def in_thread(work: _Work) -> None:
         queue = SimpleQueue()
         threading.Thread(target=_serve, args=(queue,), name="signoff-helper", daemon=True).start()
     queue.put(work)
+
+
+def started(work: Callable[[], _T]) -> Future[_T]:
+    """The future result of `work`, which runs in such a thread, in a copy of the current context."""
+    future, context = Future[_T](), copy_context()
+    future.set_running_or_notify_cancel()
+
+    def settle() -> None:
+        try:
+            future.set_result(context.run(work))
+        except BaseException as error:  # noqa: BLE001  it is handed to whoever waits
+            future.set_exception(error)
+
+    in_thread(settle)
+    return future
 
 
 def _serve(queue: SimpleQueue[_Work]) -> None:
@@ -157,19 +174,23 @@ def listened(config: RunnableConfig) -> bool:
     return bool(callbacks.handlers or callbacks.inheritable_handlers)
 
 
-def call(tool: StructuredTool, request: ToolCall, names: Arguments = None) -> Any:
+def call(tool: StructuredTool, request: ToolCall, read: Callable[[Any], Any], names: Arguments = None) -> Any:
     """The result of `tool.invoke(request)`, which may raise. A string is returned as it is, not in a message.
-    names: see `plain_tools`."""
+    read: reads what the function returned. names: see `plain_tools`."""
     assert tool.func is not None, "only a tool with a sync function gets here"
     args, named = _arguments(tool, request, names)
-    return _result(tool, request, tool.func(*args, **named))
+    output = tool.func(*args, **named)
+    return output if type(output) is str else _result(tool, request, read(output))
 
 
-async def acall(tool: StructuredTool, request: ToolCall, names: Arguments = None) -> Any:
+async def acall(
+    tool: StructuredTool, request: ToolCall, read: Callable[[Any], Awaitable[Any]], names: Arguments = None
+) -> Any:
     """The result of `await tool.ainvoke(request)`, as above."""
     assert tool.coroutine is not None, "only a tool with an async function gets here"
     args, named = _arguments(tool, request, names)
-    return _result(tool, request, await tool.coroutine(*args, **named))
+    output = await tool.coroutine(*args, **named)
+    return output if type(output) is str else _result(tool, request, await read(output))
 
 
 # LangChain has no public name for these two steps of `invoke`.

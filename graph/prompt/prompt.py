@@ -24,6 +24,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 
+from signoff.graph.blocks import text_block
 from signoff.graph.history.reader import CHARS, PromptHead, Reader
 from signoff.graph.history.reasons import StopReason
 from signoff.graph.history.replies import Call, Reply
@@ -60,25 +61,21 @@ def in_blocks(prompt: str | SystemMessage, rules: str, mark: Any = None) -> Prom
     of the prompt's last block, else `mark`."""
     message = SystemMessage(content=prompt) if isinstance(prompt, str) else prompt
     given = [message.content] if isinstance(message.content, str) else message.content
-    blocks = [_text_block(one) if isinstance(one, str) else dict(one) for one in given if one]
+    blocks = [text_block(one) if isinstance(one, str) else dict(one) for one in given if one]
     own = blocks[-1].pop(CACHE_MARK, None) if blocks else None
-    blocks += [_text_block(rules)] if rules else []
+    blocks += [text_block(rules)] if rules else []
     return PromptBlocks(message.model_copy(update={"content": blocks}), own or mark)
-
-
-def _text_block(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
 
 
 def marked(message: BaseMessage, mark: Any) -> BaseMessage:
     """A copy of `message` with a cache mark on its last block; `message` itself if there is none to mark."""
     given = message.content
-    blocks = [_text_block(given)] if isinstance(given, str) else list(given)
+    blocks = [text_block(given)] if isinstance(given, str) else list(given)
     if not blocks or not (blocks[-1] if isinstance(blocks[-1], str) else blocks[-1].get("text", " ")):
         # Anthropic rejects a mark on an empty text.
         return message
     last = blocks[-1]
-    blocks[-1] = {**(_text_block(last) if isinstance(last, str) else last), CACHE_MARK: mark}
+    blocks[-1] = {**(text_block(last) if isinstance(last, str) else last), CACHE_MARK: mark}
     return message.model_copy(update={"content": blocks})
 
 
@@ -254,7 +251,7 @@ def system_message(reader: Reader, system_prompt: SystemPrompt) -> BaseMessage:
     if isinstance(system_prompt, str):
         return _system_message("\n\n".join(part for part in [system_prompt, *systems] if part))
     message = system_prompt.message
-    blocks = [*message.content, *(_text_block(text) for text in systems if text)]
+    blocks = [*message.content, *(text_block(text) for text in systems if text)]
     whole = message.model_copy(update={"content": blocks})
     return marked(whole, system_prompt.mark) if system_prompt.mark else whole
 
@@ -342,7 +339,7 @@ def _turn(reply: Reply, texts: Texts) -> Iterator[BaseMessage]:
 def _with_note(found: ToolMessage, note: str) -> ToolMessage:
     """The result with a note after it."""
     content = found.content
-    more = f"{content}\n{note}" if isinstance(content, str) else [*content, _text_block(note)]
+    more = f"{content}\n{note}" if isinstance(content, str) else [*content, text_block(note)]
     return found.model_copy(update={"content": more})
 
 

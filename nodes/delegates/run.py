@@ -7,11 +7,10 @@ one continues where it stopped. A machine that has ended is not run again: its l
 """
 
 import asyncio
-import contextvars
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Semaphore
@@ -28,7 +27,7 @@ from signoff.graph.finish.again import GoingOn
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import READ, Task, current_task
 from signoff.graph.inside.private import saver_of, within_namespace
-from signoff.graph.inside.speed import in_thread, lazy, listened, unheard, within_config
+from signoff.graph.inside.speed import lazy, listened, started, unheard, within_config
 from signoff.graph.limits import Prices
 from signoff.graph.machine import FIRST, Event, enters, has_command, unknown_state
 from signoff.graph.outcome import current_outcome, failures_below, typed_outcome
@@ -292,7 +291,7 @@ class Children:
         if len(self.children) == 1:
             return settled(self.children, [caught(partial(self._run, self.children[0]))])
         room = {c.tool.name: Semaphore(c.tool.at_once) for c in self.children if c.tool.at_once}
-        futures = [_in_thread(partial(self._in_turn, child, room)) for child in self.children]
+        futures = [started(partial(caught, partial(self._in_turn, child, room))) for child in self.children]
         try:
             wait(futures)
         except BaseException:
@@ -323,13 +322,6 @@ class Children:
             return self._run(child)
         with room[child.tool.name]:
             return self._run(child)
-
-
-def _in_thread(work: Callable[[], ToolMessage]) -> Future[ToolMessage | BaseException]:
-    future: Future[ToolMessage | BaseException] = Future()
-    context = contextvars.copy_context()
-    in_thread(lambda: future.set_result(context.run(caught, work)))
-    return future
 
 
 def caught(work: Callable[[], ToolMessage]) -> ToolMessage | BaseException:

@@ -1,22 +1,22 @@
 """Runs the completion checks of a claim, in sync and async graphs, and survives whatever they do."""
 
 import asyncio
-import contextvars
 import copy
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass
 from functools import partial
-from inspect import isawaitable
 from typing import Any, TypeVar
 
 from signoff.graph.foreign import being_ended, capped, gets_past, unanswered
+from signoff.graph.inside.speed import started
 from signoff.graph.state import AgentState
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part
+from signoff.nodes.tool_calls.output import read
 from signoff.tools.checks import CommandCheck, Failure, Found, FunctionCheck, OneCheck
 
 _LEAST_CHARACTERS = 1_000
@@ -61,7 +61,7 @@ class Checking:
     def _one(self, check: OneCheck, run: NodeContext) -> Found:
         if isinstance(check, CommandCheck):
             return check.run(lambda: False)
-        future = _in_thread(partial(_called, check, self.given, run))
+        future = started(partial(_called, check, self.given, run))
         wait([future], timeout=check.seconds)
         return future.result() if future.done() else check.late()
 
@@ -69,11 +69,11 @@ class Checking:
         stop = threading.Event()
         waiting: asyncio.Future[Found]
         if isinstance(check, CommandCheck):
-            waiting = asyncio.wrap_future(_in_thread(partial(check.run, stop.is_set)))
+            waiting = asyncio.wrap_future(started(partial(check.run, stop.is_set)))
         elif check.is_async:
             waiting = asyncio.ensure_future(_awaited(check, self.given, run))
         else:
-            waiting = asyncio.wrap_future(_in_thread(partial(_called, check, self.given, run)))
+            waiting = asyncio.wrap_future(started(partial(_called, check, self.given, run)))
         seconds = None if isinstance(check, CommandCheck) else check.seconds
         try:
             await asyncio.wait([waiting], timeout=seconds)
@@ -135,37 +135,15 @@ def run_checks(
     return checked
 
 
-def _in_thread(work: Callable[[], _T]) -> "Future[_T]":
-    """Runs `work` in a daemon thread: code that hangs is abandoned, and cannot keep the process alive."""
-    future: Future[_T] = Future()
-    future.set_running_or_notify_cancel()
-
-    def body() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001  it is handed to the waiting node
-            future.set_exception(error)
-
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(body,), name="signoff-check", daemon=True).start()
-    return future
-
-
 def _called(check: FunctionCheck, given: Mapping[str, Any], run: NodeContext) -> Found:
     try:
-        value = check.call(given)
-        if isawaitable(value):
-            value = asyncio.run(_value_of(value))
+        value = read(check.call(given))
     except BaseException as raised:
         error = unanswered(raised, can_ask=run.can_ask)
         if gets_past(error):
             raise
         return check.raised(error)
     return check.judge(value)
-
-
-async def _value_of(value: Any) -> Any:
-    return await value
 
 
 async def _awaited(check: FunctionCheck, given: Mapping[str, Any], run: NodeContext) -> Found:

@@ -7,7 +7,6 @@ of bounded length and plain values, with a note on what a person changed.
 
 import asyncio
 import contextvars
-import json
 import time
 import warnings
 from collections import deque
@@ -26,6 +25,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.types import Command
 from pydantic import ValidationError
 
+from signoff.graph.blocks import as_json, block_text, text_block
 from signoff.graph.errors import ApprovalWarning
 from signoff.graph.foreign import (
     NobodyToAsk,
@@ -41,7 +41,7 @@ from signoff.graph.foreign import (
 from signoff.graph.history.replies import Call, fingerprint
 from signoff.graph.inside.speed import acall as acall_plain
 from signoff.graph.inside.speed import call as call_plain
-from signoff.graph.inside.speed import in_thread, lazy, listened
+from signoff.graph.inside.speed import lazy, listened, started
 from signoff.graph.messages import marks, not_run, nudge
 from signoff.graph.messages import result as tool_result
 from signoff.graph.schemas.state import Refused, checked_update
@@ -62,6 +62,7 @@ from signoff.nodes.journal import (
 )
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part, Request, Store
+from signoff.nodes.tool_calls.output import PLACE, Stops, aread, read, reading
 from signoff.nodes.tool_calls.progress import telling
 from signoff.nodes.tool_calls.returned import from_command, joined, why_not
 
@@ -72,7 +73,7 @@ def savable(content: Any) -> str | list[Any]:
     if isinstance(content, str):
         return valid_text(content)
     if content and all(is_text(part) for part in content):
-        return valid_text("\n".join(text(part) for part in content))
+        return valid_text("\n".join(map(block_text, content)))
     try:
         found = sound(content)
     except ValueError:
@@ -83,27 +84,6 @@ def savable(content: Any) -> str | list[Any]:
 
 def is_text(part: Any) -> bool:
     return isinstance(part, str) or (isinstance(part, Mapping) and part.get("type") == "text")
-
-
-def text(part: str | Mapping[str, Any]) -> str:
-    found = part if isinstance(part, str) else part.get("text")
-    return found if isinstance(found, str) else "" if found is None else words(found)
-
-
-def as_block(part: str | dict[str, Any]) -> dict[str, Any]:
-    return block(part) if isinstance(part, str) else part
-
-
-def block(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
-
-
-def as_json(value: Any) -> str:
-    """`value` as JSON for the model to read; values without a JSON form as text."""
-    try:
-        return valid_text(json.dumps(value, ensure_ascii=False, default=words))
-    except (TypeError, ValueError, RecursionError):
-        return words(value)
 
 
 FROM_TOOL = "tool"
@@ -228,18 +208,18 @@ class ResultWriter:
         more: tuple[BaseMessage, ...] = (),
         **notes: Any,
     ) -> ToolResult:
-        content = savable(content)
+        content = "[]" if content == [] else savable(content)
         kept = artifact if artifact is not None and saves(artifact) else None
         if artifact is not None and kept is None:
             lost = self.run.deps.texts.results["no_artifact"].format()
-            content = f"{content}\n{lost}" if isinstance(content, str) else [*content, block(lost)]
+            content = f"{content}\n{lost}" if isinstance(content, str) else [*content, text_block(lost)]
         if self.edited is not None:
             notes |= {"edited": True, "ran": dict(self.edited)}
             note, args = self.run.deps.texts.results["edited"], as_json(dict(self.edited))
             if isinstance(content, str):
                 content = note.format(args=args, result=content)
             else:
-                content = [block(note.format(args=args, result="").rstrip()), *content]
+                content = [text_block(note.format(args=args, result="").rstrip()), *content]
         seconds = time.monotonic() - self.begun
         fitted = self._fit(content)
         text = fitted if isinstance(fitted, str) else ""
@@ -253,7 +233,10 @@ class ResultWriter:
         if isinstance(found := savable(content), str):
             return self._capped(found)
         return [
-            {**as_block(part), "text": self._capped(text(part))} if is_text(part) else part for part in found
+            {**({} if isinstance(part, str) else part), **text_block(self._capped(block_text(part)))}
+            if is_text(part)
+            else part
+            for part in found
         ]
 
     def _capped(self, text: str) -> str:
@@ -315,23 +298,18 @@ class ToolRun:
         # A middleware around it may ask a person before the tool starts.
         self.reached = self.around is None
         self.told = ResultWriter(call, state, run, edited, time.monotonic())
-        self._stop_asking: Callable[[], object] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stops: Stops = []
+        self.future = Future[ToolResult]()
 
     @lazy
     def config(self) -> RunnableConfig:
         """The configuration for the tool."""
         return telling(self.call, self.run)
 
-    @lazy
-    def future(self) -> Future[ToolResult]:
-        """The future result of its thread."""
-        return Future()
-
     def start(self) -> Self:
         self.told.begun = time.monotonic()
-        self.future.set_running_or_notify_cancel()
-        context = contextvars.copy_context()
-        in_thread(lambda: context.run(self._in_thread))
+        self.future = started(self._run)
         return self
 
     def alone(self) -> ToolResult:
@@ -356,10 +334,14 @@ class ToolRun:
         try:
             return self.future.result(self.seconds_left)
         except OutOfTime:
-            if self._stop_asking is not None:
-                # A thread cannot be stopped, but a coroutine that runs in it can.
-                self._stop_asking()
-            return self.told.late(self.seconds)
+            return self._late()
+
+    def _late(self) -> ToolResult:
+        for stop in self._stops:
+            # A thread cannot be stopped, but a coroutine can; its loop may have ended in the meantime.
+            with suppress(RuntimeError):
+                stop()
+        return self.told.late(self.seconds)
 
     async def aalone(self) -> ToolResult:
         """What came of the job, which runs beside no other."""
@@ -370,6 +352,7 @@ class ToolRun:
 
     async def aresult(self) -> ToolResult:
         self.told.begun = time.monotonic()
+        self._loop = asyncio.get_running_loop()
         waiting: asyncio.Future[ToolResult]
         if self._in_loop:
             waiting = asyncio.ensure_future(self._arun())
@@ -382,14 +365,8 @@ class ToolRun:
             raise
         if not done:
             waiting.cancel()
-            return self.told.late(self.seconds)
+            return self._late()
         return waiting.result()
-
-    def _in_thread(self) -> None:
-        try:
-            self.future.set_result(self._run())
-        except BaseException as error:  # noqa: BLE001  it is handed to the waiting node
-            self.future.set_exception(error)
 
     def _run(self) -> ToolResult:
         try:
@@ -406,44 +383,23 @@ class ToolRun:
 
     def output(self, tool: BaseTool, request: ToolCall) -> Any:
         """The return value of `tool`: the call's own, or one substituted by a middleware."""
+        PLACE.set((self._loop, self._stops))
         if _only_async(tool):
-            return asyncio.run(self._awaited(tool, request))
+            return read(reading(tool).ainvoke(request, self.config))
         if isinstance(tool, StructuredTool) and self._unheard(tool):
-            return call_plain(tool, request, self.run.deps.plain[tool.name])
-        return tool.invoke(request, self.config)
+            return call_plain(tool, request, read, self.run.deps.plain[tool.name])
+        return reading(tool).invoke(request, self.config)
 
     async def aoutput(self, tool: BaseTool, request: ToolCall) -> Any:
         """`output`, for an event loop."""
+        self._loop = asyncio.get_running_loop()
+        PLACE.set((self._loop, self._stops))
         if not _has_coroutine(tool):
             # In a thread that blocks nothing if it hangs, as without a middleware.
-            future: Future[Any] = Future()
-            context = contextvars.copy_context()
-            in_thread(lambda: context.run(self._settle, future, tool, request))
-            return await asyncio.wrap_future(future)
+            return await asyncio.wrap_future(started(lambda: self.output(tool, request)))
         if isinstance(tool, StructuredTool) and self._unheard(tool):
-            return await acall_plain(tool, request, self.run.deps.plain[tool.name])
-        return await tool.ainvoke(request, self.config)
-
-    def _settle(self, future: Future[Any], tool: BaseTool, request: ToolCall) -> None:
-        try:
-            found = self.output(tool, request)
-        except BaseException as error:  # noqa: BLE001  it is handed to whoever waits
-            future.set_exception(error)
-        else:
-            future.set_result(found)
-
-    async def _awaited(self, tool: BaseTool, request: ToolCall) -> Any:
-        """The return value of an async tool in a sync run, which gives it its own event loop."""
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None, "this is a coroutine"
-
-        def stop() -> None:
-            # The loop may have ended in the meantime.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(task.cancel)
-
-        self._stop_asking = stop
-        return await tool.ainvoke(request, self.config)
+            return await acall_plain(tool, request, aread, self.run.deps.plain[tool.name])
+        return await reading(tool).ainvoke(request, self.config)
 
     @property
     def _in_loop(self) -> bool:

@@ -1,5 +1,6 @@
 """Calls LangChain's handlers from the hooks of `Guards`, and reads the results of tool calls."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
@@ -18,6 +19,7 @@ from signoff.guards.persons import as_reminder
 from signoff.guards.state import OWN
 from signoff.guards.steps import GuardedRun
 from signoff.nodes.model.heard import Setting
+from signoff.nodes.tool_calls.output import PLACE
 from signoff.nodes.tool_calls.returned import joined
 from signoff.nodes.tool_calls.run import FROM_TOOL, ResultWriter, ToolResult
 
@@ -90,6 +92,7 @@ class Running:
         return noted or (tool is not None and not _tells_its_start(tool))
 
     def do(self, run: GuardedRun) -> list[ToolResult]:
+        PLACE.set((None, []))
         try:
             with Setting(_start, self.start):
                 return [self._read(self.asking.do(run))]
@@ -97,6 +100,7 @@ class Running:
             return [self._broken(raised, run)]
 
     async def ado(self, run: GuardedRun) -> list[ToolResult]:
+        PLACE.set((asyncio.get_running_loop(), []))
         try:
             with Setting(_start, self.start):
                 return [self._read(await self.asking.ado(run))]

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic
 
+from signoff.graph.blocks import as_json
 from signoff.graph.errors import ThreadError
 from signoff.graph.foreign import valid_text
 from signoff.graph.history.reader import Wait
 from signoff.graph.outcome import Outcome, ResultT
 from signoff.graph.values import sound
-from signoff.nodes.tool_calls.run import as_json
 from signoff.tools.answers import is_own, read_confirmation, read_question
 from signoff.tools.approvals import (
     DECISIONS,

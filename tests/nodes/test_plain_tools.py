@@ -28,6 +28,7 @@ from signoff.graph.inside.speed import call as call_plain
 from signoff.graph.inside.speed import in_thread, plain_tools
 from signoff.graph.messages import append_messages, lineage
 from signoff.models import ScriptedModel, call
+from signoff.nodes.tool_calls.output import aread, read
 
 
 def made(**given: Any) -> BaseTool:
@@ -103,7 +104,7 @@ def test_what_a_plain_tool_gives_is_what_invoke_gives(output: Any) -> None:
 
     one = StructuredTool.from_function(act)
     request = ToolCall(name="act", args={"n": "3"}, id="c1", type="tool_call")
-    assert message(call_plain(one, request)) == one.invoke(request)
+    assert message(call_plain(one, request, read)) == one.invoke(request)
 
 
 @pytest.mark.parametrize("output", ["text", None, {"a": 1}, [{"type": "text", "text": "x"}]])
@@ -114,7 +115,7 @@ async def test_what_a_plain_async_tool_gives_is_what_ainvoke_gives(output: Any) 
 
     one = StructuredTool.from_function(coroutine=act)
     request = ToolCall(name="act", args={"n": "3"}, id="c1", type="tool_call")
-    assert message(await acall_plain(one, request)) == await one.ainvoke(request)
+    assert message(await acall_plain(one, request, aread)) == await one.ainvoke(request)
 
 
 def test_what_a_plain_tool_raises_is_what_invoke_raises() -> None:
@@ -126,7 +127,7 @@ def test_what_a_plain_tool_raises_is_what_invoke_raises() -> None:
     for args in ({"n": 1}, {"n": "x"}, {}):
         request = ToolCall(name="act", args=args, id="c1", type="tool_call")
         raised = []
-        for run in (partial(call_plain, one), one.invoke):
+        for run in (partial(call_plain, one, read=read), one.invoke):
             with pytest.raises(Exception) as told:  # noqa: PT011  the two are compared
                 run(request)
             raised.append((type(told.value), str(told.value)))
@@ -239,7 +240,7 @@ def test_a_plain_tool_gets_the_arguments_that_invoke_gives_it(name: str, args: d
         except Exception as error:  # noqa: BLE001  the two are compared
             return type(error), str(error)
 
-    assert outcome(lambda request: call_plain(one, request, found["act"])) == outcome(one.invoke)
+    assert outcome(lambda request: call_plain(one, request, read, found["act"])) == outcome(one.invoke)
 
 
 def test_a_listener_hears_of_the_tool_all_the_same() -> None:

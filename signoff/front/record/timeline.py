@@ -10,10 +10,10 @@ from typing import Any
 from signoff.front.calls import SHELL_END, arguments
 from signoff.front.record.run import Run
 from signoff.front.record.text import Fold, fold, line
+from signoff.graph.blocks import as_json
 from signoff.graph.machine import State
 from signoff.graph.texts import FINISH_NAME
 from signoff.graph.vocabulary import heading
-from signoff.nodes.tool_calls.run import as_json
 from signoff.session.decisions import Action, Approval, PendingCall, Waiting
 from signoff.session.events import (
     Answered,
