@@ -35,6 +35,7 @@ from signoff.nodes.model.messages import (
 )
 from signoff.nodes.model.models import AskedModel, picked
 from signoff.nodes.model.retries import is_retried
+from signoff.nodes.model.shown import shown_after, shown_to
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import Ask, Tries, WaitEnded, try_again
 from signoff.nodes.node import NodeContext, Report, Steps, WrongWay
@@ -174,7 +175,8 @@ class ModelCall:
         def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
             chosen = self.names is not None and not model.offers.chosen
             offers = picked(model.offers, self.names or ()) if chosen else model.offers
-            chunks = yield from _streamed(offers, self.placed, prompt, self.offered, bounds)
+            shown = shown_to(model.model, prompt)
+            chunks = yield from _streamed(offers, self.placed, shown, self.offered, bounds)
             return _reply_of(chunks, self.run)
 
         try:
@@ -228,7 +230,8 @@ def _streamed(
     offered: ToolChoice,
     bounds: CallBounds,
 ) -> Part[list[BaseMessage]]:
-    """The reply; with a looser tool choice if the provider rejects the requested one. A call that has
+    """The reply; with a looser tool choice if the provider rejects the requested one, and with text in the
+    place of pictures and documents in results if it may have rejected these. A call that has
     returned nothing is retried once: such a connection is often dead, and no part of a reply was shown."""
     silent, watch, ways = False, bounds, _ways(models, offered)
     model = next(ways)
@@ -240,6 +243,9 @@ def _streamed(
             bounds.heard = watch.heard
             refused = "tool_choice" in str(error).replace(" ", "_").lower()
             looser = next(ways, None) if refused else None
+            if looser is None and (text := shown_after(error, prompt)) is not None:
+                prompt, watch = text, watch.renewed()
+                continue
             if looser is None and (silent or not isinstance(error, Silent) or watch.heard):
                 raise
             model, silent = looser or model, silent or looser is None

@@ -134,6 +134,11 @@ def may_pass(error: BaseException) -> bool:
     return bool(_kind(error)) or _is_late(error) or _is_cut(error) or _is_unreachable(error)
 
 
+def may_refuse_content(error: BaseException) -> bool:
+    """Whether the provider, or its package, may have refused what is in the prompt, such as a picture."""
+    return not may_pass(error) and not _is_lasting(error) and _status(error) in (None, 400, 413, 415, 422)
+
+
 def in_short(error: BaseException) -> str:
     """The error in a few words: `rate limit`, `error 503`, `the connection broke off`."""
     status = _status(error)

@@ -35,6 +35,7 @@ from signoff.graph.values import sound_reply
 from signoff.nodes.model.functions import FunctionFailed
 from signoff.nodes.model.messages import bind_to_thread, in_loops, show, streams
 from signoff.nodes.model.models import context_of, picked
+from signoff.nodes.model.shown import shown_to
 from signoff.nodes.model.stream import CallBounds, acall, acall_in_thread, call, watch_of
 from signoff.nodes.model.trying import WaitEnded
 from signoff.nodes.node import NodeContext
@@ -189,7 +190,7 @@ def _on_the_prompt(compaction: Compaction, state: AgentState, run: NodeContext) 
     replies = compaction.reader.replies
     names = marks(replies[-1].message).get("offered") if replies else None
     offers = asked.offers if names is None else picked(asked.offers, tuple(names))
-    return bind_to_thread(state, run)(offers[ToolChoice.ALL]), [*shown.messages, wish]
+    return bind_to_thread(state, run)(offers[ToolChoice.ALL]), [*shown_to(asked.model, shown.messages), wish]
 
 
 def _watch(task: Task, run: NodeContext) -> CallBounds:

@@ -67,9 +67,11 @@ from signoff.nodes.model.guard import guarded as guarded_model
 from signoff.nodes.model.heard import Heard
 from signoff.nodes.model.messages import is_streamed
 from signoff.nodes.model.models import BoundModels
+from signoff.nodes.model.shown import shown_after, shown_to
 from signoff.nodes.node import NO_BUDGET, Dependencies, Report
 from signoff.nodes.requests import Part, acarry_out, carry_out
 from signoff.nodes.tool_calls.inject import Injector
+from signoff.nodes.tool_calls.output import reading
 from signoff.nodes.tool_calls.run import ResultWriter, once
 from signoff.tools.checks import Check, make_checks
 from signoff.tools.control import (
@@ -262,9 +264,8 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         model = request.model
         if is_streamed(model, "auto", walk.run.config):
             model = self._cutting(model)
-        asked = request.override(
-            model=model, system_message=system, messages=messages, tools=self._with_controls(request.tools)
-        )
+        shown, tools = shown_to(model, messages), self._with_controls(request.tools)
+        asked = request.override(model=model, system_message=system, messages=shown, tools=tools)
         heard, begins = Heard(), time.time()
         try:
             if (too_long := walk.run.config.get("configurable", {}).get(TOO_LONG)) is not None:
@@ -348,10 +349,12 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         """The request for the tool that the call means, if its name was slightly misspelled."""
         own = getattr(request.runtime, "tools", None) or ()
         known = next((tool for tool in own if tool.name == call.name), self._known.get(call.name))
-        if request.tool is not None or known is None:
+        if request.tool is not None:
+            return request.override(tool=reading(request.tool))
+        if known is None:
             return request
         named = ToolCall(name=call.name, args=dict(call.args), id=call.id, type="tool_call")
-        return request.override(tool_call=named, tool=known)
+        return request.override(tool_call=named, tool=reading(known))
 
     def _has_journal(self, run: GuardedRun, call: Call) -> bool:
         told = TOLD_OF_NO_JOURNAL in run.config.get("configurable", {})
@@ -518,7 +521,8 @@ def _no_models(name: str) -> BoundModels:
 def _chosen(
     request: Request, offered: ToolChoice, handler: Callable[[Request], Any], heard: Heard
 ) -> Part[Response]:
-    """The model's reply; with a looser tool choice if the provider rejects this one."""
+    """The model's reply; with a looser tool choice if the provider rejects this one, and with text in the
+    place of pictures and documents in results if it may have rejected these."""
     choice: ToolChoice = offered
     while True:
         asked = request if choice is ToolChoice.ALL else request.override(tool_choice="any")
@@ -527,9 +531,12 @@ def _chosen(
             return response
         except Exception as error:
             refused = "tool_choice" in str(error).replace(" ", "_").lower()
-            if not refused or choice is ToolChoice.ALL:
+            if refused and choice is not ToolChoice.ALL:
+                choice = LOOSER[ToolChoice.REQUIRED]
+                continue
+            if (text := shown_after(error, request.messages)) is None:
                 raise
-            choice = LOOSER[ToolChoice.REQUIRED]
+            request = request.override(messages=text)
 
 
 def _with_marks(

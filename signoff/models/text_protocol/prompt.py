@@ -11,6 +11,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from signoff.graph.blocks import block_text
 from signoff.graph.messages import marks, nudge_kind
 from signoff.models.text_protocol.calls import ToolNames
 from signoff.models.text_protocol.reading import plain_lines
@@ -154,7 +155,8 @@ class Prompt:
         ok = message.status != "error"
         if name == self.names.think and ok:
             return ""
-        text: str = message.text
+        content = message.content
+        text = content if isinstance(content, str) else "\n".join(map(block_text, content))
         if marks(message).get("not_run") == "malformed":
             text = self.texts.open_code if name == self.names.code else self.texts.open_call
         elif not whole:

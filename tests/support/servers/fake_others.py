@@ -67,6 +67,31 @@ class AnthropicReply(Reply):
 
 
 @dataclass(frozen=True)
+class ResponsesReply(Reply):
+    """A reply as OpenAI's Responses write it; whole, never streamed."""
+
+    def whole(self) -> str:
+        output = [
+            {
+                "type": "function_call",
+                "id": f"fc_{call['id']}",
+                "call_id": call["id"],
+                "status": "completed",
+                **call["function"],
+            }
+            for call in self.calls
+        ]
+        details = {
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": 0},
+        }
+        usage = {"input_tokens": READ, "output_tokens": WROTE, "total_tokens": READ + WROTE, **details}
+        head = {"id": "resp_1", "object": "response", "created_at": 1, "model": "fake", "status": "completed"}
+        rest = {"tools": [], "tool_choice": "auto", "parallel_tool_calls": True, "error": None}
+        return json.dumps({**head, **rest, "output": output, "usage": usage})
+
+
+@dataclass(frozen=True)
 class GoogleReply(Reply):
     """A reply as Google's API writes it. Its calls come whole, and have no ids."""
 
