@@ -29,13 +29,14 @@ from signoff.tools.mcp_sessions import (
     run_in_loop,
     sessions_loop,
 )
+from signoff.tools.mcp_tool import make_mcp_tool
 from signoff.tools.processes.held import Holding, hold, together
 from signoff.tools.pty.environment import MARK
 from signoff.tools.pty.processes import end_marked
 
 if TYPE_CHECKING:
     from mcp import ClientSession
-    from mcp.types import CallToolResult, Tool
+    from mcp.types import Tool
 
 __all__ = ["mcp_tools"]
 
@@ -137,17 +138,11 @@ class _Server:
         self, listed: "Sequence[Tool]", found_to_read: OfferedToRead, *, trust_hints: bool
     ) -> list[BaseTool]:
         """Its tools for LangChain."""
-        from langchain_mcp_adapters.tools import convert_mcp_tool_to_langchain_tool
-
-        connection: Any = self._given
-        interceptors: Any = [self._intercepted]
         # The tools keep it open, not the server object: its own tasks refer to that.
         holding = Holding(self.end)
         found = []
         for tool in listed:
-            made = convert_mcp_tool_to_langchain_tool(
-                None, tool, connection=connection, server_name=self.name, tool_interceptors=interceptors
-            )
+            made = make_mcp_tool(tool, self._call)
             made.metadata = _metadata(tool, trust_hints=trust_hints)
             if made.metadata["kind"] == Kind.READ or made.metadata.get("idempotent"):
                 self._repeatable.add(tool.name)
@@ -164,11 +159,10 @@ class _Server:
             asyncio.run_coroutine_threadsafe(self._close(), sessions_loop()).result(END_SECONDS + 2)
         end_marked(f"{MARK}={self._mark}", after=0)
 
-    async def _intercepted(self, request: Any, _: Any) -> "CallToolResult":
-        """Makes a call, instead of the adapters, which would start a server for each."""
+    async def _call(self, name: str, arguments: dict[str, Any]) -> Any:
         configurable = ensure_config().get("configurable", {})
         may_ask = has_saver(configurable)
-        key = str(configurable.get("thread_id", "")), request.name, json.dumps(request.args, default=str)
+        key = str(configurable.get("thread_id", "")), name, json.dumps(arguments, default=str)
         call = self._held.pop(key, None) if may_ask else None
         try:
             if call is not None:
@@ -178,9 +172,9 @@ class _Server:
             else:
                 # Without the private name, any invocation may carry an answer, so it does not ask.
                 if may_ask and is_answered(configurable) and not is_answered({}):
-                    self._check_was_not_asked(request.name)
-                call = await run_in_loop(self._begin_call(request.name, request.args, may_ask))
-            return await self._run_until_done(call, key, request)
+                    self._check_was_not_asked(name)
+                call = await run_in_loop(self._begin_call(name, arguments, may_ask))
+            return await self._run_until_done(call, key, arguments)
         except asyncio.CancelledError:
             self._doubtful = True
             if call is not None:
@@ -205,7 +199,7 @@ class _Server:
             "it."
         )
 
-    async def _run_until_done(self, call: OpenCall, key: _Key, request: Any) -> "CallToolResult":
+    async def _run_until_done(self, call: OpenCall, key: _Key, arguments: dict[str, Any]) -> Any:
         problem, anew = "", False
         while True:
             try:
@@ -218,7 +212,7 @@ class _Server:
                     ) from error
                 # It had ended before the call, so it received nothing.
                 anew, may_ask = True, call.may_ask
-                call = await run_in_loop(self._begin_call(request.name, request.args, may_ask))
+                call = await run_in_loop(self._begin_call(key[1], arguments, may_ask))
                 continue
             if found is not None:
                 await run_in_loop(self._finish_call(call))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, Field
 
+from signoff.graph.blocks import block_text
 from signoff.graph.foreign import valid_text
 from signoff.graph.kinds import Kind
 
@@ -145,11 +146,7 @@ def _prompt_text(found: "GetPromptResult") -> str:
 
 
 def _content_text(found: Any) -> str:
-    """Text as it is; anything else as a note on its type."""
+    """Text as it is; anything else in words."""
     resource = getattr(found, "resource", found)
     text = getattr(resource, "text", None)
-    if isinstance(text, str):
-        return valid_text(text)
-    data: Any = getattr(resource, "blob", None) or getattr(resource, "data", "")
-    kind = getattr(resource, "mimeType", None) or "of no known kind"
-    return f"[{kind}, {len(data) * 3 // 4:,} bytes, which are no text]"
+    return block_text(text or {"type": "resource", **resource.model_dump(mode="json")})

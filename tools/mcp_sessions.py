@@ -13,7 +13,7 @@ from signoff.graph.foreign import valid_text
 
 if TYPE_CHECKING:
     from mcp import ClientSession
-    from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, ErrorData
+    from mcp.types import ElicitRequestParams, ElicitResult, ErrorData
 
 _GARBAGE = 100
 """The number of lines that are not MCP messages after which a server is abandoned."""
@@ -150,8 +150,12 @@ class OpenCall:
     """
 
     def __init__(self, running: LiveSession, name: str, arguments: dict[str, Any], *, may_ask: bool) -> None:
-        def call(session: "ClientSession") -> "Awaitable[CallToolResult]":
-            return session.call_tool(name, arguments)
+        from mcp.types import CallToolRequest, CallToolRequestParams, ClientRequest, Result
+
+        def call(session: "ClientSession") -> Awaitable[Any]:
+            # Not by `call_tool`, which raises for a result that is not as it expects: the call has run.
+            params = CallToolRequestParams(name=name, arguments=arguments)
+            return session.send_request(ClientRequest(CallToolRequest(params=params)), Result)
 
         self.running, self.may_ask = running, may_ask
         self.question: ElicitRequestParams | None = None
@@ -163,7 +167,7 @@ class OpenCall:
         self._task.add_done_callback(self._done)
         running.calls.append(self)
 
-    async def wait(self) -> "CallToolResult | None":
+    async def wait(self) -> Any:
         """Its result; None if it asks (`question`). Raises as `LiveSession.ask`."""
         while not self._task.done():
             if self.question is not None:
@@ -187,7 +191,7 @@ class OpenCall:
     def give_up(self) -> None:
         self._task.cancel()
 
-    def _done(self, task: "asyncio.Task[CallToolResult]") -> None:
+    def _done(self, task: "asyncio.Task[Any]") -> None:
         _retrieve_error(task)
         if self in self.running.calls:
             self.running.calls.remove(self)
