@@ -49,7 +49,8 @@ class Extend:
 
 @dataclass(frozen=True)
 class Retry:
-    """Try again after an error. id: the id of the message in the history that records it."""
+    """Try again after an error; after a success nothing runs, and it is told once more. id: the id of the
+    message in the history that records it."""
 
     id: str | None = None
 
@@ -120,6 +121,9 @@ def start(
             if not isinstance(turns, int) or isinstance(turns, bool):
                 raise SetupError(f"Extend by a whole number of turns, not {turns!r}.")
             return Start(marked(extend(status.values, turns, texts), mark), "extend", extra_turns=turns)
+        case Retry() if status.outcome is not None and status.outcome["status"] == "success":
+            # Nothing is left to try: the caller learns that it succeeded.
+            return _on(status)
         case Retry(id=mark):
             return Start(marked(retry(status.values, texts), mark), "retry")
         case Undo(ask=ask):

@@ -245,7 +245,6 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (nothing, 3, "Workers take the text of a task, .* not 3"),
     (ended, Answer("blue"), "has ended and does not wait for an answer"),
     (ended, Extend(3), "ended with success"),
-    (ended, Retry(), "ended with success"),
     (ended, Undo(), r"Workers do not undo what thread 't' has done: call Session\(graph, thread_id\)"),
     (waits, "two", "waits for answer; answer that first"),
     (waits, Extend(3), "has not ended"),

@@ -33,7 +33,7 @@ def legal(move: ThreadCommand, status: ThreadStatus, on_pending: str) -> bool:
             limit = outcome is not None and outcome["status"] == "limit"
             return limit and not isinstance(turns, bool) and turns > 0
         case Retry():
-            return outcome is not None and outcome["status"] == "error"
+            return outcome is not None and outcome["status"] in ("error", "success")
         case Stop():
             return condition in (Condition.WAITING, Condition.STOPPED)
         case str():
