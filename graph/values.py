@@ -29,7 +29,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.ai import UsageMetadata
 
-from signoff.graph.foreign import gets_past, strict_serde, valid_text
+from signoff.graph.foreign import gets_past, strict_serde, valid_text, words
 from signoff.graph.messages import KEY, NOTES, NOTES_PREFIX
 
 DEPTH = 64
@@ -143,6 +143,15 @@ class _Mender:
             except ValueError:
                 if not self._drops or self._left < 0:
                     raise
+
+
+def as_words(value: Any) -> str:
+    """`str(value)` as valid text; the name of its type if that raises, or would be too large."""
+    try:
+        sound([value], drops=True)
+    except ValueError:
+        return f"<{type(value).__name__}>"
+    return words(value)
 
 
 def saves(value: Any) -> bool:
@@ -296,7 +305,7 @@ def _calls(calls: Any, invalid: Any) -> tuple[list[ToolCall], list[InvalidToolCa
 def _is_call(call: Any) -> bool:
     if type(call) is not dict or type(call.get("name")) is not str or type(call.get("args")) is not dict:
         return False
-    call_id = call.get("id")
+    call_id = call.get("id", 0)
     return (call_id is None or type(call_id) is str) and call.get("type") == "tool_call" and is_sound(call)
 
 
@@ -325,7 +334,7 @@ def as_json(args: Any) -> str:
     """Arguments as text; what is no JSON stays invalid, so that its call does not run."""
     try:
         # Else what is too large would first become a text.
-        sound(args, drops=True)
+        sound([args], drops=True)
         return json.dumps(args)
     except (TypeError, ValueError, RecursionError):
         return f"({type(args).__name__} with values that are no JSON)"

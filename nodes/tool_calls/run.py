@@ -46,7 +46,7 @@ from signoff.graph.messages import marks, not_run, nudge
 from signoff.graph.messages import result as tool_result
 from signoff.graph.schemas.state import Refused, checked_update
 from signoff.graph.state import AgentState
-from signoff.graph.values import saves, sound, sound_content
+from signoff.graph.values import as_words, saves, sound, sound_content
 from signoff.nodes.journal import (
     DONE,
     STARTED,
@@ -77,9 +77,9 @@ def savable(content: Any) -> str | list[Any]:
     try:
         found = sound(content)
     except ValueError:
-        return words(content)
+        return as_words(content)
     blocks = isinstance(found, list) and all(isinstance(part, str | dict) for part in found)
-    return sound_content(found) if blocks else words(content)
+    return sound_content(found) if blocks else as_words(content)
 
 
 def is_text(part: Any) -> bool:

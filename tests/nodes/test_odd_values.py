@@ -18,7 +18,7 @@ from signoff.models import ScriptedModel, call
 from signoff.storage.postgres import postgres_storage
 from signoff.storage.sqlite import SqliteStorage
 from tests.odd_replies import OddBench, OddModel, play
-from tests.support.odd_values import ACT, FINISH, Own, Wild
+from tests.support.odd_values import ACT, FINISH, Own, Wild, shared
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 GO: Any = {"messages": [("user", "go")]}
@@ -217,6 +217,7 @@ OUTPUTS: dict[str, Callable[[], Any]] = {
     "an id": lambda: {"id": 7},
     "content": lambda: {"content": [{"type": "json", "json": 2**70}, {"type": "text", "text": "\ud800"}]},
     "a status": lambda: {"status": "x"},
+    "content without end": lambda: {"content": [{"type": "json", "json": shared()}]},
 }
 
 

@@ -61,8 +61,8 @@ def _ring() -> Any:
     return ring
 
 
-def _shared() -> Any:
-    """As much as 2 to the 40th values, and hardly any memory."""
+def shared() -> Any:
+    """As much as 2 to the 40th values, in hardly any memory; code of others would print it for ever."""
     value: Any = ["x"]
     for _ in range(40):
         value = [value, value]
@@ -80,7 +80,7 @@ TEXTS: tuple[str, ...] = (
     "content_filter", "text", "tool_use", "tool_call", "image_url", "refusal", "id", "type",
 )  # fmt: skip
 MADE: tuple[Callable[[], Any], ...] = (
-    object, Wild, _ring, _shared, lambda: _nested(63, list), lambda: _nested(65, dict),
+    object, Wild, _ring, lambda: _nested(63, list), lambda: _nested(65, dict),
     lambda: _nested(300, list), lambda: _nested(5_000, dict), lambda: "x" * 100_000, lambda: ["x"] * 10_000,
 )  # fmt: skip
 
