@@ -101,7 +101,7 @@ class TestActions:
         result = bench("run", "Leave it.", "-t", "t1", "-w", str(bench.workspace))
         assert result.exit_code == 0, result.output
         assert "The thread waits: your message takes the action back." in result.stdout
-        (event,) = (event for event in bench.told() if event["kind"] == "call")
-        unknown = DEFAULT_TEXTS.results["unknown_outcome"].format(name="deploy")
-        told = unknown if handed_out else "Superseded, not run."
+        (event,) = (event for event in bench.told() if event.get("name") == "deploy")
+        # Whoever was shown it by `invoke` may have done it, which no journal tells.
+        told = DEFAULT_TEXTS.results["unknown_outcome" if handed_out else "maybe_run"].format(name="deploy")
         assert (event["ok"], told in event["result"], "Leave it." in event["result"]) == (False, True, True)

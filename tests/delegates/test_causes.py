@@ -154,7 +154,7 @@ def test_show_has_the_whole_cause_however_long_its_line_is(tmp_path: Path) -> No
     with sqlite_storage(file) as storage:
         build_graph(*asking("research", broken(error)), storage=storage).invoke(GO, THREAD)
     shown = CliRunner().invoke(app, ["show", "t", "--database", str(file)], env={"COLUMNS": "80"})
-    assert shown.stdout.count(CAUSE) == 2, "in the result, and below the delegate"
+    assert shown.stdout.count(CAUSE) == 3, "in the result, below the delegate, and in what is open"
 
 
 def test_each_of_several_that_failed_has_its_own_cause() -> None:

@@ -261,7 +261,7 @@ CLAIMS = {
     "it only thinks first": Claims(
         [call("think", thought="Hm."), END_OF_PARENT, END_OF_PARENT], 1, "done", [REFUSED]
     ),
-    "it claims less": Claims([call("finish_task", summary="x", outcome="partial")], 0, "partial"),
+    "it claims less": Claims([call("finish_task", summary="x", outcome="partial")], 0, "partial", [REFUSED]),
     "it fails again: it is told again": Claims(
         [
             END_OF_PARENT,
@@ -271,6 +271,7 @@ CLAIMS = {
         ],
         2,
         "blocked",
+        [REFUSED],
     ),
 }
 
