@@ -103,7 +103,7 @@ def test_what_all_below_have_used_and_changed_is_told(
     assert told.text.partition("What it may have changed: ")[2] == case.changed
     assert marks(told)["delegate"]["used"]["turns"] == case.turns - 2
     assert outcome.reason == {"stopped": "cancelled"}.get(how, how)
-    # The outcome, too, is of a task whose calls have their answers; a delegate that has begun is no open work.
+    # The outcome, too, is of a task whose calls have answers; a delegate that has begun is no open work.
     assert outcome.tree is not None
     assert (outcome.tree.turns, outcome.tree.tool_calls) == (case.turns, case.calls)
     below = [f"below / {one}" for one in case.changed.split("; ") if one]
