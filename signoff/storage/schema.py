@@ -2,7 +2,7 @@
 
 from signoff.graph.errors import StorageError
 
-SCHEMA = 2
+SCHEMA = 3
 """The number of the form in which threads are stored: SQLite's `user_version`, PostgreSQL's `signoff_schema`.
 
 It is incremented whenever this code would misread a thread in the form before."""
