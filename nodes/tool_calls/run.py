@@ -79,7 +79,11 @@ def savable(content: Any) -> str | list[Any]:
     except ValueError:
         return as_words(content)
     blocks = isinstance(found, list) and all(isinstance(part, str | dict) for part in found)
-    return sound_content(found) if blocks else as_words(content)
+    if not blocks:
+        return as_words(content)
+    return sound_content(
+        [{**as_block(part), "text": text(part)} if is_text(part) else part for part in found]
+    )
 
 
 def is_text(part: Any) -> bool:
