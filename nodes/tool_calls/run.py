@@ -81,9 +81,12 @@ def savable(content: Any) -> str | list[Any]:
     blocks = isinstance(found, list) and all(isinstance(part, str | dict) for part in found)
     if not blocks:
         return as_words(content)
-    return sound_content(
-        [{**as_block(part), "text": text(part)} if is_text(part) else part for part in found]
-    )
+    return sound_content([_with_text(part) if is_text(part) else part for part in found])
+
+
+def _with_text(part: str | dict[str, Any]) -> dict[str, Any]:
+    """The block of text, whose text may be no string."""
+    return {**({} if isinstance(part, str) else part), **text_block(block_text(part))}
 
 
 def is_text(part: Any) -> bool:

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.types import Command
 
@@ -134,18 +133,3 @@ def test_names_that_clash_are_told_at_once(name: str) -> None:
 def test_only_a_finish_can_be_decided() -> None:
     with pytest.raises(SetupError, match=r"needs Effect\.FINISH"):
         ControlTool(escalate, Effect.ASK, decide=lambda value: Effect.FINISH)
-
-
-def test_a_complete_finish_of_a_cut_off_reply_counts_by_another_name() -> None:
-    """That it is complete shows only in the provider's own text of the call."""
-    raw = {"id": "one", "function": {"name": "task_done", "arguments": '{"summary": "All of it."}'}}
-    said = AIMessage(
-        "",
-        tool_calls=[{"name": "task_done", "args": {"summary": "All of it."}, "id": "one"}],
-        additional_kwargs={"tool_calls": [raw]},
-        response_metadata={"finish_reason": "length"},
-    )
-    graph = build_graph(
-        ScriptedModel([said]), control_tools=standard_controls(aliases=["task_done"]), streaming="never"
-    )
-    assert graph.invoke({"messages": GO})["outcome"]["status"] == "success"

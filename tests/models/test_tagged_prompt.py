@@ -168,7 +168,7 @@ def test_the_last_evidence_is_whole_and_older_is_shortened() -> None:
         (not_run("c", "run_python", "Not run: rejected.", "rejected"), "\nNot run: rejected.\n"),
         (ToolMessage("1", tool_call_id="known"), 'of="write_file" status="ok">\n1\n'),
         (ToolMessage("1", tool_call_id="unknown"), 'of="tool" status="ok">\n1\n'),
-        (ToolMessage(["1", {"type": "text", "text": "2"}], tool_call_id="x"), ">\n12\n"),
+        (ToolMessage(["1", {"type": "text", "text": "2"}], tool_call_id="x"), ">\n1\n2\n"),
     ],
 )
 def test_every_result_is_evidence(message: ToolMessage, text: str) -> None:

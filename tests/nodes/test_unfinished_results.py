@@ -148,7 +148,8 @@ MADE = {"a function": as_tool, "a class of its own": own_class, "with an artifac
 
 
 async def result_of(how: str, made: Any, **settings: Any) -> ToolMessage:
-    script = ScriptedModel([call("refund", order="7"), FINISH])
+    # A refund that timed out may have taken effect, so that the first claim over it is refused.
+    script = ScriptedModel([call("refund", order="7"), FINISH, FINISH])
     agent: Any
     if how.startswith("guards"):
         agent = create_agent(script, [made], middleware=[Guards()], store=InMemoryStore())

@@ -159,7 +159,9 @@ TRUNCATED = {
     "a cut finish in a cut reply is none": Case(
         [reply(CUT, finish_reason="length"), FINISH], ends={**SUCCESS, "turns": 2, "nudges": 1}
     ),
-    "a whole finish in a cut reply counts": Case([reply("so", FINISH, finish_reason="length")]),
+    "a whole finish in a cut reply is none": Case(
+        [reply("so", FINISH, finish_reason="length"), FINISH], ends={**SUCCESS, "turns": 2, "nudges": 1}
+    ),
     "a whole finish after a refused call does not": Case(
         [reply(WRITE, FINISH, finish_reason="length"), FINISH]
     ),
