@@ -33,7 +33,10 @@ _TAKEN = {
 
 
 def shown_to(model: Any, prompt: list[Any]) -> list[Any]:
-    """The prompt as this model's client takes it."""
+    """The prompt as this model's client takes it; nearly always it is that already."""
+    contents = [message.content for message in prompt if type(message) is ToolMessage]
+    if all(type(content) is str and content and not content.isspace() for content in contents):
+        return prompt
     packages = [kind.__module__.partition(".")[0] for kind in type(model).__mro__]
     package = next((name for name in packages if name in _TAKEN), "")
     after = package == _OPENAI and not getattr(model, "use_responses_api", False)
