@@ -105,7 +105,7 @@ BROKEN_REPLIES: dict[str, Case] = {
     "arguments in a string": once(malformed(QUOTED), only="streamed"),
     # The client cannot build such a message, so that only the arguments are known.
     "arguments in a string, whole": once(
-        malformed(QUOTED), ran=[], says="There is no tool ''", only="whole", tokens=None
+        malformed(QUOTED), ran=[], says="are not valid JSON", only="whole", tokens=None
     ),
     "a list of arguments": once(malformed("[1]"), ran=[], says="a list, not an object", tokens=None),
     "null as arguments": once(malformed("null"), ran=[], says="text: Field required"),
