@@ -121,7 +121,7 @@ NODE_MUTATIONS: Mapping[str, Mutation] = {
         ["rests on a finish"],
     ),
     "calls of a reply that was cut off run": Mutation(
-        "few calls", put(signoff.graph.history.replies, "_survives", lambda *_: True), ["no truncated call"]
+        "few calls", put(signoff.graph.history.replies, "_CUT", {}), ["no truncated call"]
     ),
     "nobody is asked": Mutation(
         "approvals",
