@@ -26,7 +26,7 @@ from signoff.graph.compiled.states import NODES
 from signoff.graph.foreign import strict_serde
 from signoff.graph.inside.private import played
 from signoff.graph.machine import LAST, Event, State, enters, next_state
-from signoff.graph.messages import KEY, append_messages, latest, result
+from signoff.graph.messages import NOTES, append_messages, latest, result
 from signoff.graph.state import AgentState
 from signoff.nodes.call_llm import Stream
 from signoff.nodes.finishing.checks import Checking, CheckResults
@@ -219,7 +219,7 @@ def message(symbol: Symbol, names: Names, message_id: str) -> AIMessage:
     reason = symbol.stop or ("tool_calls" if calls or bad else "stop")
     metadata: dict[str, Any] = {} if reason == "none" else {"finish_reason": reason}
     if symbol is STOPPED:
-        metadata = {KEY: {"stopped": True}}
+        metadata = {NOTES: {"stopped": True}}
     return AIMessage(
         symbol.text,
         id=message_id,

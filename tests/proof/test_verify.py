@@ -120,7 +120,7 @@ def test_all_holds_and_nothing_really_runs(bench: Bench, graph: str, worlds: lis
     assert told["held"] is True
     assert [world["tools"] for world in told["worlds"]] == worlds
     assert all(world["states"] > 20 for world in told["worlds"])
-    assert len(told["properties"]) == 34
+    assert len(told["properties"]) == 36
 
 
 @pytest.mark.slow
@@ -140,7 +140,7 @@ def test_delegates_are_played_with_their_graph(bench: Bench, graph: str, worlds:
     told = json.loads(result.stdout)
     assert [world["tools"] for world in told["worlds"]] == worlds
     assert told["worlds"][1]["states"] > 100
-    assert len(told["properties"]) == 45
+    assert len(told["properties"]) == 46
 
 
 def test_a_team_that_loses_a_wait_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +193,7 @@ def test_the_table_names_every_property(bench: Bench) -> None:
     assert shown.exit_code == 0
     assert "three ends" in shown.stdout
     assert "A task ends only by success, limit or error." in shown.stdout
-    assert "34 of 34 properties held" in shown.stdout
+    assert "36 of 36 properties held" in shown.stdout
 
 
 @pytest.mark.parametrize(
