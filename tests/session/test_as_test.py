@@ -43,6 +43,7 @@ REFUSED: Mapping[str, str] = {
         [
             # Kills in a call, refusals that a person was asked about, an undo, a summary by a model, a stop,
             # a message sent again and a new task in the middle: no move of a test.
+            "history: people said it",
             "delegates: killed after an answer",
             "delegates: killed below",
             "delegates: undone with the task",

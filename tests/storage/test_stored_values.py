@@ -44,7 +44,7 @@ REFUSALS = {"checks", "empty_summary", "middleware", "sent_back"}
 DECISIONS = {"approve", "edit", "reject", "respond"}
 # An input is written by LangGraph, without an event; a review ends in a deadlock where nobody can be asked,
 # which is where nothing is stored; no incident goes on after a change by `update_state`.
-NOT_STORED = {Event.INPUT, Event.DEADLOCK, Event.GO_ON}
+NOT_STORED = {Event.INPUT, Event.GO_ON}
 
 # Keys that no incident leaves: what a provider's cache has served of the calls for a summary (the scripted
 # model has no cache), answers that reach a thread although they cannot be read, and the ledger of a tree.
