@@ -99,7 +99,8 @@ def current(case: Case, storage: Storage) -> Graph:
         return f"paid {amount}"
 
     return build_graph(
-        ScriptedModel([case.reply, FINISH]),
+        # The first finish is questioned where the outcome of a call is unknown.
+        ScriptedModel([case.reply, FINISH, FINISH]),
         [work, pay, shell],
         approvals={"pay": True},
         hand_over=["shell"],
