@@ -325,13 +325,15 @@ def _bad(call: Any, error: str | None = None) -> InvalidToolCall:
         type="invalid_tool_call",
         name=_text(call.get("name")),
         id=_text(call.get("id")),
-        args=_text(args) if args is None or isinstance(args, str) else as_json(args),
+        args=None if args is None else arguments_text(args),
         error=error or _text(call.get("error")),
     )
 
 
-def as_json(args: Any) -> str:
-    """Arguments as text; what is no JSON stays invalid, so that its call does not run."""
+def arguments_text(args: Any) -> str:
+    """The arguments of a call as text; what is no JSON stays invalid, so that its call does not run."""
+    if isinstance(args, str):
+        return valid_text(args)
     try:
         # Else what is too large would first become a text.
         sound([args], drops=True)

@@ -42,7 +42,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -293,9 +293,7 @@ class Rollbacks:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            receive = partial(_next_frame, scope, receive, send)
-        elif scope.get("method") in ("POST", "PATCH", "DELETE") and _OF_RUNS.search(scope["path"]):
+        if scope.get("method") in ("POST", "PATCH", "DELETE") and _OF_RUNS.search(scope["path"]):
             request = Request(scope, receive)
             body = await request.body()
             if await _refuses(request, body):
@@ -312,19 +310,6 @@ async def _again(messages: list[Message], receive: Receive) -> Message:
     return messages.pop() if messages else await receive()
 
 
-async def _next_frame(scope: Scope, receive: Receive, send: Send) -> Message:
-    """Returns the next message of a web socket that asks for no rollback; answers those that do."""
-    message = await receive()
-    while _names_rollback(message.get("text") or ""):
-        await _cancel(HTTPConnection(scope), b"")
-        command = orjson.loads(message["text"])
-        name = command.get("id") if isinstance(command, dict) else None
-        error = {"type": "error", "id": name, "error": "invalid_argument", "message": NO_ROLLBACK}
-        await send({"type": "websocket.send", "text": orjson.dumps(error).decode()})
-        message = await receive()
-    return message
-
-
 async def _refuses(request: Request, body: bytes) -> bool:
     """Whether a request is to undo a run, or to delete it with its steps; cancels what is to be undone."""
     if request.method == "DELETE":
@@ -339,10 +324,10 @@ async def _refuses(request: Request, body: bytes) -> bool:
 
 
 _OF_RUNS = re.compile(r"/(runs|commands)(/|$)")
-_BEGINS_RUN = re.compile(r"(.*)/threads/([^/]+)/(runs|runs/stream|runs/wait|commands|stream/events)/?")
+_BEGINS_RUN = re.compile(r"(.*)/threads/([^/]+)/(runs|runs/stream|runs/wait|commands)/?")
 
 
-def _names_rollback(sent: bytes | str) -> bool:
+def _names_rollback(sent: bytes) -> bool:
     """Whether the settings of a run, of one of several, or a command name the strategy."""
     try:
         document = orjson.loads(sent)
@@ -357,7 +342,7 @@ def _names_rollback(sent: bytes | str) -> bool:
     return False
 
 
-async def _cancel(request: HTTPConnection, body: bytes) -> None:
+async def _cancel(request: Request, body: bytes) -> None:
     """Cancels the runs that a request is to undo, with the rights of whoever sends it."""
     path = request.scope["path"]
     headers = [field for field in request.headers.raw if field[0] != b"content-length"]

@@ -19,9 +19,9 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.utils.json import parse_partial_json
 
 from signoff.graph.history.reasons import StopReason, last_reason, reason_in, stop_of, without_reason
-from signoff.graph.history.replies import RawCall, as_text, calls_of, normal, with_calls
+from signoff.graph.history.replies import RawCall, calls_of, normal, with_calls
 from signoff.graph.messages import KEY, marks
-from signoff.graph.values import sound_reply
+from signoff.graph.values import arguments_text, sound_reply
 
 _Pieces = list[tuple[ToolCallChunk, RawCall | None]]
 """The calls of a stream as LangChain joins their chunks, each with the call that begins there."""
@@ -122,6 +122,6 @@ def _is_piece(call: RawCall, piece: ToolCallChunk) -> bool:
     if call.error:
         return (call.args or "") == text
     try:
-        return as_text(call.args) == as_text(parse_partial_json(text) if text else {})
+        return arguments_text(call.args) == arguments_text(parse_partial_json(text) if text else {})
     except (ValueError, RecursionError):
         return False

@@ -20,7 +20,7 @@ from signoff.graph.history.reasons import StopReason, stop_of
 from signoff.graph.inside.speed import lazy
 from signoff.graph.kinds import Effect
 from signoff.graph.messages import KEY, marks
-from signoff.graph.values import as_json, is_sound, sound
+from signoff.graph.values import arguments_text, is_sound, sound
 
 
 def read_arguments(raw: str) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def with_calls(message: AIMessage, calls: Sequence[RawCall]) -> AIMessage:
     bad: list[InvalidToolCall] = []
     places: list[tuple[bool, int]] = []
     for call in calls:
-        text = as_text(call.args)
+        text = arguments_text(call.args)
         name, call_id, args, error = _text(call.name), _text(call.id), dict[str, Any](), call.error
         try:
             args = args if error else read_arguments(text)
@@ -206,11 +206,6 @@ def in_order(message: AIMessage, found: list[_T]) -> list[_T]:
     if len(set(ids)) == len(ids) == len(found) and set(own) == set(ids):
         return [found[own.index(call_id)] for call_id in ids]
     return found
-
-
-def as_text(args: Any) -> str:
-    """Arguments as text; non-JSON values stay invalid, so that the call counts as malformed."""
-    return args if isinstance(args, str) else as_json(args)
 
 
 def _text(value: Any) -> str:

@@ -13,7 +13,8 @@ from langchain_core.outputs import LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
 from signoff.graph.history.received import as_received
-from signoff.graph.history.replies import as_text, calls_of
+from signoff.graph.history.replies import calls_of
+from signoff.graph.values import arguments_text
 
 _T = TypeVar("_T")
 
@@ -61,7 +62,7 @@ class Heard(BaseCallbackHandler):
             return
         message: Any = getattr(response.generations[0][0], "message", None)
         pieces = [
-            tool_call_chunk(name=call.name, args=as_text(call.args), id=call.id, index=at)
+            tool_call_chunk(name=call.name, args=arguments_text(call.args), id=call.id, index=at)
             for at, call in enumerate(calls_of(message))
         ]
         fields: Any = {"id": message.id, "response_metadata": message.response_metadata}

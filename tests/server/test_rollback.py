@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 import pytest
 from langgraph_sdk.client import SyncLangGraphClient
-from websockets.sync.client import connect
 
 from signoff import Session
 from signoff.server import ServerSaver
@@ -50,14 +49,6 @@ def post(url: str, sent: Any) -> str:
     return str(response.json()["detail"])
 
 
-def by_web_socket(url: str) -> str:
-    with connect(url.replace("http", "ws", 1)) as socket:
-        socket.send(json.dumps(COMMAND))
-        answer = json.loads(socket.recv(timeout=30))
-    assert (answer["type"], answer["id"]) == ("error", 7)
-    return str(answer["message"])
-
-
 Way = Callable[[str, str, str], str]
 """Asks a server for a rollback of a run: its address, the thread, the run."""
 
@@ -69,7 +60,6 @@ WAYS: dict[str, Way] = {
         f"{url}/threads/{thread}/runs", json.dumps(RUN).replace("rollback", "\\u0072ollback")
     ),
     "a command": lambda url, thread, _: post(f"{url}/threads/{thread}/commands", COMMAND),
-    "a web socket": lambda url, thread, _: by_web_socket(f"{url}/threads/{thread}/stream/events"),
     "cancel": lambda url, thread, run: post(f"{url}/threads/{thread}/runs/{run}/cancel?action=rollback", {}),
     "cancel and wait": lambda url, thread, run: post(
         f"{url}/threads/{thread}/runs/{run}/cancel?wait=true&action=rollback", {}
@@ -173,7 +163,7 @@ def test_other_requests_pass(client: SyncLangGraphClient, server: Server, sent: 
 
 
 async def test_a_rollback_that_comes_by_another_way_keeps_the_steps(tmp_path: Path) -> None:
-    """Such as that of a cron job; an exception would end the server's worker."""
+    """Such as by a web socket; an exception would end the server's worker."""
     shared = Shared(tmp_path)
     with shared.storage() as storage:
         session = Session(shared.graph(storage), "t")
