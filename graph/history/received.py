@@ -19,7 +19,7 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.utils.json import parse_partial_json
 
 from signoff.graph.history.reasons import StopReason, last_reason, reason_in, stop_of, without_reason
-from signoff.graph.history.replies import RawCall, calls_of, normal, with_calls
+from signoff.graph.history.replies import RawCall, calls_of, normal, read_arguments, with_calls
 from signoff.graph.messages import KEY, marks
 from signoff.graph.values import arguments_text, sound_reply
 
@@ -43,13 +43,16 @@ def received(chunks: Sequence[BaseMessage]) -> AIMessage:
 def as_received(reply: AIMessage, streams: Iterable[Sequence[AIMessageChunk]]) -> AIMessage:
     """A reply that went through other code, which may have taken it from one of these streams.
 
-    A call that is still as the provider's package made it of a stream is read from the raw text, and then the
-    end of that stream is the end of the reply. All else counts as it is written.
+    A call that is still as the provider's package made it of a stream is read from the raw text, and so is a
+    changed one whose raw text is not whole; then the end of that stream is the end of the reply. All else
+    counts as it is written.
     """
     reply = sound_reply(reply)
-    for chunks in streams:
-        if (message := _of_stream(reply, *_joined(chunks))) is not None:
-            return message
+    joined = [_joined(chunks) for chunks in streams]
+    for by_id in (True, False):
+        for message, pieces in joined:
+            if (read := _of_stream(reply, message, pieces, by_id=by_id)) is not None:
+                return read
     return normal(reply)
 
 
@@ -96,15 +99,24 @@ def _without_calls(message: AIMessage, ids: Set[str]) -> dict[str, Any]:
     return {"content": content, "additional_kwargs": extras}
 
 
-def _of_stream(reply: AIMessage, message: AIMessage, pieces: _Pieces) -> AIMessage | None:
-    """The reply with what it still has of this stream; None if it has nothing of it."""
+def _of_stream(reply: AIMessage, message: AIMessage, pieces: _Pieces, *, by_id: bool) -> AIMessage | None:
+    """The reply with what it still has of this stream; None if it has nothing of it. by_id: it is known by
+    its id or those of its calls; else by calls that look like those of the stream, under new ids."""
     written, left = calls_of(reply), dict(enumerate(pieces))
     places = {piece["id"]: at for at, (piece, _) in left.items() if piece["id"]}
+    is_its = reply.id == message.id or any(call.id in places for call in written)
     calls: list[tuple[int, RawCall | None]] = []
     for call in written:
-        at = next((at for at, (piece, _) in left.items() if _is_piece(call, piece)), None)
-        calls.append((places.get(call.id, len(pieces)), call) if at is None else (at, left.pop(at)[1]))
-    if len(left) == len(pieces) and (written or reply.id != message.id):
+        at = places.get(call.id)
+        if at not in left:
+            at = next((at for at, (piece, _) in left.items() if _looks_like(call, piece)), None)
+        if at is None:
+            calls.append((len(pieces), call))
+            continue
+        piece, raw = left.pop(at)
+        changed = raw is not None and not _looks_like(call, piece) and _is_whole(raw)
+        calls.append((at, call if changed else raw and raw._replace(id=call.id)))
+    if not is_its and (by_id or len(left) == len(pieces)):
         return None
     own, its = reply.response_metadata, message.response_metadata
     # Not the reason as LangChain joins it of two chunks, unless it says that the reply is not whole.
@@ -114,9 +126,17 @@ def _of_stream(reply: AIMessage, message: AIMessage, pieces: _Pieces) -> AIMessa
     return _ended(reply, [call for _, call in sorted(calls, key=itemgetter(0)) if call], pieces)
 
 
-def _is_piece(call: RawCall, piece: ToolCallChunk) -> bool:
-    """Whether this call is what LangChain's lenient parser makes of the piece."""
-    if (call.name or "", call.id or "") != (piece["name"] or "", piece["id"] or ""):
+def _is_whole(raw: RawCall) -> bool:
+    try:
+        read_arguments(arguments_text(raw.args))
+    except ValueError:
+        return False
+    return True
+
+
+def _looks_like(call: RawCall, piece: ToolCallChunk) -> bool:
+    """Whether this call is what LangChain's lenient parser makes of the piece, whatever its id."""
+    if (call.name or "") != (piece["name"] or ""):
         return False
     text = piece["args"] or ""
     if call.error:

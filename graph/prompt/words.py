@@ -52,12 +52,16 @@ def shortened_words(reader: Reader, end: int, room: int, texts: Texts) -> dict[i
 
 
 def lines_of_words(reader: Reader, end: int, room: int, texts: Texts, kept: Collection[int]) -> list[str]:
-    """The words before `end`, but for those at the places `kept`, one entry each. Of very many the oldest are
-    left out, and counted: each entry takes more than its words."""
+    """The words before `end`, but for those at the places `kept`, one entry each. Where they are many, the
+    oldest are without the call that they answer; of very many the oldest are left out, and counted."""
     lines, said, shorter = list[str](), words_before(reader, end), shortened_words(reader, end, room, texts)
     said, room = [words for words in said if words.place not in kept], room + room // 4
-    for words in reversed(said):
-        line = _entry(words, shorter.get(words.place, words.text), reader, texts)
+    bare = [texts.words["said"].format(words=shorter.get(words.place, words.text)) for words in said]
+    older_size = sum(len(line) + 1 for line in bare)
+    for words, line in zip(reversed(said), reversed(bare), strict=True):
+        older_size -= len(line) + 1
+        whole = _entry(words, shorter.get(words.place, words.text), reader, texts)
+        line = whole if older_size + len(whole) < room else line
         room -= len(line) + 1
         if room < 0:
             break

@@ -6,16 +6,30 @@ it is run, in the place and the time of the call; what it raises is the call's e
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import (
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    ValuesView,
+)
 from concurrent.futures import Future
 from contextvars import ContextVar
 from copy import copy
 from functools import lru_cache, wraps
+from inspect import isasyncgen, iscoroutine
 from itertools import islice
+from operator import is_
 from typing import Any
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool
+from langgraph.types import Command
 
 from signoff.graph.blocks import block_text, media_of, text_block
 from signoff.graph.inside.private import share_private
@@ -23,7 +37,8 @@ from signoff.graph.inside.speed import started
 
 MOST_ITEMS = 10_000
 """How many items of a generator are read."""
-_DEEPEST = 4
+_DEEPEST = 8
+_CONTAINERS = (Mapping, list, tuple, set, frozenset, deque, KeysView, ValuesView, ItemsView)
 # The blocks that LangChain takes for content in a list.
 _CONTENT = ("text", "image_url", "image", "json", "search_result", "document", "file")
 
@@ -55,26 +70,47 @@ def _reading_class(kind: type[BaseTool]) -> type[BaseTool]:
 
     methods = {"_run": _run} if kind._arun is BaseTool._arun else {"_run": _run, "_arun": _arun}
     metaclass: Any = type(kind)
-    made: type[BaseTool] = metaclass(kind.__name__, (kind,), {"__module__": kind.__module__, **methods})
+    made: type[BaseTool] = metaclass(
+        kind.__name__, (_Unnoticed, kind), {"__module__": kind.__module__, **methods}
+    )
     return made
+
+
+class _Unnoticed:
+    """Keeps the making of a subclass from the class itself, which may list its subclasses."""
+
+    def __init_subclass__(cls, **_: Any) -> None: ...
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None: ...
 
 
 async def aread(output: Any) -> Any:
     """What `output` comes to, in an event loop, which is not blocked."""
-    if not isinstance(output, list | tuple | dict) and not _is_awaited(output) and not _is_lazy(output):
+    if isinstance(output, str | bytes | int | float | None):
         return output
-    return await asyncio.wrap_future(started(lambda: read(output)))
+    # This loop is free while it waits here, and what a tool has made in it can only be awaited in it.
+    place = asyncio.get_running_loop(), PLACE.get((None, []))[1]
+
+    def read_here() -> Any:
+        PLACE.set(place)
+        return read(output)
+
+    return await asyncio.wrap_future(started(read_here))
 
 
 def read(output: Any, depth: int = _DEEPEST) -> Any:
-    """What `output` comes to, with its parts down to this depth. In a thread that may be blocked."""
+    """What `output` comes to, with its parts down to this depth. In a thread that may be blocked.
+
+    Raises TypeError where an awaitable would be left that nobody has awaited.
+    """
     is_read = False
     while (is_awaited := _is_awaited(output)) or _is_lazy(output):
         is_read, output = True, _in_loop(output) if is_awaited else _items(output)
-    if depth and type(output) in (list, tuple):
-        output = type(output)(read(part, depth - 1) for part in output)
-    elif depth and type(output) is dict:
-        output = {key: read(part, depth - 1) for key, part in output.items()}
+    if isinstance(output, _CONTAINERS):
+        output = _with_parts(output, depth)
+    elif not isinstance(output, BaseMessage | Command):
+        _check_nothing_waits(getattr(output, "__dict__", {}).values())
     if isinstance(output, ToolMessage) and isinstance(output.content, list):
         return output.model_copy(update={"content": _content(output.content)})
     if is_read and type(output) is list and output and all(isinstance(part, str) for part in output):
@@ -82,6 +118,30 @@ def read(output: Any, depth: int = _DEEPEST) -> Any:
     if type(output) is list and any(_is_strange(part, with_data=True) for part in output):
         return _content(output)
     return output
+
+
+def _with_parts(output: Any, depth: int) -> Any:
+    """The container with what its parts come to; itself if they are that already."""
+    names, parts = list(output), list(output.values() if isinstance(output, Mapping) else output)
+    if not depth:
+        _check_nothing_waits(parts)
+        return output
+    made = [read(part, depth - 1) for part in parts]
+    if all(map(is_, made, parts)):
+        return output
+    if isinstance(output, Mapping):
+        return dict(zip(names, made, strict=True))
+    return tuple(made) if isinstance(output, tuple) else made
+
+
+def _check_nothing_waits(parts: Iterable[Any]) -> None:
+    """Raises TypeError for a coroutine where it is not looked for, and so would never run."""
+    for part in parts:
+        if iscoroutine(part):
+            # Else Python complains about it, too.
+            part.close()
+        if iscoroutine(part) or isasyncgen(part):
+            raise TypeError("the result holds a coroutine that was never awaited; await it in the tool")
 
 
 def _is_awaited(value: Any) -> bool:
@@ -94,8 +154,16 @@ def _is_lazy(value: Any) -> bool:
     return isinstance(value, Iterator) or (kind.__repr__ is object.__repr__ and isinstance(value, Iterable))
 
 
-def _items(values: Iterable[Any]) -> list[Any]:
-    return _bounded([*islice(values, MOST_ITEMS + 1)])
+def _items(values: Any) -> Any:
+    """What it gives, and what a generator returns at its end; only that if it gives nothing."""
+    returned: list[Any] = []
+
+    def read_out() -> Iterator[Any]:
+        if (end := (yield from values)) is not None:
+            returned.append(end)
+
+    items = [*islice(read_out(), MOST_ITEMS + 1)]
+    return _bounded([*items, *returned]) if items or not returned else returned[0]
 
 
 def _bounded(items: list[Any]) -> list[Any]:
@@ -112,18 +180,27 @@ def _in_loop(value: Any) -> Any:
         here, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "this is a coroutine"
         stops.append(lambda: here.call_soon_threadsafe(task.cancel))
-        if not isinstance(value, AsyncIterable):
-            return await (asyncio.wrap_future(value) if isinstance(value, Future) else value)
-        items = list[Any]()
-        async for item in value:
-            items.append(item)
-            if len(items) > MOST_ITEMS:
-                break
-        return _bounded(items)
+        left = value
+        # All of it in this loop, which what is awaited may have taken hold of.
+        while _is_awaited(left):
+            if isinstance(left, AsyncIterable):
+                left = await _aitems(left)
+            else:
+                left = await (asyncio.wrap_future(left) if isinstance(left, Future) else left)
+        return left
 
     if loop is not None:
         return asyncio.run_coroutine_threadsafe(awaited(), loop).result()
     return started(lambda: asyncio.run(awaited())).result()
+
+
+async def _aitems(values: AsyncIterable[Any]) -> list[Any]:
+    items = list[Any]()
+    async for item in values:
+        items.append(item)
+        if len(items) > MOST_ITEMS:
+            break
+    return _bounded(items)
 
 
 def _content(parts: list[Any]) -> list[Any]:

@@ -14,7 +14,7 @@ from langchain_core.tracers.context import register_configure_hook
 from langgraph.types import Command
 
 from signoff.graph.foreign import being_ended, gets_past, unanswered
-from signoff.graph.values import is_sound, saves, sound_extras, sound_id, sound_message
+from signoff.graph.values import is_sound, saves, sound_extras, sound_message
 from signoff.guards.persons import as_reminder
 from signoff.guards.state import OWN
 from signoff.guards.steps import GuardedRun
@@ -157,7 +157,6 @@ class Running:
         # Just written, so nobody else holds it, and it need not be copied.
         written = found.result
         fields = vars(message)
-        written.id = sound_id(fields.get("id"))
         written.response_metadata = sound_extras(fields.get("response_metadata"))
         extras = sound_extras(fields.get("additional_kwargs"))
         written.additional_kwargs = {**extras, **written.additional_kwargs}

@@ -8,11 +8,11 @@ would have done. LangChain's loop goes from the tools to that hook only after to
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool
 
 from signoff.graph.kinds import Effect
-from signoff.graph.messages import is_reply, not_run
+from signoff.graph.messages import not_run
 from signoff.graph.texts import Texts
 from signoff.guards.persons import in_users_role
 from signoff.tools.control import ControlTool
@@ -30,7 +30,8 @@ def unseen_reply(state: Mapping[str, Any]) -> int | None:
     """The index of the last reply, if no hook of `Guards` has seen it. None if a person has written since, or
     no hook has run yet."""
     messages: Sequence[BaseMessage] = state.get("messages") or ()
-    at = next((at for at in range(len(messages) - 1, -1, -1) if is_reply(messages[at])), None)
+    # Whatever marks it has: they are not ours.
+    at = next((at for at in range(len(messages) - 1, -1, -1) if isinstance(messages[at], AIMessage)), None)
     if at is None or state.get("guards") is None or in_users_role(messages[at + 1 :]):
         return None
     # Nearly always it is one of the last in the ledger.

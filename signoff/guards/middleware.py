@@ -261,12 +261,11 @@ class Guards(AgentMiddleware[Any, Any, Any]):
     def _ask(self, walk: Walk, request: Request, handler: Callable[[Request], Any]) -> Part[None]:
         system, messages = prompt_of(walk, request.messages, request.system_message)
         offered = tool_choice(walk.task, walk.run.deps.required)
-        model = request.model
+        model, heard, begins = request.model, Heard(), time.time()
         if is_streamed(model, "auto", walk.run.config):
-            model = self._cutting(model)
+            model = heard.in_model(self._cutting(model))
         shown, tools = shown_to(model, messages), self._with_controls(request.tools)
         asked = request.override(model=model, system_message=system, messages=shown, tools=tools)
-        heard, begins = Heard(), time.time()
         try:
             if (too_long := walk.run.config.get("configurable", {}).get(TOO_LONG)) is not None:
                 raise too_long
@@ -326,16 +325,17 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             return Command()
         reply_id, call = found
         writer = ResultWriter(call, state, run, None, time.monotonic())
-        journalled = run.deps.toolbox.is_effect(call.name) and self._has_journal(run, call)
+        is_effect = run.deps.toolbox.is_effect(call.name)
+        journalled = is_effect and self._has_journal(run, call)
         asking = HandlerCall(handler, self._resolve(request, call))
         running = Running(asking, writer, Start() if journalled else None)
         try:
+            if is_effect and not (yield from reply_is_saved(run.config)) and journalled:
+                self._warn_once(_NOT_SAVED, call)
             if not journalled:
                 (result,) = yield running
                 written = result.written
             else:
-                if not (yield from reply_is_saved(run.config)):
-                    self._warn_once(_NOT_SAVED, call)
                 again = partial(runs_again, call, None, run)
                 written = yield from once(call, reply_id, state, run, again=again, job=running)
         except Goes as gone:
@@ -396,18 +396,20 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         """Settles a reply that no hook has seen, like one of the model. walk: up to it. unseen: it and what
         follows it.
 
-        It is taken out if the task ends before it, or a person answers what was asked before it.
+        It is taken out if the task ends before it, or a person answers what was asked before it. Else it gets
+        an id of its own: LangGraph writes one into the object that it is given, and a cache may give the same
+        object again, which would replace this reply.
         """
         yield from walk.to_model()
         if walk.at is not State.CALL_LLM or walk.paused:
             return _goes_on(walk, kinds_in(walk.run.deps.toolbox), unseen)
-        response = ModelResponse[Any](result=[unseen[0]])
+        first, *results = [one.model_copy(update={"id": None}) for one in unseen if not is_put_off(one)]
+        response = ModelResponse[Any](result=[first])
         reply = _with_marks(response, Heard(), ToolChoice.ALL, time.time(), walk)
-        results = [message for message in unseen[1:] if not is_put_off(message)]
         walk.take(Report(Event.REPLIED, {"messages": [reply, *results]}))
         yield from walk.step()
         yield from walk.go()
-        return _goes_on(walk, kinds_in(walk.run.deps.toolbox), filter(is_put_off, unseen))
+        return _goes_on(walk, kinds_in(walk.run.deps.toolbox), unseen)
 
     def _is_jump(self, state: Any) -> bool:
         """Whether the last reply may not come from the model's node: a middleware has said it after the end,

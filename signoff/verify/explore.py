@@ -176,10 +176,12 @@ def _phase(task: Task) -> Hashable:
 
 
 def _open_points(task: Task, machine: Machine) -> Hashable:
-    """Returns what is open, and for what of it the next claim of "done" is refused."""
-    is_effect = machine.deps.toolbox.is_effect
+    """Returns what is open, and for what of it the next claim of "done" is refused. An answer to the last
+    reply settles what an earlier one has left open."""
+    is_effect, last = machine.deps.toolbox.is_effect, len(task.replies)
     refused = [point.sentence for point in to_refuse(task, is_effect)]
-    return tuple(point.sentence for point in open_points_of(task, is_effect)), tuple(refused)
+    points = [(point.sentence, point.turn == last) for point in open_points_of(task, is_effect)]
+    return tuple(points), tuple(refused)
 
 
 def _idle(task: Task, most: int | None) -> Hashable:

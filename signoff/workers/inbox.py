@@ -8,10 +8,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 from langgraph.store.base import BaseStore
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from signoff.graph.errors import SetupError, ThreadError, quote_id
 from signoff.graph.foreign import checked_thread_id, label, valid_text
@@ -39,6 +39,9 @@ class Order:
     task: str = ""
 
 
+_Count = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
 @dataclass(frozen=True)
 class Inbox:
     """The requests of one thread, in the order in which they came.
@@ -52,8 +55,8 @@ class Inbox:
     orders: tuple[Order, ...] = ()
     paused: bool = False
     problem: str = ""
-    failures: int = 0
-    deaths: int = 0
+    failures: _Count = 0
+    deaths: _Count = 0
 
     def with_order(self, order: Order) -> "Inbox":
         """Returns the inbox with `order` at its end."""

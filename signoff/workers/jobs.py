@@ -142,6 +142,9 @@ _STALLED = (
     "queue_name = %(queue)s) AND NOT EXISTS (SELECT 1 FROM procrastinate_workers worker "
     "WHERE worker.id = worker_id AND last_heartbeat >= now() - make_interval(secs => %(seconds)s))"
 )
+# The queue's functions add one, and could not for the largest number.
+_MOST_ATTEMPTS = 1_000_000
+_RESET = "UPDATE procrastinate_jobs SET attempts = 0 WHERE id = %(job_id)s"
 _FINISH = _MINE + "SELECT procrastinate_finish_job_v1(id, %(status)s, %(delete_job)s) FROM mine"
 _RETRY = _MINE + "SELECT procrastinate_retry_job_v2(id, %(retry_at)s, NULL, NULL, NULL) FROM mine"
 _UP = "SELECT extract(epoch FROM now() - pg_postmaster_start_time()) AS seconds"
@@ -224,6 +227,9 @@ class JobQueries(JobManager):
         """Returns the job of a row; None for one that cannot be run, which is put aside."""
         columns = dict(row)
         arguments, thread_id = columns.pop("arguments"), columns.pop("thread_id")
+        if columns["attempts"] > _MOST_ATTEMPTS:
+            await self.connector.execute_query_async(_RESET, job_id=columns["id"])
+            columns["attempts"] = 0
         job = Job(**columns, task_kwargs={"thread_id": thread_id})
         problem = await asyncio.to_thread(self._problem_of, job, arguments)
         if problem is None:

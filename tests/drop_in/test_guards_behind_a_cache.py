@@ -51,6 +51,20 @@ def message(made: Made) -> AIMessage:
     return AIMessage("", tool_calls=calls)
 
 
+class Canned(AgentMiddleware[Any, Any, Any]):
+    """Answers the model's calls with one and the same object for ever; LangGraph writes an id into it."""
+
+    def __init__(self, reply: AIMessage) -> None:
+        super().__init__()
+        self.reply = reply
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return self.reply
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return self.reply
+
+
 class Cache(AgentMiddleware[Any, Any, Any]):
     """Answers the model's calls with these replies, the last one for ever; None: it asks the model."""
 
@@ -126,6 +140,36 @@ def test_its_replies_are_settled_like_any_other(name: str, way: str) -> None:
     assert sorted(answered) == sorted(calls)
     assert found["messages"][-1].text
     assert not found["messages"][-1].tool_calls
+
+
+# Marks as those of a reply in another thread with guards.
+MARKED = {
+    "signoff": {"answer": "task", "cut": -5, "order": ["x"], "at": "x", "seconds": None, "retries": "x"}
+}
+CANNED: dict[str, tuple[AIMessage, str, str, int]] = {
+    "talk": (AIMessage("We open at nine."), "limit", "talk_turns", 5),
+    "talk with an id": (AIMessage("We open at nine.", id="faq"), "limit", "talk_turns", 5),
+    "a call": (message([look("a")]), "limit", "repeats", 5),
+    "a finish": (message([DONE]), "success", "finish_task", 1),
+    "with marks": (
+        message([DONE]).model_copy(update={"response_metadata": MARKED}),
+        "success",
+        "finish_task",
+        1,
+    ),
+}
+
+
+@WAYS
+@pytest.mark.parametrize("name", CANNED)
+def test_the_same_object_again_is_another_reply(name: str, way: str) -> None:
+    reply, status, reason, turns = CANNED[name]
+    built = agent(Canned(reply.model_copy()), saved=True)
+    for _ in range(3):
+        outcome = outcome_of(run(built, way))
+        assert (outcome.status, outcome.reason, outcome.turns) == (status, reason, turns)
+    said = [m.text for m in built.get_state(CONFIG).values["messages"] if m.type == "human"]
+    assert said.count("do it") == 3
 
 
 @WAYS

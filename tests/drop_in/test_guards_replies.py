@@ -6,6 +6,9 @@ stream as a provider's package does: text in pieces, a finish reason at the end.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -187,6 +190,79 @@ def test_nothing_of_it_runs_and_the_model_is_asked_again(
     answered = {m.tool_call_id for m in result["messages"] if isinstance(m, ToolMessage)}
     replies = [m for m in result["messages"] if isinstance(m, AIMessage)]
     assert answered >= {call["id"] for m in replies for call in [*m.tool_calls, *m.invalid_tool_calls]}
+
+
+def _changed(response: Any, change: Callable[[AIMessage], AIMessage]) -> Any:
+    return replace(
+        response, result=[change(one) if isinstance(one, AIMessage) else one for one in response.result]
+    )
+
+
+class Changes(AgentMiddleware[Any, Any, Any]):
+    """Changes each reply of the model."""
+
+    def __init__(self, change: Callable[[AIMessage], AIMessage]) -> None:
+        super().__init__()
+        self.change = change
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return _changed(handler(request), self.change)
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return _changed(await handler(request), self.change)
+
+
+class TimeLimit(AgentMiddleware[Any, Any, Any]):
+    """Calls the model in a thread without the context of the call, as a time limit is often written."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(handler, request).result(30)
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await asyncio.create_task(handler(request), context=Context())
+
+
+def _new_ids(message: AIMessage) -> AIMessage:
+    calls = [{**call, "id": f"new-{call['id']}"} for call in message.tool_calls]
+    return message.model_copy(update={"tool_calls": calls})
+
+
+def _rebuilt(message: AIMessage) -> AIMessage:
+    return AIMessage(content=message.content, tool_calls=_new_ids(message).tool_calls)
+
+
+def _one_more(message: AIMessage) -> AIMessage:
+    calls = [{**call, "args": {**call["args"], "amount": 10}} for call in message.tool_calls]
+    return message.model_copy(update={"tool_calls": calls})
+
+
+TOUCHING: dict[str, Callable[[], AgentMiddleware[Any, Any, Any]]] = {
+    "in another thread": TimeLimit,
+    "new ids": lambda: Changes(_new_ids),
+    "a new message": lambda: Changes(_rebuilt),
+    "another argument": lambda: Changes(_one_more),
+}
+CUT_CALLS = ["half a call", "dropped after the name", "dropped after a whole call", "a call, length"]
+
+
+@every_maker
+@pytest.mark.parametrize("name", CUT_CALLS)
+@pytest.mark.parametrize("touching", TOUCHING)
+@pytest.mark.parametrize("way", [invoked, ainvoked])
+def test_nothing_of_it_runs_where_a_middleware_has_touched_the_reply(
+    way: Callable[[Any], Any], touching: str, name: str, make: Callable[..., Any]
+) -> None:
+    bank = Bank()
+    result = way(make(client([NOTHING[name], DONE]), bank, TOUCHING[touching]()))
+    assert bank.paid == []
+    assert (result["outcome"]["status"], result["outcome"]["summary"]) == ("success", "Second.")
+
+
+def test_what_a_middleware_makes_of_a_whole_call_counts_as_written() -> None:
+    bank = Bank()
+    on_guards(client([streamed(("pay", WHOLE)), DONE]), bank, Changes(_one_more)).invoke(GO)
+    assert bank.paid == [("ada", 10)]
 
 
 @every_maker

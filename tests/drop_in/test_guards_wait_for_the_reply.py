@@ -116,6 +116,14 @@ def test_each_effect_starts_after_its_reply_is_saved(
 
 
 @WAYS
+@pytest.mark.filterwarnings(f"ignore::{JournalWarning.__module__}.JournalWarning")
+def test_it_does_so_without_a_store_too(way: str) -> None:
+    world = World(SlowSaver())
+    run(world.agent(checkpointer=world.saver), way)
+    assert [list(saved.values()) for saved in world.seen] == [[True]] * 3
+
+
+@WAYS
 def test_a_run_that_saves_at_its_end_is_told_once_and_waits_for_nothing(way: str) -> None:
     world = World(InMemorySaver())
     begun = time.monotonic()

@@ -4,13 +4,15 @@ import asyncio
 import functools
 import itertools
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
@@ -76,6 +78,48 @@ class Caller:
         return await refund(order)
 
 
+class Receipt(NamedTuple):
+    status: int
+    body: Any
+
+
+@dataclass
+class Envelope:
+    body: Any
+
+
+def says_at_its_end(order: str) -> Generator[str, None, str]:
+    """Refund an order."""
+    yield "refunding"
+    RAN.append(order)
+    return f"refunded {order}"
+
+
+def says_at_once(order: str) -> Generator[str, None, str | None]:
+    """Refund an order."""
+    RAN.append(order)
+    if order:
+        return f"refunded {order}"
+    yield "never"
+    return None
+
+
+async def of_its_own_loop(order: str) -> AsyncIterator[str]:
+    """Refund an order."""
+    queue = asyncio.Queue[str]()
+
+    async def fill() -> None:
+        await queue.put(await refund(order))
+
+    task = asyncio.create_task(fill())
+
+    async def read() -> AsyncIterator[str]:
+        yield await queue.get()
+        await task
+
+    return read()
+
+
 def returns(make: Callable[[str], Any]) -> Work:
     def refund(order: str) -> Any:
         """Refund an order."""
@@ -112,6 +156,16 @@ UNFINISHED: dict[str, tuple[Work, str]] = {
     "a generator of coroutines": (returns(lambda order: (refund(order) for _ in range(1))), ONE),
     "coroutines in a dict": (returns(lambda order: {"a": refund(order)}), '{"a": "refunded 7"}'),
     "coroutines deeper": (returns(lambda order: [{"a": [refund(order)]}]), '[{"a": ["refunded 7"]}]'),
+    "a coroutine in a tuple with names": (returns(lambda o: Receipt(200, refund(o))), '[200, "refunded 7"]'),
+    "a coroutine in a deque": (returns(lambda order: deque([refund(order), 1])), '["refunded 7", 1]'),
+    "coroutines in the values of a dict": (
+        returns(lambda o: {"a": refund(o), "b": 1}.values()),
+        '["refunded 7", 1]',
+    ),
+    "coroutines in another dict": (returns(lambda o: OrderedDict(a=refund(o))), '{"a": "refunded 7"}'),
+    "a generator that returns": (says_at_its_end, "refunding\nrefunded 7"),
+    "a generator that only returns": (says_at_once, ONE),
+    "an async generator over a queue": (of_its_own_loop, ONE),
     "numbers": (returns(lambda order: (int(order) for _ in piecewise(order))), "[7, 7]"),
 }
 
@@ -169,7 +223,7 @@ WAYS = ["graph, sync", "graph", "guards, sync", "guards"]
 @pytest.mark.filterwarnings("error:coroutine:RuntimeWarning")
 async def test_what_a_tool_has_only_begun_is_run_to_its_end(name: str, made: str, how: str) -> None:
     work, text = UNFINISHED[name]
-    if work is of_a_generator and (how, made) == ("guards, sync", "a function"):
+    if work in (of_a_generator, of_its_own_loop) and (how, made) == ("guards, sync", "a function"):
         pytest.skip("LangChain's own loop runs no async tool in a sync run")
     result = await result_of(how, MADE[made](work))
     assert (result.status, result.text, set(RAN)) == ("success", text, {"7"})
@@ -180,6 +234,58 @@ async def test_a_tool_of_a_class_keeps_what_it_counts(how: str) -> None:
     made: Any = own_class(piecewise)
     await result_of(how, made)
     assert made.calls == 1
+
+
+Registry = dict[str, type]()
+
+
+class Listed(BaseTool):
+    name: str = "refund"
+    description: str = "Refund an order."
+
+    def __init_subclass__(cls, *, code: str, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if code in Registry:
+            raise ValueError(f"two tools are called {code}")
+        Registry[code] = cls
+
+
+class Refund(Listed, code="refund"):
+    def _run(self, order: str) -> str:
+        RAN.append(order)
+        return f"refunded {order}"
+
+
+@pytest.mark.parametrize("how", WAYS)
+async def test_a_tool_of_a_class_that_lists_its_subclasses_runs(how: str) -> None:
+    result = await result_of(how, Refund())
+    assert (result.status, result.text, list(Registry)) == ("success", ONE, ["refund"])
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
+async def test_a_coroutine_that_nobody_can_await_is_an_error(how: str) -> None:
+    result = await result_of(how, as_tool(returns(lambda order: Envelope(refund(order)))))
+    assert (result.status, RAN) == ("error", [])
+
+
+@pytest.mark.parametrize("how", WAYS)
+async def test_the_id_that_a_tool_gives_its_message_replaces_no_other(how: str) -> None:
+    def make(order: str) -> ToolMessage:
+        return ToolMessage(f"refunded {order}", tool_call_id="call_0", id="u1")
+
+    work, script = as_tool(returns(make)), [call("refund", order="7"), call("refund", order="8"), FINISH]
+    agent: Any
+    if how.startswith("guards"):
+        agent = create_agent(ScriptedModel(script), [work], middleware=[Guards()])
+    else:
+        agent = build_graph(ScriptedModel(script), [work])
+    given = {"messages": [HumanMessage("go", id="u1")]}
+    found = (
+        await asyncio.to_thread(agent.invoke, given) if how.endswith("sync") else await agent.ainvoke(given)
+    )
+    said = [message.text for message in found["messages"] if message.type in ("human", "tool")]
+    assert (found["outcome"]["status"], said[:3]) == ("success", ["go", "refunded 7", "refunded 8"])
 
 
 async def fails(order: str) -> str:

@@ -51,6 +51,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "nested deeper than Python reads": {"args": "[" * 5000 + "]" * 5000},
     "a number longer than Python reads": {"args": f'{{"thread_id": {"9" * 9000}}}'},
     "a date before Christ": {"args": "null", "scheduled_at": "-infinity"},
+    "as many attempts as a number can be": {"args": "{}", "attempts": 2**31 - 1},
     "no arguments, and the lock of a good thread": {"args": "null", "lock": "signoff:good"},
     "no arguments, and the place of another thread": {"args": "null", "queueing_lock": "signoff:after"},
 }
@@ -139,12 +140,21 @@ def test_a_thread_whose_row_was_put_aside_is_resumed_with_all_it_was_given(bench
     assert bench.figures().failed == 0
 
 
+def test_a_good_thread_with_a_row_that_has_too_many_attempts_runs(bench: Bench) -> None:
+    bench.submit("one", "good")
+    execute(bench.url, "UPDATE procrastinate_jobs SET attempts = 2147483647")
+    bench.work()
+    assert (outcomes(bench, "good"), bench.jobs("doing")) == (["success"], [])
+
+
 INBOXES: dict[str, str] = {
     "nothing": "'null'",
     "a list": "'[]'",
     "a field missing": "value - 'orders'",
     "a field more": """value || '{"newer": 1}'""",
     "a count that is none": """value || '{"deaths": "x"}'""",
+    "a count below zero": """value || '{"deaths": -1000000000000}'""",
+    "a count that no number column takes": """value || '{"failures": 1000000000000}'""",
     "orders that are none": """value || '{"orders": 3}'""",
     "an order without its kind": """jsonb_set(value, '{orders}', '[{"id": "a"}]')""",
 }
