@@ -57,9 +57,13 @@ class Marks(TypedDict, total=False):
     order: list[int]  # the order of its calls, if the parser lost it
     offered: list[str]  # the working tools that were offered, if not all were
     controls_only: bool  # only a control call was requested
+    unstreamed: bool  # it came whole, since its provider refuses to stream
+    call_refused: bool  # its provider refused it for a call in it, or for want of one; nothing of it came
     # On the message that tells how a task ended.
     answer: str  # the task
-    after: str  # the id of the message before it; a thread with both keeps it out of prompts
+    after: str  # the id of the message before it; a thread with both knows it as its own
+    accepted: bool  # a finish was accepted, so that the prompt of the next task shows it
+    line: bool  # a prompt alone has it: the assistant's line before what is said after a result
     # On a tool result.
     not_run: str  # why the call was not run
     reply: str  # the id of the reply that made the call
@@ -167,9 +171,21 @@ def _words_of_block(block: str | dict[str, Any]) -> str:
     return f"[{' '.join([str(block.get('type')), *names])}]"
 
 
-def answer(text: str, task: str, after: str, **fields: Any) -> AIMessage:
-    """The message that reports how `task` ended. after: the id of the message that it follows."""
-    return slim(AIMessage(text, response_metadata={KEY: {"answer": task, "after": after}}, **fields))
+def answer(text: str, task: str, after: str, *, accepted: bool = False, **fields: Any) -> AIMessage:
+    """The message that reports how `task` ended. after: the id of the message that it follows. accepted:
+    whether by an accepted finish."""
+    notes = {"answer": task, "after": after, **({"accepted": True} if accepted else {})}
+    return slim(AIMessage(text, response_metadata={KEY: notes}, **fields))
+
+
+def line(text: str) -> AIMessage:
+    """A message of the assistant for a prompt alone. Like an answer, it is no reply of the model."""
+    return slim(AIMessage(text, response_metadata={KEY: {"answer": "", "after": "", "line": True}}))
+
+
+def is_line(message: BaseMessage) -> bool:
+    """Whether the message is such a line."""
+    return isinstance(message, AIMessage) and "line" in marks(message)
 
 
 def is_answer(message: BaseMessage) -> bool:

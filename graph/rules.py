@@ -8,6 +8,7 @@ task has used.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 from types import MappingProxyType
 
 from signoff.graph.history.reasons import StopReason
@@ -379,12 +380,17 @@ def tool_choice(task: Task, required: bool) -> ToolChoice:
     call. `required`: always at least one call.
 
     Forcing calls from the start costs turns and traps weak models; so it comes late, and ends soon. After a
-    person's answer the model is free to work again.
+    person's answer the model is free to work again. After a reply that the provider refused, the choice is
+    looser than the one by which that reply was asked for.
     """
-    climbed = 0 if task.answered else task.talk_turns
+    refused = sum(1 for _ in takewhile(lambda reply: reply.call_refused, reversed(task.replies)))
+    climbed = 0 if task.answered else task.talk_turns - refused
+    choice = ToolChoice.REQUIRED if required or climbed == _REQUIRED else ToolChoice.ALL
     if climbed > _REQUIRED:
-        return ToolChoice.CONTROLS
-    return ToolChoice.REQUIRED if required or climbed == _REQUIRED else ToolChoice.ALL
+        choice = ToolChoice.CONTROLS
+    for _ in range(refused):
+        choice = LOOSER.get(choice, choice)
+    return choice
 
 
 def decide(task: Task, limits: Limits) -> Decision:

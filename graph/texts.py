@@ -98,6 +98,11 @@ NUDGES: Mapping[str, str] = MappingProxyType(
             "now with a summary. If something is left, call the tool for the next step."
         ),
         "empty": "Your reply was empty. Call the tool for the next step, or finish_task if everything is done.",
+        "refused_call": (
+            "Nothing of your reply came through: its tool call was refused, since it named an unknown tool or could "
+            "not be read, or a required call was missing. Call one of your tools by its exact name, with arguments that "
+            "fit, or call finish_task if everything is done."
+        ),
         "reasoning": (
             "You have only thought: nothing of it was said, and no tool was called. Act on it now: call the tool "
             "for the next step, or finish_task if everything is done."
@@ -283,6 +288,8 @@ ANSWERS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+BETWEEN: Mapping[str, str] = MappingProxyType({"assistant": "I paused here.", "user": "Go on."})
+
 HISTORY_SUMMARY = """\
 The older part of this conversation was summarised to save space. What happened in it:
 {lines}"""
@@ -355,6 +362,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
         for name in (
             "talked",
             "empty",
+            "refused_call",
             "reasoning",
             "truncated",
             "filtered",
@@ -390,6 +398,7 @@ _DEFAULTS: Mapping[str, str | Mapping[str, str]] = {
     "results": RESULTS,
     "refusals": REFUSALS,
     "answers": ANSWERS,
+    "between": BETWEEN,
     "history_summary": HISTORY_SUMMARY,
     "contract": CONTRACT,
     "contract_lines": CONTRACT_LINES,
@@ -404,8 +413,10 @@ _DEFAULTS: Mapping[str, str | Mapping[str, str]] = {
 class Texts:
     """The texts that the model reads. Replace single fields, or all of them.
 
-    `nudges`, `results`, `refusals`, `answers`, `contract_lines` and `words` are looked up by the names used
-    in the defaults; a name that is not given keeps its default. `answers` tell whoever asked how a task ended.
+    `nudges`, `results`, `refusals`, `answers`, `between`, `contract_lines` and `words` are looked up by the
+    names used in the defaults; a name that is not given keeps its default. `answers` tell whoever asked how a
+    task ended. `between` stands where the roles of a prompt would not alternate, as strict providers want it:
+    the assistant's line before what is said after a result, and the user's before a reply that follows another.
     `history_summary` introduces the summary that stands for old turns, and `words` what people said in them;
     `note_down` asks the model for it, at the end of its prompt; `summarise` and `material` are read by another
     model that writes it.
@@ -427,6 +438,7 @@ class Texts:
     results: Mapping[str, str] = field(default_factory=lambda: RESULTS)
     refusals: Mapping[str, str] = field(default_factory=lambda: REFUSALS)
     answers: Mapping[str, str] = field(default_factory=lambda: ANSWERS)
+    between: Mapping[str, str] = field(default_factory=lambda: BETWEEN)
     history_summary: str = HISTORY_SUMMARY
     contract: str = CONTRACT
     contract_lines: Mapping[str, str] = field(default_factory=lambda: CONTRACT_LINES)
@@ -442,6 +454,7 @@ class Texts:
             ("results", RESULTS),
             ("refusals", REFUSALS),
             ("answers", ANSWERS),
+            ("between", BETWEEN),
             ("contract_lines", CONTRACT_LINES),
             ("words", WORDS),
         ):

@@ -343,15 +343,16 @@ def arguments_text(args: Any) -> str:
 
 
 def _usage(usage: Any) -> UsageMetadata | None:
-    """The usage that a provider reports; None for one that cannot be, which is then estimated."""
+    """The usage that a provider reports; None for one that cannot be, which is then estimated: no prompt is
+    without tokens, but some servers report zeros."""
     if not isinstance(usage, Mapping) or not all(_is_count(usage.get(name)) for name in _COUNTS):
+        return None
+    if not usage["input_tokens"]:
         return None
     made: Any = {name: usage[name] for name in _COUNTS}
     for name in _DETAILS:
         if isinstance(details := usage.get(name), Mapping):
-            made[name] = {
-                key: value for key, value in details.items() if type(key) is str and _is_count(value)
-            }
+            made[name] = {key: value for key, value in sound(details, drops=True).items() if _is_count(value)}
     return made  # type: ignore[no-any-return]  # it has the three counts
 
 

@@ -1,42 +1,44 @@
 """Makes one streamed model call on the prompt, which may be cut off early (see `nodes/model/guard.py`)."""
 
 import asyncio
-import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
-from pydantic import ValidationError
 
 from signoff.graph.foreign import gets_past, unanswered
-from signoff.graph.history.reasons import broken_off, reason_of
+from signoff.graph.history.reasons import broken_off, is_context_full, reason_of
 from signoff.graph.history.received import received
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, append_messages, guard_notes, marks, slim
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import AgentState, Ending, TooLong
-from signoff.nodes.model.advice import advise, is_too_long, secrets_of
+from signoff.nodes.model.advice import advise, is_too_long, refuses_stream, secrets_of
 from signoff.nodes.model.functions import FunctionFailed, asking, picked_names
-from signoff.nodes.model.guard import is_guarded
+from signoff.nodes.model.guard import is_guarded, warn_unstreamed
 from signoff.nodes.model.incoming import cut_short
 from signoff.nodes.model.messages import (
     FittedPrompt,
     bind_to_thread,
     in_loops,
     is_streamed,
+    last_step,
     model_input,
     named_calls,
     show,
 )
-from signoff.nodes.model.models import AskedModel, picked
+from signoff.nodes.model.models import AskedModel, Bound, picked
+from signoff.nodes.model.refused import refused_reply
 from signoff.nodes.model.retries import is_retried
 from signoff.nodes.model.shown import shown_after, shown_to
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
+from signoff.nodes.model.switched import taken_over
 from signoff.nodes.model.trying import Ask, Tries, WaitEnded, try_again
 from signoff.nodes.node import NodeContext, Report, Steps, WrongWay
 from signoff.nodes.requests import Part
@@ -126,10 +128,11 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
     task = run.task(state)
     offered, begun = tool_choice(task, run.deps.required), time.time()
     watch = watch_of(task, run.limits, silence=run.model_seconds, chars=REPLY_CHARS, control=run.control)
+    tries = Tries(unstreamed=task.unstreamed)
     # The cached task is stale after the reply, so it need not be kept during the model call.
     del task
     run.forget_task(state)
-    call = ModelCall(models, shown, offered, watch, bind_to_thread(state, run), run, names)
+    call = ModelCall(models, shown, offered, watch, bind_to_thread(state, run), run, names, tries)
     around = run.deps.middleware
     try:
         if around is None or not around.wraps_models:
@@ -175,18 +178,19 @@ class ModelCall:
         def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
             chosen = self.names is not None and not model.offers.chosen
             offers = picked(model.offers, self.names or ()) if chosen else model.offers
-            shown = shown_to(model.model, prompt)
-            chunks = yield from _streamed(offers, self.placed, shown, self.offered, bounds)
+            shown = shown_to(model.model, taken_over(model.model, prompt, self.run.deps.texts))
+            shown = last_step(shown, offers[self.offered], self.run.deps)
+            chunks = yield from _streamed(offers, self.placed, shown, self.offered, bounds, self.tries)
             return _reply_of(chunks, self.run)
 
         try:
             return (yield from _ask_models(models, self.watch, self.tries, ask))
         except WaitEnded:
             return None
-        except ValidationError as error:
-            if reply := _refused(error):
-                return _reply_of([reply], self.run)
-            raise
+        except Exception as error:
+            if (reply := refused_reply(error)) is None:
+                raise
+            return _reply_of([reply], self.run)
 
 
 def _ask_models(models: tuple[AskedModel, ...], watch: CallBounds, tries: Tries, ask: Ask[_T]) -> Part[_T]:
@@ -204,7 +208,7 @@ def _ask_models(models: tuple[AskedModel, ...], watch: CallBounds, tries: Tries,
 
 def _gives_way(error: BaseException) -> bool:
     """Whether to try the next model after this error: a prompt that is too long is shortened first."""
-    return not gets_past(error) and not is_too_long(error) and _refused(error) is None
+    return not gets_past(error) and not is_too_long(error) and refused_reply(error) is None
 
 
 def _picked(state: AgentState, run: NodeContext) -> Part[tuple[str, ...] | None]:
@@ -224,58 +228,50 @@ def _not_asked(state: AgentState, error: FunctionFailed) -> Report:
 
 
 def _streamed(
-    models: Mapping[ToolChoice, Runnable[Any, Any]],
+    offers: Bound,
     placed: Callable[[Any], Runnable[Any, Any]],
     prompt: list[BaseMessage],
     offered: ToolChoice,
     bounds: CallBounds,
+    tries: Tries,
 ) -> Part[list[BaseMessage]]:
-    """The reply; with a looser tool choice if the provider rejects the requested one, and with text in the
-    place of pictures and documents in results if it may have rejected these. A call that has
-    returned nothing is retried once: such a connection is often dead, and no part of a reply was shown."""
-    silent, watch, ways = False, bounds, _ways(models, offered)
-    model = next(ways)
+    """The reply; without streaming if the provider refuses to stream, with a looser tool choice if it rejects
+    the requested one, and with text in the place of pictures and documents in results if it may have rejected
+    these. A call that has returned nothing is retried once: such a connection is often dead, and no part of a
+    reply was shown."""
+    silent, watch, choice = False, bounds, offered
     while True:
+        models = offers.unstreamed if tries.unstreamed else offers
         try:
-            chunks: list[BaseMessage] = yield Stream(placed(model), prompt, watch)
+            chunks: list[BaseMessage] = yield Stream(placed(models[choice]), prompt, watch)
             return chunks
         except Exception as error:
             bounds.heard = watch.heard
-            refused = "tool_choice" in str(error).replace(" ", "_").lower()
-            looser = next(ways, None) if refused else None
-            if looser is None and (text := shown_after(error, prompt)) is not None:
-                prompt, watch = text, watch.renewed()
-                continue
-            if looser is None and (silent or not isinstance(error, Silent) or watch.heard):
+            if refused_reply(error) is not None:
                 raise
-            model, silent = looser or model, silent or looser is None
+            if not tries.unstreamed and refuses_stream(error):
+                tries.unstreamed = True
+                warn_unstreamed(error)
+            elif (looser := _looser(models, choice, error)) is not None:
+                choice = looser
+            elif (text := shown_after(error, prompt)) is not None:
+                prompt = text
+            elif silent or not isinstance(error, Silent) or watch.heard:
+                raise
+            else:
+                silent = True
             # A call that was abandoned keeps its own.
             watch = watch.renewed()
 
 
-def _ways(
-    models: Mapping[ToolChoice, Runnable[Any, Any]], offered: ToolChoice
-) -> Iterator[Runnable[Any, Any]]:
-    """The model with this tool choice, then with looser ones; each distinct request once."""
-    choice: ToolChoice | None = offered
-    before = None
-    while choice is not None:
-        if models[choice] is not before:
-            yield (before := models[choice])
-        choice = LOOSER.get(choice)
-
-
-def _refused(error: BaseException) -> AIMessage | None:
-    """A reply that the provider's package could not build, since the arguments of a call are not an object;
-    only these arguments are known."""
-    if not isinstance(error, ValidationError) or error.title not in ("AIMessage", "AIMessageChunk"):
+def _looser(models: Bound, refused: ToolChoice, error: Exception) -> ToolChoice | None:
+    """A looser choice of tools that makes another request; None if the provider has not rejected this one."""
+    if "tool_choice" not in str(error).replace(" ", "_").lower():
         return None
-    found = [part["input"] for part in error.errors() if part["loc"][-1:] == ("args",)]
-    calls = [
-        InvalidToolCall(type="invalid_tool_call", name="", id="", args=json.dumps(args), error=None)
-        for args in found
-    ]
-    return AIMessage("", invalid_tool_calls=calls) if calls else None
+    choice = LOOSER.get(refused)
+    while choice is not None and models[choice] is models[refused]:
+        choice = LOOSER.get(choice)
+    return choice
 
 
 def _failed(
@@ -312,6 +308,8 @@ def _reply_of(chunks: Sequence[Any], run: NodeContext) -> AIMessage | None:
             "the stream ended in the middle of the reply (it has no finish_reason; for a server that never "
             "sends one turn streaming off)"
         )
+    if is_context_full(message):
+        raise ContextOverflowError(f"the context is full (finish_reason {reason_of(message)!r})")
     if broken_off(message):
         raise ConnectionAbortedError(
             f"the provider broke the reply off (finish_reason {reason_of(message)!r})"
@@ -334,7 +332,7 @@ def _replied(
         "at": ended,
         "seconds": ended - begun,
         "shown": size,
-        **_marks_of_tries(call.tries),
+        **call.tries.marks(),
     }
     if call.names is not None:
         notes["offered"] = list(call.names)
@@ -347,12 +345,6 @@ def _replied(
     if notes.get("ended") == EarlyEnd.SIZE:
         return _too_large(state, run, message)
     return Report(Event.REPLIED, {"messages": [slim(message)]})
-
-
-def _marks_of_tries(tries: Tries) -> dict[str, Any]:
-    """The reply's marks about its attempts; empty for nearly every reply."""
-    noted: dict[str, Any] = {"model": tries.model} if tries.model else {}
-    return {**noted, "retries": tries.again, "held": round(tries.waited, 3)} if tries.again else noted
 
 
 def _too_large(state: AgentState, run: NodeContext, message: AIMessage) -> Report:

@@ -46,7 +46,8 @@ def finish(state: AgentState, run: NodeContext) -> Steps:
         last = decision or state.get("decision")
         why = ending.get("error") or (last["why"] if last else "")
         text = answer_of(outcome, ending.get("claim") or {}, why, run.deps.texts)
-        written = [*written, *_answer([*state["messages"], *written], text, task, run)]
+        history, accepted = [*state["messages"], *written], outcome.status == "success"
+        written = [*written, *_answer(history, text, task, run, accepted=accepted)]
     update = {**channels, **_with_end(state, task, written), "outcome": outcome.model_dump()}
     return Report(None, {**update, "decision": decision} if decision else update)
 
@@ -78,7 +79,9 @@ def _with_end(state: AgentState, task: Task, written: Sequence[BaseMessage]) -> 
     return {"messages": list(written), "ended": ended} if written else {"ended": ended}
 
 
-def _answer(history: Sequence[BaseMessage], text: str, task: Task, run: NodeContext) -> list[BaseMessage]:
+def _answer(
+    history: Sequence[BaseMessage], text: str, task: Task, run: NodeContext, *, accepted: bool
+) -> list[BaseMessage]:
     """The message that reports how the task ended; empty if an imported history already ends with it.
 
     Its id is derived from the task, its last reply and its position, so that repeating this step gives the
@@ -89,7 +92,8 @@ def _answer(history: Sequence[BaseMessage], text: str, task: Task, run: NodeCont
         return []
     reply = task.last.message.id if task.last else ""
     own = uuid.uuid5(uuid.NAMESPACE_OID, f"answer:{task.id}:{reply}:{len(history)}")
-    return [answer(text, task.id, (last.id or "") if last else "", id=str(own), name=run.deps.name)]
+    after = (last.id or "") if last else ""
+    return [answer(text, task.id, after, accepted=accepted, id=str(own), name=run.deps.name)]
 
 
 def _decided_elsewhere(state: AgentState, ending: Ending) -> Decision | None:

@@ -11,5 +11,7 @@ def nudge(state: AgentState, run: NodeContext) -> Report:
     task, kind = run.task(state), state["decision"]["rule"]
     texts, near = run.deps.texts, nearest(task, run.limits)
     left = near.remaining(texts) if near else ""
-    text = texts.nudges[kind].format(left=left, count=task.row.times)
+    # To the rules it is an empty reply.
+    refused = kind == "empty" and task.fresh is not None and task.fresh.call_refused
+    text = texts.nudges["refused_call" if refused else kind].format(left=left, count=task.row.times)
     return Report(Event.NUDGED, {"messages": [reminder(kind, text)]})

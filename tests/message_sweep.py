@@ -29,7 +29,7 @@ import signoff.storage.sqlite
 from signoff import Answer, Limits, Session, build_graph, current_outcome, go_on, sqlite_storage
 from signoff.cli.app import app
 from signoff.graph.build import Graph
-from signoff.graph.messages import is_genuine
+from signoff.graph.messages import is_genuine, is_reply
 from signoff.models import ScriptedModel, call, reply
 from signoff.session.decisions import Approval
 from signoff.session.status import ThreadStatus
@@ -55,11 +55,12 @@ def script(messages: list[BaseMessage]) -> Any:
     """What the model says: it finishes with the names of the messages that it has not answered yet."""
     ended = [at for at, one in enumerate(messages) if isinstance(one, AIMessage) and _finishes(one)]
     new = messages[ended[-1] + 1 if ended else 0 :]
-    told = [name for name in (SENT, OTHER) if any(name in one.text for one in new)]
+    heard = [one for one in new if not isinstance(one, AIMessage)]
+    told = [name for name in (SENT, OTHER) if any(name in one.text for one in heard)]
     if told:
         return call("finish_task", summary=f"answered: {', '.join(told)}")
     first = next(name for name in CASES if any(f"first: {name}" in one.text for one in new))
-    return "Well." if any(isinstance(one, AIMessage) for one in new) else OPENINGS[first]
+    return "Well." if any(map(is_reply, new)) else OPENINGS[first]
 
 
 def _finishes(message: AIMessage) -> bool:

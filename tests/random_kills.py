@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
 from signoff import (
@@ -85,7 +85,7 @@ class Plan:
         return dice.choice(turns)()
 
     def step(self, messages: list[BaseMessage]) -> Any:
-        return self.script[sum(isinstance(message, AIMessage) for message in messages)]
+        return self.script[sum(map(is_reply, messages))]
 
 
 class World:

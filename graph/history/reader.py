@@ -204,6 +204,8 @@ CHARS = 4
 
 # The characters of a call without its arguments, as `tokens` counts them.
 _AROUND = 120
+# The tokens of a line of the assistant that the history does not have.
+_LINE = 12
 
 
 class PersonsWords(NamedTuple):
@@ -253,9 +255,13 @@ class Ledger:
     def weights(self, messages: Sequence[BaseMessage]) -> "array[int]":
         """For each position, the tokens of all messages before it. Computed on demand, since a prompt without
         a budget needs none."""
-        for message in messages[len(self._sums) - 1 :]:
-            shown = not is_answer(message) or (message.id or "") in self.reported
-            self._sums.append(self._sums[-1] + (_tokens(message) if shown else 0))
+        for position in range(len(self._sums) - 1, len(messages)):
+            message = messages[position]
+            shown = not is_answer(message) or "accepted" in marks(message) or message.id in self.reported
+            size = _tokens(message) if shown else 0
+            if position and isinstance(message, HumanMessage) and _is_end(messages[position - 1]):
+                size += _LINE
+            self._sums.append(self._sums[-1] + size)
         return self._sums
 
     def words(self, messages: Sequence[BaseMessage]) -> list[PersonsWords]:
@@ -275,6 +281,11 @@ class Ledger:
                 self._words.append(PersonsWords(place, about[0] if about else "", text))
         self._heard = len(messages)
         return self._words
+
+
+def _is_end(message: BaseMessage) -> bool:
+    """Whether a prompt has a line of the assistant between this message and what is said after it."""
+    return isinstance(message, ToolMessage) or is_answer(message)
 
 
 def _tokens(message: BaseMessage) -> int:

@@ -32,13 +32,14 @@ class StopReason(StrEnum):
 
 class _Words(NamedTuple):
     """A provider's words, separated by spaces. failed: the provider failed in the middle of the reply. open:
-    the reply has not ended yet."""
+    the reply has not ended yet. full: the context has no room for the rest of it."""
 
     length: str = ""
     filtered: str = ""
     failed: str = ""
     paused: str = ""
     open: str = ""
+    full: str = ""
 
 
 _PROVIDERS = (
@@ -52,7 +53,7 @@ _PROVIDERS = (
     # https://platform.openai.com/docs/api-reference/responses/object
     _Words("max_output_tokens incomplete", "content_filter", "failed cancelled", open="in_progress queued"),
     # Anthropic: https://docs.claude.com/en/api/handling-stop-reasons
-    _Words("max_tokens model_context_window_exceeded", "refusal", paused="pause_turn"),
+    _Words("max_tokens", "refusal", paused="pause_turn", full="model_context_window_exceeded"),
     # Gemini: https://ai.google.dev/api/generate-content#FinishReason
     # Vertex AI: https://cloud.google.com/vertex-ai/generative-ai/docs/reference/rest/v1/GenerateContentResponse
     _Words(
@@ -64,13 +65,14 @@ _PROVIDERS = (
     ),
     # Bedrock: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_MessageStopEvent.html
     _Words(
-        "max_tokens model_context_window_exceeded malformed_model_output malformed_tool_use",
+        "max_tokens malformed_model_output malformed_tool_use",
         "guardrail_intervened content_filtered",
+        full="model_context_window_exceeded",
     ),
     # Ollama: https://github.com/ollama/ollama/blob/main/docs/api.md#generate-a-chat-completion
     _Words("length", failed="load unload"),
     # Mistral: https://docs.mistral.ai/api/#tag/chat
-    _Words("length model_length", failed="error"),
+    _Words("length", failed="error", full="model_length"),
     # Cohere: https://docs.cohere.com/reference/chat
     _Words("MAX_TOKENS ERROR_LIMIT", "ERROR_TOXIC", "ERROR TIMEOUT USER_CANCEL"),
     # watsonx: https://cloud.ibm.com/apidocs/watsonx-ai#text-chat
@@ -138,6 +140,11 @@ def broken_off(message: AIMessage) -> bool:
     return _KINDS.get(_bare(reason_of(message))) == "failed"
 
 
+def is_context_full(message: AIMessage) -> bool:
+    """Whether the reply was cut since the prompt leaves no room for it in the model's context."""
+    return _KINDS.get(_bare(reason_of(message))) == "full"
+
+
 def stop_of(message: AIMessage) -> StopReason:
     """How the reply stopped. With anything but `normal` and `paused` its calls do not run, and no finish in
     it counts."""
@@ -151,7 +158,7 @@ def stop_of(message: AIMessage) -> StopReason:
 
 def _stop_by(reason: str) -> StopReason:
     kind = _KINDS.get(_bare(reason), StopReason.NORMAL)
-    return StopReason.LENGTH if kind == "failed" else StopReason(kind)
+    return StopReason.LENGTH if kind in ("failed", "full") else StopReason(kind)
 
 
 def _blocked(message: AIMessage) -> bool:

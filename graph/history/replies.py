@@ -290,6 +290,16 @@ class Reply:
         """Whether only a control call was requested, so that no work call of the reply runs."""
         return bool(marks(self.message).get("controls_only"))
 
+    @property
+    def call_refused(self) -> bool:
+        """Whether its provider refused it for a call in it, or for want of a required one."""
+        return bool(marks(self.message).get("call_refused"))
+
+    @property
+    def unstreamed(self) -> bool:
+        """Whether its provider has refused to stream."""
+        return bool(marks(self.message).get("unstreamed"))
+
     @lazy
     def text(self) -> str:
         """Its text, without reasoning."""
@@ -400,10 +410,10 @@ def with_call_words(message: AIMessage, fresh: Mapping[int, Mapping[str, str]]) 
     good = [dict(call) for call in message.tool_calls]
     parts = message.content if isinstance(message.content, list) else []
     blocks = [dict(part) if isinstance(part, dict) else part for part in parts]
+    of_calls = [part for part in blocks if isinstance(part, dict) and part.get("type") in _CALL_BLOCKS]
     for position, call in enumerate(in_order(message, bad + good)):
-        if position in fresh:
-            _reword_block(blocks, call.get("id"), fresh[position])
-            call |= fresh[position]
+        _reword_block(of_calls, call.get("id"), fresh.get(position, {}))
+        call |= fresh.get(position, {})
     content = blocks if isinstance(message.content, list) else message.content
     # The order of the calls is read from them by id.
     raw = ("tool_calls", "function_call") if any("id" in words for words in fresh.values()) else ()
@@ -418,12 +428,13 @@ def with_call_words(message: AIMessage, fresh: Mapping[int, Mapping[str, str]]) 
     )
 
 
-def _reword_block(blocks: Sequence[Any], call_id: Any, fresh: Mapping[str, str]) -> None:
-    """Gives the block of the content with this call its new id and name, too."""
-    for block in blocks:
-        key = "call_id" if isinstance(block, dict) and "call_id" in block else "id"
-        if isinstance(block, dict) and block.get("type") in _CALL_BLOCKS and block.get(key) == call_id:
+def _reword_block(blocks: list[dict[str, Any]], call_id: Any, fresh: Mapping[str, str]) -> None:
+    """Takes the block of this call out of those that are left, and gives it the new id and name, too."""
+    for place, block in enumerate(blocks):
+        key = "call_id" if "call_id" in block else "id"
+        if block.get(key) == call_id:
             block |= {key if word == "id" else word: value for word, value in fresh.items()}
+            del blocks[place]
             return
 
 

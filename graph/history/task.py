@@ -181,6 +181,11 @@ class Task:
         return self.replies[-1] if self.replies else None
 
     @property
+    def unstreamed(self) -> bool:
+        """Whether the provider of the last reply has refused to stream."""
+        return self.last is not None and self.last.unstreamed
+
+    @property
     def last_text(self) -> str:
         return next((reply.text for reply in reversed(self.replies) if reply.text), "")
 

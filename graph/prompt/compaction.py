@@ -310,6 +310,8 @@ def _lines_of_turn(turn: tuple[Reply, Sequence[BaseMessage]], reader: Reader, pi
             yield _line(reply, piece)
         elif message.id in reader.index.reported:
             yield f"- another agent: {shortened(message.text, piece)}"
+        elif "accepted" in marks(message):
+            yield f'- "{shortened(message.text, piece)}"'
         elif nudge_kind(message) == _TOOL:
             yield f"- a tool showed: {shortened(message.text, piece)}"
 

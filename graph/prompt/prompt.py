@@ -7,7 +7,7 @@ newer is in the turns that the prompt shows whole.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import is_
@@ -27,11 +27,12 @@ from langchain_core.messages.utils import count_tokens_approximately as tokens
 from signoff.graph.blocks import text_block
 from signoff.graph.history.reader import CHARS, PromptHead, Reader
 from signoff.graph.history.reasons import StopReason
-from signoff.graph.history.replies import Call, Reply
+from signoff.graph.history.replies import Call, Reply, with_call_words
 from signoff.graph.history.task import open_phases
 from signoff.graph.kinds import Effect
-from signoff.graph.messages import is_answer, is_genuine, marks, nudge, nudge_kind, slim
+from signoff.graph.messages import is_answer, is_genuine, is_line, line, marks, nudge, nudge_kind, slim
 from signoff.graph.outcome import issues_of
+from signoff.graph.prompt.roles import extend_in_turn, fixed_line
 from signoff.graph.prompt.words import lines_of_words, shortened_words
 from signoff.graph.state import AgentState, Contract, HistorySummary, Phases
 from signoff.graph.texts import Texts
@@ -77,6 +78,34 @@ def marked(message: BaseMessage, mark: Any) -> BaseMessage:
     last = blocks[-1]
     blocks[-1] = {**(text_block(last) if isinstance(last, str) else last), CACHE_MARK: mark}
     return message.model_copy(update={"content": blocks})
+
+
+# Anthropic refuses a request with more.
+_MOST_CACHE_MARKS = 4
+
+
+def with_fewer_marks(prompt: list[BaseMessage], beside: Iterable[Any]) -> list[BaseMessage]:
+    """The prompt with no more cache marks than a request may have, people's own among them: those of the
+    system prompt, and the last ones after it, since a mark covers everything before it. beside: what else of
+    the request may be marked."""
+    places = [
+        (isinstance(message, SystemMessage), at, number)
+        for at, message in enumerate(prompt)
+        if isinstance(message.content, list)
+        for number, block in enumerate(message.content)
+        if _is_marked(block)
+    ]
+    fewer = list(prompt)
+    over = len(places) + sum(map(_is_marked, beside)) - _MOST_CACHE_MARKS
+    for _, at, number in sorted(places)[: max(0, over)]:
+        blocks: list[Any] = list(fewer[at].content)
+        blocks[number] = {key: value for key, value in blocks[number].items() if key != CACHE_MARK}
+        fewer[at] = fewer[at].model_copy(update={"content": blocks})
+    return fewer
+
+
+def _is_marked(part: Any) -> bool:
+    return isinstance(part, dict) and CACHE_MARK in part
 
 
 _SHORTEST = 100
@@ -176,7 +205,9 @@ def build_prompt(
     summary, start = compacted(state, reader)
     head, _ = _head(summary, start, reader, system_prompt, texts)
     kept = _head_from(start, reader, texts)
-    return [*head, *kept.messages, *_repaired(kept.upto, reader.replies[kept.replies :], reader, texts)]
+    prompt = [*head, *kept.messages]
+    extend_in_turn(prompt, _repaired(kept.upto, reader.replies[kept.replies :], reader, texts), texts)
+    return prompt
 
 
 def prompt_size(state: AgentState, reader: Reader, system_prompt: SystemPrompt, texts: Texts) -> int:
@@ -232,7 +263,11 @@ def front(
         if place in shorter:
             kept[number] = kept[number].model_copy(update={"content": shorter[place]})
     lines = lines_of_words(reader, start, room, texts, own)
-    return [system, *kept, summary_message(summary, reader.section.id, texts, lines)]
+    shown = [system]
+    extend_in_turn(shown, kept, texts)
+    # What is kept was sent without the summary.
+    between = [fixed_line(texts)] if kept else []
+    return [*shown, *between, summary_message(summary, reader.section.id, texts, lines)]
 
 
 def own_messages(reader: Reader, start: int) -> list[str]:
@@ -300,7 +335,7 @@ def _head_from(start: int, reader: Reader, texts: Texts) -> PromptHead:
         upto += 1
     end = places[upto] if upto < len(places) else len(reader.messages)
     turns = reader.replies[kept.replies : upto]
-    kept.messages += _repaired(kept.upto, turns, reader, texts, end)
+    extend_in_turn(kept.messages, _repaired(kept.upto, turns, reader, texts, end), texts)
     kept.upto, kept.replies = end, upto
     return kept
 
@@ -310,17 +345,22 @@ def _repaired(
 ) -> Iterator[BaseMessage]:
     """The messages from `start` to `end`; `turns` are the replies among them. Each result is placed directly
     after its call; a user's answer to a question appears only as that result. Omitted are results without a
-    call, and final answers that repeat what this thread holds."""
+    call. An answer of this thread, and an empty reply, becomes a line of the assistant: the answer's words
+    after an accepted finish, else the fixed sentence, never a provider's error or advice to the program."""
     replies = iter(turns)
     for message in reader.messages[start:end]:
         if is_answer(message):
             if message.id in reader.index.reported:
                 yield message
+            else:
+                yield line(message.text) if "accepted" in marks(message) else fixed_line(texts)
         elif isinstance(message, AIMessage):
             reply = next(replies)
             # A reply that the provider paused continues only if it is sent back unchanged.
             if reply.calls or reply.text or reply.stop is StopReason.PAUSED:
                 yield from _turn(reply, texts)
+            else:
+                yield fixed_line(texts)
         elif isinstance(message, (SystemMessage, ToolMessage, FunctionMessage)):
             continue
         elif not (is_genuine(message) and message.id in reader.spoken):
@@ -351,10 +391,12 @@ def _pending(reply: Reply, call: Call, texts: Texts) -> ToolMessage:
 def _sendable(reply: Reply) -> AIMessage:
     """The reply with calls that have valid JSON, valid names and ids: some servers reject a whole request for
     one that has not."""
-    message = reply.message
     if reply.plain:
-        return message
-    raw = {bad["id"]: bad["args"] or "" for bad in message.invalid_tool_calls}
+        return reply.message
+    fresh = {call.index: {"id": reply.provider_id(call), "name": call.provider_name} for call in reply.calls}
+    # Some clients send a call from its block in the content.
+    message = with_call_words(reply.message, fresh)
+    raw = {bad["id"]: bad["args"] or "" for bad in reply.message.invalid_tool_calls}
     calls = [
         ToolCall(
             name=call.provider_name,
@@ -368,5 +410,6 @@ def _sendable(reply: Reply) -> AIMessage:
 
 def last_turn(prompt: Sequence[BaseMessage]) -> int:
     """The index where the last turn of a prompt begins; its length if there is none."""
-    replies = (at for at in range(len(prompt) - 1, -1, -1) if isinstance(prompt[at], AIMessage))
+    places = range(len(prompt) - 1, -1, -1)
+    replies = (at for at in places if isinstance(prompt[at], AIMessage) and not is_line(prompt[at]))
     return next(replies, len(prompt))

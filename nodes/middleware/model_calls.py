@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from langchain.agents.middleware import ExtendedModelResponse, ModelRequest, ModelResponse
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage, convert_to_messages
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 from langchain_core.tools import BaseTool
@@ -311,7 +311,7 @@ class _Asking:
         if request.system_message is not self._prompt:
             told = self.run.deps.prompt_with(request.system_message or "")
             system = system_message(self.run.reader(self.state), told)
-        messages = list(request.messages)
+        messages = convert_to_messages(request.messages)
         same = len(messages) == len(self._messages) and all(
             one is other for one, other in zip(messages, self._messages, strict=True)
         )

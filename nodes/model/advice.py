@@ -1,6 +1,7 @@
 """Explains a provider's error: what it says, whether it is transient, and what to do about it."""
 
 import html
+import json
 import re
 import time
 from collections.abc import Collection, Mapping
@@ -12,15 +13,10 @@ from langchain_core.runnables import Runnable
 from pydantic import SecretStr, ValidationError
 
 from signoff.graph.foreign import valid_text
+from signoff.nodes.model.faults import FULL_CONTEXT, NO_STREAM, REFUSED_CALL, TEMPORARY
 
 _LENGTH = 500
 _SHORTEST_SECRET = 6
-_TOO_LONG = re.compile(
-    r"context.?length|context.?size|context.?window|maximum (?:context|(?:model|prompt) length)"
-    r"|too many (?:input )?tokens|(?:prompt|inputs?) (?:is|are) too long|input is too long|token count"
-    r"|request (?:is )?too large|request exceeds the maximum size|request_too_large|max_new_tokens",
-    re.IGNORECASE,
-)
 _NO_TOOLS = re.compile(
     r"(?:support|enabled?\b).{0,40}\b(?:tool|function)|(?:tool|function)s?\b.{0,60}\b(?:not (?:been )?"
     r"(?:supported|enabled)|unsupported)|(?:unsupported|unknown|unrecognized).{0,40}\btools?\b"
@@ -37,14 +33,14 @@ _UNKNOWN_HOST = re.compile(
     r"name or service not known|name resolution|nodename nor servname|getaddrinfo|no address associated",
     re.IGNORECASE,
 )
-_PASSING = (408, 409, 429)
-_PASSING_KINDS = {
-    "rate_limit_error": "rate limit",
-    "overloaded_error": "the provider is overloaded",
-    "api_error": "a fault of the provider",
-    "server_error": "a fault of the provider",
-    "timeout_error": "no answer in time",
-}
+# 424 is what Bedrock calls a fault of a stream before it has begun.
+_PASSING = (408, 409, 424, 429)
+_CODES = ("code", "type", "status")
+# What the provider calls the fault stands only in the text where langchain-openai, botocore or
+# langchain-openrouter has made it of an event.
+_CODE_IN_TEXT = re.compile(
+    r"^([a-z_]+): |ResponseError\(code='(\w+)'|An error occurred \((\w+)\)|\(code: (\w+)\)"
+)
 _LATE_NAMES = {"APITimeoutError", "ModelTimeoutError", "TimeoutException", "TimeoutError"}
 _CONNECTION_NAMES = {
     "APIConnectionError",
@@ -107,10 +103,20 @@ _SECRETS = (
 
 def is_too_long(error: BaseException) -> bool:
     """Whether the prompt did not fit into the model's context."""
-    if isinstance(error, ContextOverflowError) or getattr(error, "code", None) == "context_length_exceeded":
-        return True
     status = _status(error)
-    return status == 413 or (status in _REFUSALS and bool(_TOO_LONG.search(_provider_words(error))))
+    if status == 413 or isinstance(error, ContextOverflowError):
+        return True
+    return status in _REFUSALS and bool(FULL_CONTEXT.search(_words(error)))
+
+
+def refuses_call(error: BaseException) -> bool:
+    """Whether the provider has refused what the model answered, for a call in it or for want of one."""
+    return bool(REFUSED_CALL.search(_words(error)))
+
+
+def refuses_stream(error: BaseException) -> bool:
+    """Whether the provider answers this request, but not in a stream."""
+    return _status(error) in (*_REFUSALS, 403) and bool(NO_STREAM.search(_words(error)))
 
 
 def refuses(error: BaseException) -> bool:
@@ -121,7 +127,7 @@ def refuses(error: BaseException) -> bool:
 def may_pass(error: BaseException) -> bool:
     """Whether the same call may succeed a little later: after a rate limit, a server error, a lost
     connection."""
-    if is_too_long(error) or _is_lasting(error):
+    if is_too_long(error) or refuses_call(error) or _is_lasting(error):
         return False
     status, told = _status(error), _header(error, "x-should-retry")
     if told in ("true", "false"):
@@ -131,7 +137,7 @@ def may_pass(error: BaseException) -> bool:
     if getattr(error, "is_retryable", False):
         # LangChain's own word for it.
         return True
-    return bool(_kind(error)) or _is_late(error) or _is_cut(error) or _is_unreachable(error)
+    return bool(_temporary(error)) or _is_late(error) or _is_cut(error) or _is_unreachable(error)
 
 
 def may_refuse_content(error: BaseException) -> bool:
@@ -150,7 +156,7 @@ def in_short(error: BaseException) -> str:
         return f"error {status}"
     if _is_cut(error):
         return "the connection broke off"
-    return _kind(error) or ("no connection" if _is_unreachable(error) else type(error).__name__)
+    return _temporary(error) or ("no connection" if _is_unreachable(error) else type(error).__name__)
 
 
 def retry_after(error: BaseException) -> float | None:
@@ -168,9 +174,8 @@ def retry_after(error: BaseException) -> float | None:
 
 
 def _delay(error: BaseException) -> float | None:
-    for cause in _causes(error):
-        body = getattr(cause, "details", None)
-        inner = body.get("error", body) if isinstance(body, Mapping) else {}
+    for body in (body for cause in _causes(error) for body in _bodies(cause)):
+        inner = body.get("error", body)
         parts = inner.get("details") if isinstance(inner, Mapping) else None
         for part in parts if isinstance(parts, list) else ():
             told = part.get("retryDelay") if isinstance(part, Mapping) else None
@@ -187,12 +192,43 @@ def _header(error: BaseException, name: str) -> str:
     return ""
 
 
-def _kind(error: BaseException) -> str:
-    """What an error is that comes in the middle of a stream, which had the status 200."""
-    body = getattr(error, "body", None)
-    inner = body.get("error", body) if isinstance(body, Mapping) else {}
-    told = inner.get("type") if isinstance(inner, Mapping) else None
-    return _PASSING_KINDS.get(told, "") if isinstance(told, str) else ""
+def _temporary(error: BaseException) -> str:
+    """What a fault is that its provider says passes, such as one in a stream, which had the status 200."""
+    return next((why for why, codes in TEMPORARY.items() if codes.search(_words(error))), "")
+
+
+def _codes(error: BaseException) -> list[str]:
+    """What the provider calls this error, apart from those that it was made of."""
+    codes = [getattr(error, key, None) for key in ("status_code", *_CODES)]
+    for body in _bodies(error):
+        parts = [part for part in (body, body.get("error")) if isinstance(part, Mapping)]
+        codes += [part.get(key) for part in parts for key in _CODES]
+    codes += [match[match.lastindex or 0] for match in _CODE_IN_TEXT.finditer(str(error))]
+    return [str(code) for code in codes if isinstance(code, str | int)]
+
+
+def _bodies(error: BaseException) -> list[Mapping[str, Any]]:
+    """The bodies of the provider's answer, as its package gives them."""
+    bodies = (getattr(error, "body", None), getattr(error, "details", None), *error.args)
+    return [body for body in map(_parsed, bodies) if isinstance(body, Mapping)]
+
+
+def _parsed(body: object) -> object:
+    """The body of an answer that OpenRouter's package could not read: it gives its text."""
+    if not isinstance(body, str) or not body.startswith("{"):
+        return body
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+
+
+def _raised_from(error: BaseException) -> list[BaseException]:
+    """The error, and those that it was made of."""
+    chain = [error]
+    while (cause := chain[-1].__cause__) and len(chain) < _DEEPEST:
+        chain.append(cause)
+    return chain
 
 
 def _is_lasting(error: BaseException) -> bool:
@@ -225,7 +261,9 @@ def _names(error: BaseException) -> set[str]:
 
 
 def _words(error: BaseException) -> str:
-    return f"{_provider_words(error)} {getattr(error, 'code', None)} {getattr(error, 'type', None)}"
+    """What the provider says, and what it calls the error, each of these in brackets."""
+    codes = [f"[{code}]" for cause in _raised_from(error) for code in _codes(cause)]
+    return " ".join([_provider_words(error), *codes])
 
 
 def advise(error: BaseException, secrets: Collection[str] = ()) -> str:
@@ -303,6 +341,8 @@ def _without_status(error: BaseException) -> str:
     said = _provider_words(error)
     if refuses(error):
         return "The model refuses this task: write what you want in other words, or use another model"
+    if _temporary(error):
+        return _BROKEN
     if names & _LATE_NAMES:
         return _LATE
     if _is_cut(error):
@@ -330,12 +370,7 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 def _origin(error: BaseException) -> BaseException:
     """The error that carries the provider's answer: this one, or the one that it was made of."""
-    found: BaseException | None = error
-    for _ in range(_DEEPEST):
-        if found is None or _own_status(found) is not None:
-            break
-        found = found.__cause__
-    return error if found is None else found
+    return next((cause for cause in _raised_from(error) if _own_status(cause) is not None), error)
 
 
 def _status(error: BaseException) -> int | None:
@@ -348,8 +383,7 @@ def _own_status(error: BaseException) -> int | None:
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):
         response = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    told = [getattr(error, "status_code", None), getattr(response, "status_code", response)]
-    told += [getattr(error, "code", None), *(p.get("code") for p in error.args if isinstance(p, Mapping))]
+    told = [*_codes(error), getattr(response, "status_code", response)]
     found = (int(one) for one in told if isinstance(one, int | str) and str(one).isdecimal())
     return next((one for one in found if 400 <= one < 600), None)
 
@@ -357,8 +391,7 @@ def _own_status(error: BaseException) -> int | None:
 def _provider_words(error: BaseException) -> str:
     """The provider's own words; for a failing connection those of the cause below."""
     error = _origin(error)
-    told = [getattr(error, "body", None), getattr(error, "details", None)]
-    told += [*(part for part in error.args if isinstance(part, Mapping))]
+    told = [*_bodies(error), getattr(error, "body", None), getattr(error, "details", None)]
     text = next(filter(None, map(_message, told)), "") or re.sub(r"^Error code: \d+ - ", "", str(error))
     if _status(error) is None:
         below = [str(cause) for cause in _causes(error)[1:]]

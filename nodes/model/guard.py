@@ -10,7 +10,8 @@ abandoned in its thread is dropped here.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -24,22 +25,27 @@ from signoff.graph.inside.private import share_private
 from signoff.nodes.model.incoming import Incoming
 from signoff.nodes.model.stream import WATCH, Abandoned
 
-_CONTROLS = "_signoff_controls"
+_CONTROLS, _LAST_STEP = "_signoff_controls", "_signoff_last_step"
 _Model = TypeVar("_Model")
+LastStep = Callable[[list[BaseMessage]], list[BaseMessage]]
+"""Makes what is sent of the messages that a model is called with."""
 
 
-def guarded(model: _Model, controls: Controls) -> _Model:
+def guarded(
+    model: _Model, controls: Controls, last_step: LastStep | None = None, *, cuts: bool = True
+) -> _Model:
     """The model with the inner guard in it; `model` itself is not changed.
 
     The guard is in a subclass of the model's own class, where the provider's stream is at hand. With
     streaming disabled, only a late reply is dropped. A model without its own stream is returned as it is, and
-    so is anything that is not a chat model.
+    so is anything that is not a chat model. last_step: makes what is sent, where other code calls the model.
+    cuts: whether a stream is cut off at all.
     """
-    if not isinstance(model, BaseChatModel) or not _stream_layers(type(model)):
+    if not isinstance(model, BaseChatModel) or not (last_step or _stream_layers(type(model))):
         return model
     twin: Any = model.model_copy()
-    twin.__class__ = _guarded_class(type(model), streams=not model.disable_streaming)
-    twin.__dict__[_CONTROLS] = controls
+    twin.__class__ = _guarded_class(type(model), streams=cuts and not model.disable_streaming)
+    twin.__dict__[_CONTROLS], twin.__dict__[_LAST_STEP] = controls, last_step
     # Both share the model's private attributes (a client, a counter).
     share_private(twin, model)
     if "stream_chunk_timeout" not in model.model_fields_set and hasattr(model, "stream_chunk_timeout"):
@@ -50,9 +56,11 @@ def guarded(model: _Model, controls: Controls) -> _Model:
     return made
 
 
-def without_streaming(model: BaseChatModel) -> BaseChatModel:
+def without_streaming(model: Any) -> Any:
     """A copy of `model`, and of the model that it wraps, that never streams; the original would as soon as
-    something listens."""
+    something listens. Anything but a chat model is returned as it is."""
+    if not isinstance(model, BaseChatModel):
+        return model
     inner, update = vars(model).get("model"), dict[str, Any](disable_streaming=True)
     if vars(model).get("streaming"):
         # Some packages send it as it is, whatever else is said.
@@ -64,6 +72,15 @@ def without_streaming(model: BaseChatModel) -> BaseChatModel:
     return twin
 
 
+def warn_unstreamed(error: Exception) -> None:
+    """Says that a run goes on without streaming, since the provider has refused it by this error."""
+    warnings.warn(
+        f"The provider refuses to stream ({type(error).__name__}), so the run goes on without it; pass "
+        'streaming="never" to build_graph, or disable_streaming=True to the model, to save that request.',
+        stacklevel=2,
+    )
+
+
 def is_guarded(model: object) -> bool:
     """Whether `model`, or the model that it wraps, has the guard."""
     while isinstance(model, RunnableBinding):
@@ -71,11 +88,22 @@ def is_guarded(model: object) -> bool:
     return isinstance(model, _Sync | _Async)
 
 
+def _sent(model: object, messages: list[BaseMessage]) -> list[BaseMessage]:
+    last_step: LastStep | None = vars(model).get(_LAST_STEP)
+    return messages if last_step is None else last_step(messages)
+
+
 class _Whole:
-    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         # The class that this one is mixed into has the method, as below.
-        result: ChatResult = super()._generate(*args, **kwargs)  # type: ignore[misc]  # it has
+        result: ChatResult = super()._generate(_sent(self, messages), *args, **kwargs)  # type: ignore[misc]  # it has
         _drop_if_abandoned()
+        return result
+
+
+class _AsyncWhole:
+    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        result: ChatResult = await super()._agenerate(_sent(self, messages), *args, **kwargs)  # type: ignore[misc]  # as above
         return result
 
 
@@ -83,6 +111,7 @@ class _Sync:
     def _stream(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
+        messages = _sent(self, messages)
         chunks: Iterator[ChatGenerationChunk] = super()._stream(messages, *args, **kwargs)  # type: ignore[misc]  # it has
         incoming = _incoming(self, messages, kwargs)
         try:
@@ -102,6 +131,7 @@ class _Async:
     async def _astream(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
+        messages = _sent(self, messages)
         chunks: AsyncIterator[ChatGenerationChunk] = super()._astream(messages, *args, **kwargs)  # type: ignore[misc]  # as above
         incoming = _incoming(self, messages, kwargs)
         try:
@@ -138,11 +168,16 @@ def _stream_layers(model: type[BaseChatModel]) -> tuple[type, ...]:
     return (*sync, _Async) if model._astream is not BaseChatModel._astream else sync
 
 
+def _async_layers(model: type[BaseChatModel]) -> tuple[type, ...]:
+    """Where a model has no call of its own in a loop, LangChain makes the other one in a thread."""
+    return () if model._agenerate is BaseChatModel._agenerate else (_AsyncWhole,)
+
+
 @lru_cache(maxsize=256)
 def _guarded_class(model: type[BaseChatModel], *, streams: bool) -> type[BaseChatModel]:
     # By the name of the model's own class, which traces show and by which some providers are known.
     names = {"__module__": model.__module__, "__qualname__": model.__qualname__, "__doc__": model.__doc__}
     metaclass: Any = type(model)
-    layers = (_Whole, *_stream_layers(model)) if streams else (_Whole,)
+    layers = (_Whole, *_async_layers(model), *(_stream_layers(model) if streams else ()))
     made: type[BaseChatModel] = metaclass(model.__name__, (*layers, model), names)
     return made

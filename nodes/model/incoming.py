@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCallChunk
-from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.ai import UsageMetadata, subtract_usage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGenerationChunk
 
@@ -106,6 +106,7 @@ class Incoming:
         self._end: list[ChatGenerationChunk] = []
         self._id: str | None = None
         self._chars = self._reported_read = self._reported_written = 0
+        self._last_usage: UsageMetadata | None = None
         self._calls: list[IncomingCall] = []
         # The places of the calls that the last chunk is of; and the chunks of calls that were handed on, each
         # with the lowest place in it.
@@ -127,6 +128,8 @@ class Incoming:
         message = chunk.message
         if not isinstance(message, AIMessageChunk):
             return [chunk]
+        if usage := message.usage_metadata:
+            message.usage_metadata = self._not_reported_before(usage)
         text = _text_of(message)
         stop = self._watch.took(_size(text, message)) if self._watch else None
         if self._closing is None and _closes(chunk, message):
@@ -150,6 +153,13 @@ class Incoming:
         if stop and (last := self._ended(stop)):
             self._finish(last)
         return given
+
+    def _not_reported_before(self, usage: UsageMetadata) -> UsageMetadata:
+        """What this usage adds to those of the chunks before, since LangChain sums them: some servers report
+        in each chunk what they have counted so far."""
+        before, self._last_usage = self._last_usage, usage
+        counts_up = before is not None and before["input_tokens"] == usage["input_tokens"] > 0
+        return subtract_usage(usage, before) if counts_up else usage
 
     def closed(self) -> bool:
         """Whether the watch has ended the call, and what has come so far is the reply; not when it has fallen

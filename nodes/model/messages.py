@@ -31,11 +31,13 @@ from signoff.graph.prompt.prompt import (
     marked,
     prompt_size,
     system_size,
+    with_fewer_marks,
 )
+from signoff.graph.prompt.roles import as_sent
 from signoff.graph.state import AgentState
 from signoff.nodes.model.functions import asking
 from signoff.nodes.model.models import Keeper, Streaming
-from signoff.nodes.node import ANTHROPIC, ANTHROPICS_MARK, NO_BUDGET, OPENAI, NodeContext
+from signoff.nodes.node import ANTHROPIC, ANTHROPICS_MARK, NO_BUDGET, OPENAI, Dependencies, NodeContext
 from signoff.nodes.requests import Part
 
 
@@ -93,9 +95,17 @@ def show(state: AgentState, run: NodeContext, *, whole: bool = False) -> Part[Fi
     if not whole and size + extra > most and (all_of_it := tokens(prompt) - more) + extra > most:
         prompt = yield Truncate(prompt, most - extra + more)
         size -= all_of_it - (tokens(prompt) - more)
-    if run.deps.cache == ANTHROPIC and not isinstance(prompt[-1], AIMessage | SystemMessage):
-        prompt[-1] = marked(prompt[-1], dict(ANTHROPICS_MARK))
     return FittedPrompt(prompt, size, extra, own)
+
+
+def last_step(prompt: list[BaseMessage], model: Runnable[Any, Any], deps: Dependencies) -> list[BaseMessage]:
+    """The prompt as it is sent, behind all middleware, with the mark for the provider's cache at its end, and
+    with no more marks than it takes beside those of the tools of `model`."""
+    sent = as_sent(prompt, deps.texts)
+    if deps.cache == ANTHROPIC and not isinstance(sent[-1], AIMessage | SystemMessage):
+        sent = [*sent[:-1], marked(sent[-1], dict(ANTHROPICS_MARK))]
+    options = model.kwargs if isinstance(model, RunnableBinding) else {}
+    return with_fewer_marks(sent, [options, *options.get("tools", ())])
 
 
 def is_full(state: AgentState, run: NodeContext) -> bool:

@@ -6,7 +6,7 @@ several models, each is tried when those before it have failed.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -265,7 +265,7 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
         options: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         super().__init__()
-        self._model, self._box, self._options = model, box, options
+        self._model, self._box, self._tools, self._options = model, box, tools, options
         self._controls = [control.tool for control in box.controls.values()]
         self._every = box.every if tools is None else [*tools, *self._controls]
         self._picked: dict[tuple[str, ...], Bound] = {}
@@ -285,6 +285,11 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
         self[offer] = made
         return made
 
+    @cached_property
+    def unstreamed(self) -> "Bound":
+        """The same model with the same tools, which never streams."""
+        return Bound(without_streaming(self._model), self._box, self._tools, self._options)
+
     def offering(self, tools: Sequence[Any], options: Mapping[str, Any]) -> "Bound":
         """The same model with these working tools; the control tools stay."""
         return Bound(self._model, self._box, tools, options)
@@ -303,7 +308,7 @@ def bound(model: Model, box: Toolbox, *, quiet: bool, streaming: Streaming = "al
     """The model for each offer. quiet: without the retries of its own package. streaming: "never" turns
     streaming off in the model. Raises SetupError for a model without tool calling."""
     own = without_own_retries(model) if quiet and isinstance(model, BaseChatModel) else model
-    if streaming == "never" and isinstance(own, BaseChatModel):
+    if streaming == "never":
         own = without_streaming(own)
     offers = Bound(guarded(own, box), box)
     try:

@@ -24,7 +24,7 @@ from tenacity import (
 from signoff.graph.foreign import gets_past
 from signoff.graph.inside.private import share_private
 from signoff.graph.limits import MODEL_TRIES, CheckedModel
-from signoff.nodes.model.advice import is_too_long, may_pass, retry_after
+from signoff.nodes.model.advice import may_pass, retry_after
 from signoff.nodes.model.stream import Silent
 
 _SPREAD = 0.1
@@ -89,8 +89,7 @@ def is_retried(error: BaseException) -> bool:
     """
     if not isinstance(error, Exception) or isinstance(error, Silent) or gets_past(error):
         return False
-    # A prompt that is too long is shortened first.
-    return not is_too_long(error) and may_pass(error)
+    return may_pass(error)
 
 
 def without_own_retries(model: BaseChatModel) -> BaseChatModel:

@@ -19,17 +19,21 @@ from signoff.nodes.model.advice import may_refuse_content
 
 _TOOL = "tool"
 _OPENAI = "langchain_openai"
-# What the tool messages of a client take, by its own code and its provider's documentation. Clients that are
-# not known are shown everything.
+# What a client takes of a result, by its own code and its provider's documentation. Clients that are not
+# known are shown everything.
 _TAKEN = {
     "langchain_anthropic": {"image", "pdf", "address"},
     "langchain_aws": {"image", "pdf"},
     "langchain_google_genai": {"image", "pdf"},
-    "langchain_groq": set[str](),
-    "langchain_mistralai": set[str](),
+    "langchain_fireworks": {"image", "address"},
+    "langchain_groq": {"image", "address"},
+    "langchain_mistralai": {"image", "address"},
     "langchain_ollama": {"image"},
+    "langchain_openrouter": {"image", "address"},
     _OPENAI: {"image", "pdf", "address"},
 }
+# Chat completions: only in the user's role.
+_CHAT = {"langchain_fireworks", "langchain_groq", "langchain_mistralai", "langchain_openrouter", _OPENAI}
 
 
 def shown_to(model: Any, prompt: list[Any]) -> list[Any]:
@@ -39,8 +43,9 @@ def shown_to(model: Any, prompt: list[Any]) -> list[Any]:
         return prompt
     packages = [kind.__module__.partition(".")[0] for kind in type(model).__mro__]
     package = next((name for name in packages if name in _TAKEN), "")
-    after = package == _OPENAI and not getattr(model, "use_responses_api", False)
-    return _shown(prompt, _TAKEN.get(package), after=after)
+    after = package in _CHAT and not getattr(model, "use_responses_api", False)
+    sees = (getattr(model, "profile", None) or {}).get("image_inputs", True)
+    return _shown(prompt, _TAKEN.get(package) if sees or not after else set(), after=after)
 
 
 def shown_after(error: Exception, prompt: list[Any]) -> list[Any] | None:

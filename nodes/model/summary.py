@@ -33,10 +33,12 @@ from signoff.graph.rules import ToolChoice
 from signoff.graph.state import AgentState, HistorySummary, Spent
 from signoff.graph.values import sound_reply
 from signoff.nodes.model.functions import FunctionFailed
-from signoff.nodes.model.messages import bind_to_thread, in_loops, show, streams
+from signoff.nodes.model.guard import without_streaming
+from signoff.nodes.model.messages import bind_to_thread, in_loops, last_step, show, streams
 from signoff.nodes.model.models import context_of, picked
 from signoff.nodes.model.shown import shown_to
 from signoff.nodes.model.stream import CallBounds, acall, acall_in_thread, call, watch_of
+from signoff.nodes.model.switched import taken_over
 from signoff.nodes.model.trying import WaitEnded
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part
@@ -156,7 +158,7 @@ def write_summary(
         if asked is None:
             return compaction.by_lines(), spent
     else:
-        asked = (model, _prompt(compaction, run))
+        asked = (without_streaming(model) if task.unstreamed else model, _prompt(compaction, run))
     answer, begun = SummaryReply(compaction.most), time.monotonic()
     streamed = run.deps.streaming == "always" or not run.continues
     try:
@@ -190,7 +192,10 @@ def _on_the_prompt(compaction: Compaction, state: AgentState, run: NodeContext) 
     replies = compaction.reader.replies
     names = marks(replies[-1].message).get("offered") if replies else None
     offers = asked.offers if names is None else picked(asked.offers, tuple(names))
-    return bind_to_thread(state, run)(offers[ToolChoice.ALL]), [*shown_to(asked.model, shown.messages), wish]
+    offers = offers.unstreamed if run.task(state).unstreamed else offers
+    prompt, model = taken_over(asked.model, [*shown.messages, wish], run.deps.texts), offers[ToolChoice.ALL]
+    prompt = last_step(shown_to(asked.model, prompt), model, run.deps)
+    return bind_to_thread(state, run)(model), prompt
 
 
 def _watch(task: Task, run: NodeContext) -> CallBounds:
@@ -221,13 +226,13 @@ def _cost(
     spent: Spent | None, task: str, answer: SummaryReply, prompt: list[BaseMessage], seconds: float
 ) -> Spent:
     """The usage of the task's summaries with this one; estimated if the provider reports none."""
-    usages = [chunk.usage_metadata for chunk in answer.chunks if chunk.usage_metadata]
-    marked = any(marks(chunk).get("estimated") for chunk in answer.chunks)
-    read, wrote = sum(u["input_tokens"] for u in usages), sum(u["output_tokens"] for u in usages)
-    if answer.chunks and not usages:
+    reply = received(answer.came or [AIMessage("")])
+    usage, marked = reply.usage_metadata, bool(marks(reply).get("estimated"))
+    read, wrote = (usage["input_tokens"], usage["output_tokens"]) if usage else (0, 0)
+    if answer.came and not usage:
         read, wrote, marked = tokens(prompt), tokens([AIMessage(answer.whole_text)]), True
-    details = (usage.get("input_token_details") or {} for usage in usages)
-    cached = min(read, sum(found.get("cache_read", 0) for found in details))
+    details = usage.get("input_token_details") if usage else None
+    cached = min(read, (details or {}).get("cache_read", 0))
     return spent_more(spent, task, read, wrote, estimated=marked, seconds=seconds, cached=cached)
 
 

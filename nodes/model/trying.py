@@ -93,12 +93,20 @@ class WaitEnded(Exception):
 class Tries:
     """The result of the attempts of one call. again: the number of retries. waited: seconds. model: the name
     of the last model that was tried, if there are several. heard: whether a part of its last reply
-    arrived."""
+    arrived. unstreamed: the provider has refused to stream."""
 
     again: int = 0
     waited: float = 0.0
     model: str = ""
     heard: bool = False
+    unstreamed: bool = False
+
+    def marks(self) -> dict[str, Any]:
+        """The reply's marks about its attempts; empty for nearly every reply."""
+        noted: dict[str, Any] = {"model": self.model} if self.model else {}
+        if self.again:
+            noted |= {"retries": self.again, "held": round(self.waited, 3)}
+        return {**noted, "unstreamed": True} if self.unstreamed else noted
 
 
 Ask = Callable[[AskedModel, CallBounds], Part[_T]]

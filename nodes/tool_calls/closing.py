@@ -56,9 +56,16 @@ def _without_record(stray: Stray, state: AgentState, run: NodeContext) -> ToolMe
     return not_run(stray.call.id, stray.call.name, text, stray.why, reply=stray.reply_id)
 
 
-_NOT_YET = (Event.REPLIED, Event.NEEDS_APPROVAL, Event.DECIDED, Event.OBSERVED, Event.MORE)
+_NOT_YET = (
+    Event.REPLIED,
+    Event.NEEDS_APPROVAL,
+    Event.DECIDED,
+    Event.OBSERVED,
+    Event.MORE,
+    Event.SETTLED,
+)
 """What the last state has reported while no further call of the last reply had begun."""
-_BEFORE_REVIEW = (*_NOT_YET, Event.WORK, Event.TO_HAND_OVER, Event.SETTLED, Event.DONE)
+_BEFORE_REVIEW = (*_NOT_YET, Event.WORK, Event.TO_HAND_OVER, Event.DONE)
 
 
 def may_have_run(stray: Stray, state: AgentState, run: NodeContext) -> bool:

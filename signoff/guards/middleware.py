@@ -34,6 +34,8 @@ from signoff.graph.inside.private import channels_of
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ENTRIES, Event, State
 from signoff.graph.messages import KEY, marks, slim
+from signoff.graph.prompt.prompt import with_fewer_marks
+from signoff.graph.prompt.roles import as_sent
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import Ending
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
@@ -62,12 +64,16 @@ from signoff.guards.steps import (
 )
 from signoff.guards.versions import check_version
 from signoff.nodes.execute import runs_again
-from signoff.nodes.model.advice import advise, secrets_of
+from signoff.nodes.model.advice import advise, is_too_long, refuses_stream, secrets_of
 from signoff.nodes.model.guard import guarded as guarded_model
+from signoff.nodes.model.guard import warn_unstreamed, without_streaming
 from signoff.nodes.model.heard import Heard
 from signoff.nodes.model.messages import is_streamed
 from signoff.nodes.model.models import BoundModels
+from signoff.nodes.model.refused import refused_reply
 from signoff.nodes.model.shown import shown_after, shown_to
+from signoff.nodes.model.switched import taken_over
+from signoff.nodes.model.trying import Tries
 from signoff.nodes.node import NO_BUDGET, Dependencies, Report
 from signoff.nodes.requests import Part, acarry_out, carry_out
 from signoff.nodes.tool_calls.inject import Injector
@@ -174,7 +180,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         )
         self._known: dict[str, BaseTool] = {}
         self._made: dict[tuple[str, ...], tuple[tuple[Any, ...], Dependencies]] = {}
-        self._cut: tuple[BaseChatModel, BaseChatModel] | None = None
+        self._before: tuple[BaseChatModel, bool, BaseChatModel] | None = None
         self._warned = set[str]()
 
     @property
@@ -261,25 +267,32 @@ class Guards(AgentMiddleware[Any, Any, Any]):
     def _ask(self, walk: Walk, request: Request, handler: Callable[[Request], Any]) -> Part[None]:
         system, messages = prompt_of(walk, request.messages, request.system_message)
         offered = tool_choice(walk.task, walk.run.deps.required)
-        model, heard, begins = request.model, Heard(), time.time()
-        if is_streamed(model, "auto", walk.run.config):
-            model = heard.in_model(self._cutting(model))
+        heard, begins, tries = Heard(), time.time(), Tries(unstreamed=walk.task.unstreamed)
+        model = without_streaming(request.model) if tries.unstreamed else request.model
+        cuts = is_streamed(model, "auto", walk.run.config)
+        model = self._guarded(model, cuts=cuts)
+        if cuts:
+            model = heard.in_model(model)
         shown, tools = shown_to(model, messages), self._with_controls(request.tools)
         asked = request.override(model=model, system_message=system, messages=shown, tools=tools)
         try:
             if (too_long := walk.run.config.get("configurable", {}).get(TOO_LONG)) is not None:
                 raise too_long
-            response = yield from _chosen(asked, offered, handler, heard)
-            reply = _with_marks(response, heard, offered, begins, walk)
+            response = yield from _chosen(asked, offered, handler, heard, tries)
+            reply = _with_marks(response, heard, offered, begins, walk, tries)
         except Exception as error:
             # Middleware around this one may shorten a history that is too long, and ask again.
             if gets_past(error) or (isinstance(error, ContextOverflowError) and error is not too_long):
                 raise
-            said = advise(error, secrets_of(request.model))
-            ending = Ending(task=walk.task.id, status="error", reason="model_error", error=said)
-            walk.take(Report(Event.FAILED, {"ending": ending}))
-            yield from walk.go()
-            return
+            if is_too_long(error) and error is not too_long:
+                raise ContextOverflowError(str(error)) from error
+            if (refused := refused_reply(error)) is None:
+                said = advise(error, secrets_of(request.model))
+                ending = Ending(task=walk.task.id, status="error", reason="model_error", error=said)
+                walk.take(Report(Event.FAILED, {"ending": ending}))
+                yield from walk.go()
+                return
+            reply = _with_marks(ModelResponse(result=[refused]), Heard(), offered, begins, walk, tries)
         walk.take(Report(Event.REPLIED, {"messages": [reply]}))
         # The rest waits until the reply is saved.
         yield from walk.step()
@@ -289,12 +302,20 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         there = set(map(id, tools))
         return [*tools, *(tool for tool in self.tools if id(tool) not in there)]
 
-    def _cutting(self, model: BaseChatModel) -> BaseChatModel:
-        """The model with the guard that closes a stream once a finish in it is complete."""
-        before = self._cut
-        if before is None or before[0] is not model:
-            before = self._cut = model, guarded_model(model, self._deps.toolbox)
-        return before[1]
+    def _guarded(self, model: BaseChatModel, *, cuts: bool) -> BaseChatModel:
+        """The model with the guard that makes what is sent, since other middleware may add to the prompt, and
+        that closes a stream once a finish in it is complete."""
+        before = self._before
+        if before is None or before[0] is not model or before[1] is not cuts:
+            last_step = partial(self._sent_to, model)
+            twin = guarded_model(model, self._deps.toolbox, last_step, cuts=cuts)
+            before = self._before = model, cuts, twin
+        return before[2]
+
+    def _sent_to(self, model: BaseChatModel, messages: list[BaseMessage]) -> list[BaseMessage]:
+        """What is sent. Not for a model that other middleware has chosen instead."""
+        sent = as_sent(taken_over(model, messages, self._deps.texts), self._deps.texts)
+        return with_fewer_marks(sent, ())
 
     def _tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
@@ -405,7 +426,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             return _goes_on(walk, kinds_in(walk.run.deps.toolbox), unseen)
         first, *results = [one.model_copy(update={"id": None}) for one in unseen if not is_put_off(one)]
         response = ModelResponse[Any](result=[first])
-        reply = _with_marks(response, Heard(), ToolChoice.ALL, time.time(), walk)
+        reply = _with_marks(response, Heard(), ToolChoice.ALL, time.time(), walk, Tries())
         walk.take(Report(Event.REPLIED, {"messages": [reply, *results]}))
         yield from walk.step()
         yield from walk.go()
@@ -521,10 +542,11 @@ def _no_models(name: str) -> BoundModels:
 
 
 def _chosen(
-    request: Request, offered: ToolChoice, handler: Callable[[Request], Any], heard: Heard
+    request: Request, offered: ToolChoice, handler: Callable[[Request], Any], heard: Heard, tries: Tries
 ) -> Part[Response]:
-    """The model's reply; with a looser tool choice if the provider rejects this one, and with text in the
-    place of pictures and documents in results if it may have rejected these."""
+    """The model's reply; without streaming if the provider refuses to stream, with a looser tool choice if it
+    rejects this one, and with text in the place of pictures and documents in results if it may have rejected
+    these."""
     choice: ToolChoice = offered
     while True:
         asked = request if choice is ToolChoice.ALL else request.override(tool_choice="any")
@@ -532,6 +554,12 @@ def _chosen(
             response: Response = yield HandlerCall(handler, asked, heard.listening())
             return response
         except Exception as error:
+            if refused_reply(error) is not None:
+                raise
+            if not tries.unstreamed and refuses_stream(error):
+                request, tries.unstreamed = request.override(model=without_streaming(request.model)), True
+                warn_unstreamed(error)
+                continue
             refused = "tool_choice" in str(error).replace(" ", "_").lower()
             if refused and choice is not ToolChoice.ALL:
                 choice = LOOSER[ToolChoice.REQUIRED]
@@ -542,14 +570,14 @@ def _chosen(
 
 
 def _with_marks(
-    response: Response, heard: Heard, offered: ToolChoice, begins: float, walk: Walk
+    response: Response, heard: Heard, offered: ToolChoice, begins: float, walk: Walk, tries: Tries
 ) -> AIMessage:
     """The model's reply, with its marks and a unique id."""
     said = [message for message in response.result if isinstance(message, AIMessage)]
     if not said:
         raise SetupError("A middleware within Guards gave no AIMessage in place of the model's reply.")
     message, ends = heard.as_received(said[-1]), time.time()
-    notes: dict[str, Any] = {**marks(message), "at": ends, "seconds": ends - begins}
+    notes: dict[str, Any] = {**marks(message), "at": ends, "seconds": ends - begins, **tries.marks()}
     if offered is ToolChoice.CONTROLS:
         notes["controls_only"] = True
     message.response_metadata = {**message.response_metadata, KEY: notes}

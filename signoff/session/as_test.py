@@ -20,7 +20,7 @@ from langchain_core.messages import AIMessage
 
 from signoff.graph.build import Graph
 from signoff.graph.errors import SetupError
-from signoff.graph.messages import KEY
+from signoff.graph.messages import KEY, marks
 from signoff.session.recording import (
     OUTCOME,
     TOO_LONG,
@@ -212,6 +212,8 @@ def _move(move: Move, redact: Redaction) -> str:
 def _reply(found: AIMessage | str, redact: Redaction) -> str:
     if isinstance(found, str):
         return f"ContextOverflowError({found!r})" if found == TOO_LONG else f"RuntimeError({redact(found)!r})"
+    if marks(found).get("call_refused"):
+        return "RuntimeError('tool_use_failed: the provider refused the call')"
     metadata = found.response_metadata
     reason = metadata.get("finish_reason") or metadata.get("stop_reason")
     usage: Any = found.usage_metadata or False

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from signoff import Finished, Question, Session, StorageError, ThreadError, build_graph
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 from tests.random_kills import storage_at
 
@@ -16,7 +17,7 @@ WON, LOST, CUT = 0, 3, 4
 
 def session_on(storage: object, thread_id: str) -> Session:
     script = [call("ask_user", question="Which?"), call("finish_task", summary="Done.")]
-    model = ScriptedModel(lambda messages: script[sum(m.type == "ai" for m in messages)])
+    model = ScriptedModel(lambda messages: script[sum(map(is_reply, messages))])
     return Session(build_graph(model, storage=storage), thread_id)  # type: ignore[arg-type]  # either storage
 
 

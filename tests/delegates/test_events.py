@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.tools import tool
 from langgraph.config import get_stream_writer
 
 from signoff import Action, Answer, Question, Session, build_graph, delegate, sqlite_storage
 from signoff.graph.build import Graph
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call, reply
 from signoff.session.decisions import Finished
 from signoff.session.events import (
@@ -40,7 +41,7 @@ def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
 
 def by_turn(*steps: Any) -> ScriptedModel:
     def script(messages: list[BaseMessage]) -> Any:
-        return steps[sum(isinstance(message, AIMessage) for message in messages)]
+        return steps[sum(map(is_reply, messages))]
 
     return ScriptedModel(script)
 

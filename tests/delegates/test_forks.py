@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.tools import tool
 
 from signoff import Action, Finished, Limits, Question, Session, build_graph, delegate, sqlite_storage
 from signoff.graph.build import Graph
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 from signoff.session.copying import namespaces_below
 from signoff.storage.sqlite import SqliteStorage
@@ -28,7 +29,7 @@ def by_turn(*steps: Any) -> ScriptedModel:
     """Says these, one after the other, in every thread anew."""
 
     def script(messages: list[BaseMessage]) -> Any:
-        return steps[sum(isinstance(message, AIMessage) for message in messages)]
+        return steps[sum(map(is_reply, messages))]
 
     return ScriptedModel(script)
 

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.tools import tool
 
 from signoff import build_graph, delegate, outcome_of, sqlite_storage
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -34,7 +35,7 @@ def test_all_below_stop_at_their_step_when_the_run_is_interrupted(tmp_path: Path
         return "paid"
 
     def script(messages: list[BaseMessage]) -> Any:
-        turn = sum(isinstance(message, AIMessage) for message in messages)
+        turn = sum(map(is_reply, messages))
         task = next(message.text for message in messages if isinstance(message, HumanMessage))
         return call("pay", to=f"{task} {turn}") if turn < MOST else DONE
 

@@ -21,7 +21,7 @@ from signoff import Limits, Prices, SetupError, build_graph, delegate, extend, o
 from signoff.graph.build import Graph
 from signoff.graph.history.task import read
 from signoff.graph.machine import State
-from signoff.graph.messages import marks
+from signoff.graph.messages import is_reply, marks
 from signoff.graph.rules import decide
 from signoff.graph.state import TreeBudget
 from signoff.models import ScriptedModel, call, reply
@@ -60,7 +60,7 @@ def lead(limits: Limits, below: Any = endless, beside: int = 4, **options: Any) 
     calls = reply(*[call("worker", task=f"{n}") for n in range(beside)], usage=(90, 10))
 
     def script(messages: list[Any]) -> Any:
-        return FAILED if any(isinstance(message, AIMessage) for message in messages) else calls
+        return FAILED if any(map(is_reply, messages)) else calls
 
     return build_graph(ScriptedModel(script), [made], limits=limits, **options)
 
@@ -136,7 +136,7 @@ def test_each_limit_above_holds_for_what_stands_below_it(tmp_path: Path) -> None
 def test_a_delegate_that_ends_early_leaves_its_part_to_the_others(tmp_path: Path) -> None:
     def some(messages: list[Any]) -> Any:
         task = next(message.text for message in messages if isinstance(message, HumanMessage))
-        replies = sum(isinstance(message, AIMessage) for message in messages)
+        replies = sum(map(is_reply, messages))
         done = reply(call("finish_task", summary="Done."), usage=(90, 10))
         return done if task != "0" or replies == 9 else endless(messages)
 
@@ -173,7 +173,7 @@ def test_an_extension_of_the_tree_adds_to_what_was_used_above_a_lower_limit(tmp_
 @pytest.mark.parametrize("where", ["sqlite", "no store"])
 def test_what_waits_keeps_what_it_has_used(where: str, tmp_path: Path) -> None:
     def asking(messages: list[Any]) -> Any:
-        return ASK if sum(isinstance(message, AIMessage) for message in messages) == 2 else endless(messages)
+        return ASK if sum(map(is_reply, messages)) == 2 else endless(messages)
 
     with opened(where, tmp_path) as kept:
         graph = lead(Limits(tree_turns=20), asking, beside=3, **kept)

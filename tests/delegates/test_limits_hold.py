@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -21,6 +21,7 @@ from signoff import (
     standard_controls,
 )
 from signoff.graph.build import Graph
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 from signoff.session.expiring import expire_all
 from signoff.storage.sqlite import SqliteStorage
@@ -49,7 +50,7 @@ def asking(after: int) -> Callable[[list[BaseMessage]], Any]:
     question = call("ask_user", question="Go on?", **by_clock)
 
     def script(messages: list[BaseMessage]) -> Any:
-        turn = sum(isinstance(message, AIMessage) for message in messages)
+        turn = sum(map(is_reply, messages))
         return question if turn == after else call("pay", to=f"{turn}")
 
     return script
@@ -148,7 +149,7 @@ def by_task(messages: list[BaseMessage]) -> Any:
 
 def handing_on(messages: list[BaseMessage]) -> Any:
     task = next(message.text for message in messages if isinstance(message, HumanMessage))
-    done = any(isinstance(message, AIMessage) for message in messages)
+    done = any(map(is_reply, messages))
     return FAILED if done else call("worker", task=task)
 
 

@@ -12,7 +12,7 @@ from langgraph.types import Command
 
 from signoff import Failed, Finished, Session, ThreadError, build_graph, delegate, outcome_of, sqlite_storage
 from signoff.graph.build import Graph
-from signoff.graph.messages import marks
+from signoff.graph.messages import is_reply, marks
 from signoff.models import ScriptedModel, call
 from signoff.nodes.journal import hand_out
 from signoff.session.status import look
@@ -93,7 +93,7 @@ class Shop:
 
 def by_turn(*steps: Any) -> Callable[[list[BaseMessage]], Any]:
     """Says these, one after the other, in every graph anew."""
-    return lambda messages: steps[sum(message.type == "ai" for message in messages)]
+    return lambda messages: steps[sum(map(is_reply, messages))]
 
 
 def other_graph() -> Any:

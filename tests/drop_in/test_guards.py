@@ -509,7 +509,7 @@ def test_the_model_is_told_how_to_finish_and_of_no_answer_before() -> None:
     system, *seen = model.seen[-1].messages
     assert system.text.startswith("Be kind.")
     assert "finish_task" in system.text
-    assert [message.type for message in seen] == ["human", "ai", "tool", "human"]
+    assert [message.type for message in seen] == ["human", "ai", "tool", "ai", "human"]
 
 
 def test_a_streamed_reply_is_closed_after_its_finish() -> None:

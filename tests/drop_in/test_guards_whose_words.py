@@ -151,7 +151,9 @@ def test_words_after_an_accepted_finish_leave_it_a_success(
 def test_what_a_person_writes_to_a_thread_that_stands_still_begins_a_task(
     pause: str, more: Any, durability: str, way: Callable[..., Any]
 ) -> None:
-    model = ScriptedModel(lambda seen: call("look", name="a") if len(seen) < 4 else DONE)
+    model = ScriptedModel(
+        lambda seen: DONE if any(m.type == "tool" for m in seen) else call("look", name="a")
+    )
     held = create_agent(model, tools(), middleware=[Guards(), *more], checkpointer=InMemorySaver())
     for given in (GO, None):
         way(held, given, interrupt_before=[pause])
@@ -236,5 +238,5 @@ def test_a_message_that_is_marked_is_shown_once() -> None:
     model = ScriptedModel([call("save", name="a"), DONE])
     trimmed = guarded(create_agent(model, tools(), middleware=[Trims(), Guards(), before]))
     trimmed.invoke(GO)
-    times = [sum(message.text == HINT for message in asked.messages) for asked in model.seen]
+    times = [sum(HINT in message.text for message in asked.messages) for asked in model.seen]
     assert times == [1, 1]

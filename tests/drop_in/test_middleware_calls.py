@@ -152,8 +152,8 @@ OVERRIDES: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[[ScriptedMo
     ),
     "other messages": (
         lambda r: {"messages": [*r.messages, HumanMessage("P.S.")]},
-        lambda m: [one.text for one in m.seen[0].messages[1:]],
-        ["go", "P.S."],
+        lambda m: [one.content for one in m.seen[0].messages[1:]],
+        [[{"type": "text", "text": "go"}, {"type": "text", "text": "P.S."}]],
     ),
     "another prompt": (
         lambda r: {"system_message": SystemMessage("Be brief.")},

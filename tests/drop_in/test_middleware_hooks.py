@@ -467,7 +467,8 @@ def test_what_a_hook_says_as_a_person_is_no_new_task_and_no_answer() -> None:
     built = build_graph(model, [look], middleware=[hook("before_model", said)], **saved())
     found = run(built)
     assert found["outcome"]["task"] == found["messages"][0].id
-    assert [m.text for m in model.seen[0].messages[1:]] == ["go", "Be quick."]
+    (shown,) = model.seen[0].messages[1:]
+    assert shown.content == [{"type": "text", "text": text} for text in ("go", "Be quick.")]
     assert "Be kind." in model.seen[0].messages[0].text
     assert found["outcome"]["nudges"] == 0
 

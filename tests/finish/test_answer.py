@@ -121,7 +121,9 @@ def test_it_is_no_turn_and_costs_nothing(storage: SqliteStorage) -> None:
     # What the second task's model is shown begins with exactly what the first one's was shown.
     shown = [[(m.type, m.content) for m in seen.messages] for seen in model.seen]
     assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(shown))
-    assert ("ai", "All of it.") not in shown[-1]
+    # It stands between the result and the next task, once.
+    assert [kind for kind, _ in shown[2]] == ["system", "human", "ai", "tool", "ai", "tool", "ai", "human"]
+    assert shown[2][6] == ("ai", "All of it.")
 
 
 def _values(graph: Any) -> dict[str, Any]:
@@ -254,7 +256,7 @@ def test_events_of_a_session_tell_the_end_once(storage: SqliteStorage) -> None:
 def test_the_mark_names_the_task_and_what_it_follows() -> None:
     *_, before, last = build_graph(ScriptedModel([FINISH])).invoke(GO)["messages"]
     told = build_graph(ScriptedModel([FINISH])).invoke(GO)["outcome"]["task"]
-    assert marks(last) == {"answer": told, "after": before.id}
+    assert marks(last) == {"answer": told, "after": before.id, "accepted": True}
 
 
 @pytest.mark.parametrize("name", ["two words", "", "a/b", 3, "x" * 65])

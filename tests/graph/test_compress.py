@@ -63,7 +63,7 @@ def test_a_long_run_stays_within_the_budget_and_knows_its_task(usage: Any) -> No
         assert_sendable(seen.messages)
         assert count_tokens_approximately(seen.messages) <= BUDGET
         assert FIRST in [message.text for message in seen.messages]
-    compacted = model.seen[-1].messages[2].text
+    compacted = model.seen[-1].messages[3].text
     assert "older lines are not listed" in compacted
     assert re.search(r"- note\({'text': '\d\d xxx.*-> success: noted", compacted)
 
@@ -206,7 +206,7 @@ def test_the_largest_results_of_the_last_turn_are_cut_and_kept_in_files(
         (place,) = re.findall(r"the full text is in (\S+) ", shown)
         assert Path(place).read_text("utf-8") == text
     assert "short result" in [message.text for message in model.seen[1].messages]
-    assert "long(" in model.seen[2].messages[2].text, "the next prompt has it in the summary"
+    assert "long(" in model.seen[2].messages[3].text, "the next prompt has it in the summary"
 
 
 def test_what_was_cut_is_kept_where_the_model_can_read_it(tmp_path: Path) -> None:

@@ -25,6 +25,13 @@ HALF = BUDGET // 2 * 4
 """The characters of half of the prompt."""
 SUMMARY = HISTORY_SUMMARY.split("\n")[0]
 REQUESTS = (NOTE_DOWN[:40], SUMMARISE[:40])
+
+
+def is_request(messages: Sequence[BaseMessage]) -> bool:
+    """Whether a summary is asked for: by a message of its own, or joined with what was said last."""
+    return any(request in message.text for message in messages for request in REQUESTS)
+
+
 NOTES = "Some pages were read."
 CUT = re.compile(r"\[… ([\d,]+) of ([\d,]+) characters left out; the thread has them\]")
 WISH = (
@@ -65,14 +72,14 @@ class Writer:
             yield FINISH
 
     def step(self, messages: Sequence[BaseMessage]) -> Any:
-        asked = any(message.text.startswith(REQUESTS) for message in messages)
+        asked = is_request(messages)
         return NOTES if asked else next(self.replies)
 
     @property
     def prompts(self) -> list[list[BaseMessage]]:
         """The prompts of its turns."""
         shown = (seen.messages for seen in self.model.seen)
-        return [messages for messages in shown if not any(m.text.startswith(REQUESTS) for m in messages)]
+        return [messages for messages in shown if not is_request(messages)]
 
 
 def session_of(writer: Writer, **settings: Any) -> Session[Any]:
@@ -341,7 +348,7 @@ class Talk:
         self.session = session_of(self, approvals={"pay": True}, compaction=compaction)  # type: ignore[arg-type]
 
     def step(self, messages: Sequence[BaseMessage]) -> Any:
-        if any(message.text.startswith(REQUESTS) for message in messages):
+        if is_request(messages):
             return NOTES * self.draw.randint(1, 200)
         self.seen.append((len(self.said), list(messages)))
         ways: list[Any] = [

@@ -12,8 +12,10 @@ from langchain_core.messages.utils import count_tokens_approximately as tokens
 from signoff.graph.foreign import keep_in
 from signoff.graph.history.reader import CHARS, Reader, read_messages
 from signoff.graph.history.replies import Reply
+from signoff.graph.messages import is_reply
 from signoff.graph.prompt.compaction import SMALLEST, bounded, compact, summary_parts, truncate
 from signoff.graph.prompt.prompt import build_prompt, contract_text, last_turn, prompt_size
+from signoff.graph.prompt.roles import as_sent
 from signoff.graph.prompt.words import size_before, words_before
 from signoff.graph.state import AgentState, HistorySummary
 from signoff.graph.texts import DEFAULT_TEXTS
@@ -120,7 +122,7 @@ def replies_upto(reader: Reader, position: int) -> list[Reply]:
 
 def view_of(now: AgentState, reader: Reader, budget: int, folder: Path) -> list[BaseMessage]:
     view = build_prompt(now, reader, SYSTEM, DEFAULT_TEXTS)
-    return truncate(view, last_turn(view), budget, lambda name: keep_in(folder, name))
+    return as_sent(truncate(view, last_turn(view), budget, lambda name: keep_in(folder, name)), DEFAULT_TEXTS)
 
 
 @pytest.mark.parametrize("start", range(0, 400, 100))
@@ -148,7 +150,7 @@ def test_a_prompt_of_any_history_is_sendable_and_within_its_budget(start: int, t
 
 def assert_only_the_last_turn_is_left(view: list[BaseMessage], now: AgentState, budget: int) -> None:
     last = view[last_turn(view) :]
-    assert sum(isinstance(message, AIMessage) for message in view) <= 1
+    assert sum(map(is_reply, view)) <= 1
     assert all(len(m.text) <= SMALLEST + 10 for m in last if isinstance(m, ToolMessage))
     text, lines = summary_parts(now.get("digest"))
     summarised = sum(len(line) + 1 for line in (text, *lines)) // CHARS

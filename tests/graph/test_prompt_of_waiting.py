@@ -85,7 +85,7 @@ def test_it_survives_any_number_of_compressions(case: Waiting, again: bool, tmp_
         assert_sendable(seen.messages)
         assert FIRST in [message.text for message in seen.messages]
         assert turns_shown(seen.messages) <= 1
-    assert case.contract in model.seen[-1].messages[2].text
+    assert case.contract in model.seen[-1].messages[3].text
 
 
 def drive(

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.errors import GraphRecursionError
 
 from signoff import Finished, Session, build_graph, current_outcome, go_on, sqlite_storage
 from signoff.graph.build import Graph
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -20,7 +21,7 @@ LOOKS = 12
 
 
 def script(messages: list[BaseMessage]) -> Any:
-    turns = sum(isinstance(message, AIMessage) for message in messages)
+    turns = sum(map(is_reply, messages))
     return call("look", n=turns) if turns < LOOKS else call("finish_task", summary="Seen.")
 
 

@@ -71,7 +71,7 @@ def usage_of(read: int, wrote: int) -> dict[str, Any]:
 
 def summaries(model: ScriptedModel) -> list[str]:
     """The summary in each prompt that has one."""
-    texts = [message.text for seen in model.seen for message in seen.messages[:3]]
+    texts = [message.text for seen in model.seen for message in seen.messages[:4]]
     return [text for text in texts if text.startswith("The older part")]
 
 
@@ -332,7 +332,7 @@ def test_where_the_prompt_no_longer_fits_the_lines_serve(context: int | None, as
     result = invoke(summarised(model, "model"))
     assert result["outcome"]["status"] == "success"
     assert bool(requests_for_notes(model)) is asks
-    assert (NOTES in model.seen[-1].messages[2].text) is asks
+    assert (NOTES in model.seen[-1].messages[3].text) is asks
 
 
 # Who writes.
@@ -386,7 +386,7 @@ with sqlite_storage(sys.argv[1]) as storage:
 
 def by_position(messages: list[BaseMessage]) -> Any:
     """The next step, by the number in the last note that is shown: it serves in any process."""
-    shown = [m.tool_calls[0]["args"]["text"] for m in messages if isinstance(m, AIMessage)]
+    shown = [m.tool_calls[0]["args"]["text"] for m in messages if is_reply(m)]
     return script()[int(shown[-1].split()[0]) + 1 if shown else 0]
 
 
@@ -407,4 +407,4 @@ def test_killed_in_the_middle_of_the_text_nothing_is_lost(tmp_path: Path) -> Non
     assert result["outcome"]["turns"] == TURNS
     notes = [m.tool_calls[0]["args"].get("text", "") for m in result["messages"] if is_reply(m)]
     assert [text.split()[0] for text in notes[:-1]] == [str(number) for number in range(TURNS - 1)]
-    assert NOTES in model.seen[0].messages[2].text
+    assert NOTES in model.seen[0].messages[3].text

@@ -47,7 +47,7 @@ from signoff import (
     request_pause,
     sqlite_storage,
 )
-from signoff.graph.messages import is_answer, marks, nudge_kind
+from signoff.graph.messages import is_answer, is_reply, marks, nudge_kind
 from signoff.models import ScriptedModel, call, reply
 from signoff.models.tagged import TaggedText
 from signoff.session.commands import TooLate
@@ -56,7 +56,19 @@ from tests.support.prepared import ROOT, run_python
 
 FOLDER = Path(__file__).parent
 Document = dict[str, Any]
-ERRORS = {"connection": ConnectionError, "prompt too long": ContextOverflowError}
+
+
+class RefusedCall(Exception):
+    """A provider's answer in place of a reply with a call that it does not take."""
+
+    code = "tool_use_failed"
+
+
+ERRORS = {
+    "connection": ConnectionError,
+    "prompt too long": ContextOverflowError,
+    "refused call": RefusedCall,
+}
 USAGE = (100, 10)
 """The input and output tokens of a reply of which nothing else is said; null for as many as it has."""
 CHANNELS = ("notes", "photo", "calls", "todos")
@@ -128,7 +140,7 @@ def delegate_says(tasks: Mapping[str, list[Any]], killed: str) -> Callable[[list
 
     def next_reply(messages: list[BaseMessage]) -> Any:
         task = next(message.text for message in messages if message.type == "human")
-        number = sum(message.type == "ai" for message in messages)
+        number = sum(map(is_reply, messages))
         if killed == "while the model of a delegate is asked" and number + 1 == len(tasks[task]):
             die()
         return scripted(tasks[task][number], f"{task} {number}")

@@ -117,7 +117,8 @@ def test_a_smaller_batch_can_be_set() -> None:
 
 def test_near_the_limit_both_are_said() -> None:
     _, model = run(call("look"), DONE, limits=Limits(turns=2))
-    kinds = [message.text[:8] for message in model.seen[1].messages[-2:] if message.type == "human"]
+    blocks: Any = model.seen[1].messages[-1].content
+    kinds = [block["text"][:8] for block in blocks]
     assert kinds == ["You have", "These ca"]
 
 

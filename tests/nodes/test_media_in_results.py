@@ -15,6 +15,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langchain_google_genai import ChatGoogleGenerativeAI
+from langchain_mistralai import ChatMistralAI
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import SecretStr
@@ -86,6 +87,10 @@ def responses(url: str, root: str) -> BaseChatModel:
     return ChatOpenAI(model="fake", base_url=url, api_key=key, max_retries=0, use_responses_api=True)
 
 
+def mistral(url: str, root: str) -> BaseChatModel:
+    return ChatMistralAI(model_name="fake", endpoint=url, api_key=SecretStr("k"), max_retries=1)
+
+
 def anthropic(url: str, root: str) -> BaseChatModel:
     return ChatAnthropic(model="fake", base_url=root, api_key=SecretStr("k"), max_retries=0)
 
@@ -96,6 +101,7 @@ def google(url: str, root: str) -> BaseChatModel:
 
 CLIENTS: dict[str, tuple[Callable[[str, str], BaseChatModel], type[Reply], Refuse]] = {
     "openai": (openai, Reply, by_openai),
+    "mistral": (mistral, Reply, by_openai),
     "responses": (responses, ResponsesReply, by_responses),
     "anthropic": (anthropic, AnthropicReply, by_anthropic),
     "google": (google, GoogleReply, never),
@@ -132,7 +138,7 @@ BLOCKS: dict[str, tuple[Any, frozenset[str], str]] = {
     ),
     "a PDF": (
         {"type": "file", "base64": PDF, "mime_type": "application/pdf", "filename": "may.pdf"},
-        EVERYONE,
+        EVERYONE - {"mistral"},
         "[file: may.pdf, application/pdf, 18 bytes]",
     ),
     "another document": (
@@ -251,10 +257,24 @@ def test_another_refusal_ends_the_task_after_one_request() -> None:
     assert (outcomes, server.refused) == (["error"] * 2, 2)
 
 
-def test_pictures_follow_all_results_of_a_reply() -> None:
+@pytest.mark.parametrize("client", ["openai", "mistral"])
+@pytest.mark.parametrize("how", ["graph", "guards"])
+def test_pictures_follow_all_results_of_a_reply(how: str, client: str) -> None:
     calls = [tool_call("look", id="call_1"), tool_call("look", id="call_2")]
     picture = {"type": "image", "base64": PIXEL, "mime_type": "image/png"}
     with Strict([Reply(calls=calls), Reply(calls=[FINISH]), Reply(calls=[FINISH])], by_openai) as server:
-        assert twice("graph", openai(server.url, server.root), [picture]) == ["success"] * 2
-        roles = [message["role"] for message in server.requests[1].body["messages"]]
-    assert roles == ["system", "user", "assistant", "tool", "tool", "user"]
+        assert twice(how, CLIENTS[client][0](server.url, server.root), [picture]) == ["success"] * 2
+        first, second = (request.body["messages"] for request in server.requests[1:])
+    assert [m["role"] for m in first] == ["system", "user", "assistant", "tool", "tool", "assistant", "user"]
+    assert [block["type"] for block in first[-1]["content"]] == ["text", "image_url"] * 2
+    assert second[: len(first)] == first
+
+
+def test_a_model_that_sees_nothing_reads_what_the_pictures_are() -> None:
+    picture = {"type": "image", "base64": PIXEL, "mime_type": "image/png"}
+    with Strict(script(Reply), by_openai) as server:
+        blind = openai(server.url, server.root).model_copy(update={"profile": {"image_inputs": False}})
+        assert twice("graph", blind, [picture]) == ["success"] * 2
+        body = sent(server)
+    assert PIXEL not in body
+    assert "[image: image/png, 70 bytes]" in body

@@ -211,6 +211,8 @@ def test_a_reply_that_the_provider_interrupted_is_sent_back_as_it_is(way: str) -
     result, _, model = run(way, *[PAUSED] * 7, sendable=False)
     assert nudges(result) == []
     assert model._seen[-1][-1].content == SERVER_TOOLS[:1]
+    # Its parts are one reply, which nothing may divide.
+    assert {message.type for message in model._seen[-1][-7:]} == {"ai"}
 
 
 STOPS: dict[StopReason, list[Fields]] = {

@@ -94,8 +94,8 @@ def test_with_a_base_url_every_name_is_bare() -> None:
 
 
 MISSING: dict[str, tuple[str, list[str]]] = {
-    "no package": ("groq:llama", ["langchain-groq", install_hint("", "langchain-groq")]),
-    "no package and no key": ("deepseek:m", [install_hint("", "langchain-deepseek")]),
+    "no package": ("perplexity:sonar", ["langchain-perplexity", install_hint("", "langchain-perplexity")]),
+    "no package and no key": ("together:m", [install_hint("", "langchain-together")]),
     "no key of Anthropic": ("anthropic:claude", ["needs a key: set ANTHROPIC_API_KEY."]),
     "no key of Google": ("google_genai:gemini", ["needs a key: set GOOGLE_API_KEY or GEMINI_API_KEY."]),
     "no key of OpenAI": ("openai:gpt-5", ["needs a key: set OPENAI_API_KEY."]),
@@ -125,8 +125,8 @@ def test_without_langchain_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "langchain", None)
     with pytest.raises(SetupError, match=re.escape(install_hint("langchain")) + "$"):
         build_graph("anthropic:claude")
-    with pytest.raises(SetupError, match=re.escape(install_hint("langchain", "langchain-groq")) + "$"):
-        build_graph("groq:llama")
+    with pytest.raises(SetupError, match=re.escape(install_hint("langchain", "langchain-perplexity")) + "$"):
+        build_graph("perplexity:sonar")
 
 
 def test_the_providers_are_those_of_langchain() -> None:

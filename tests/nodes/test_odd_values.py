@@ -81,6 +81,10 @@ FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"content": ["a", {"type": "x", "x": object(), "y": 1}]}, {"content": ["a", {"type": "x", "y": 1}]}
     ),
     "a name that is a number": ({"name": 5}, {"name": None}),
+    "a detail without valid text": (
+        {"usage_metadata": {**COUNTS, "output_token_details": {"\ud800": 2}}},
+        {"usage_metadata": {**COUNTS, "output_token_details": {"\ufffd": 2}}},
+    ),
     "half a count": ({"usage_metadata": {**COUNTS, "output_tokens": 4.5}}, {"usage_metadata": None}),
     "a count that is missing": ({"usage_metadata": {"total_tokens": 7}}, {"usage_metadata": None}),
     "a detail below zero": (

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import EventStreamError  # type: ignore[import-untyped]  # it has no types
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_openai import ChatOpenAI
+from ollama import ResponseError
 from openai import OpenAIError
 from pydantic import SecretStr
 
@@ -375,6 +377,16 @@ class Refused(OpenAIError):
         self.response = type("Response", (), {"headers": headers, "status_code": status})
 
 
+def in_body(*, status_code: int | None = None, **body: Any) -> BaseException:
+    found: Any = Refused(status_code)
+    found.body = {"error": body}
+    return found  # type: ignore[no-any-return]  # an error
+
+
+def in_event(name: str, message: str = "no") -> Any:
+    return EventStreamError({"Error": {"Code": name, "Message": message}}, "ConverseStream")
+
+
 def wrapped(cause: BaseException) -> BaseException:
     found = RuntimeError("It went wrong.")
     found.__cause__ = cause
@@ -399,6 +411,36 @@ READ: dict[str, tuple[BaseException, bool, str]] = {
     "no certificate": (ConnectionError("certificate verify failed"), False, "no connection"),
     "no such file": (FileNotFoundError("weights.gguf"), False, "FileNotFoundError"),
     "a mistake": (KeyError("x"), False, "KeyError"),
+    # In a stream, or in a body, with the status 200.
+    "overloaded": (in_body(type="engine_overloaded_error"), True, "the provider is overloaded"),
+    "Google's word": (in_body(status="UNAVAILABLE"), True, "the provider is overloaded"),
+    "a code as a text": (in_body(code="1302"), True, "rate limit"),
+    "no quota": (in_body(code="insufficient_quota", type="rate_limit_error"), False, "rate limit"),
+    "Bedrock: throttled": (
+        in_event("throttlingException", "Too many tokens, please wait"),
+        True,
+        "rate limit",
+    ),
+    "Bedrock: no time": (in_event("modelTimeoutException"), True, "no answer in time"),
+    "Bedrock: broken": (in_event("modelStreamErrorException"), True, "a fault of the provider"),
+    "Bedrock: broken, before it": (
+        in_body(status_code=424, code="ModelStreamErrorException"),
+        True,
+        "error 424",
+    ),
+    "Bedrock: invalid": (in_event("validationException"), False, "EventStreamError"),
+    "Responses: error": (ValueError("rate_limit_exceeded: Rate limit reached."), True, "rate limit"),
+    "Responses: failed": (
+        ValueError("ResponseError(code='server_error', message='no')"),
+        True,
+        "a fault of the provider",
+    ),
+    "Responses: invalid": (ValueError("invalid_prompt: no"), False, "ValueError"),
+    "Responses: no quota": (ValueError("insufficient_quota: no"), False, "ValueError"),
+    "OpenRouter": (ValueError("OpenRouter API returned an error: no (code: 502)"), True, "error 502"),
+    "Ollama: in the stream": (ResponseError("unexpected EOF"), True, "a fault of the provider"),
+    "Ollama: no tools": (ResponseError("m does not support tools"), False, "a fault of the provider"),
+    "a code with a permanent status": (in_body(status_code=400, type="api_error"), False, "error 400"),
 }
 
 

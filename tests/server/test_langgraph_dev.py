@@ -23,11 +23,12 @@ QUESTION = "Which port?"
 
 # Knows no position, so that threads do not disturb each other: what comes next follows from the messages.
 SCRIPT = f"""
+from signoff.graph.messages import is_reply
 from signoff.models import call
 
 def script(messages):
     task = next(m.text for m in messages if m.type == "human")
-    turn = sum(m.type == "ai" for m in messages) + 1
+    turn = sum(map(is_reply, messages)) + 1
     if task == "ask":
         answers = [m.text for m in messages if m.type == "tool"]
         if not answers:

@@ -18,10 +18,11 @@ TEAM = """
 from pathlib import Path
 
 from signoff import build_graph, delegate
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 
 def played(*replies):
-    return ScriptedModel(lambda messages: replies[sum(m.type == "ai" for m in messages)])
+    return ScriptedModel(lambda messages: replies[sum(map(is_reply, messages))])
 
 def pay(to: str) -> str:
     "Pay."

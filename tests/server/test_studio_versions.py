@@ -11,6 +11,7 @@ from langgraph.types import Command
 
 from signoff import build_graph, sqlite_storage
 from signoff.graph.build import Graph
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 from signoff.server import ServerSaver, narrow, wide
 from signoff.storage.sqlite import SqliteStorage
@@ -63,7 +64,7 @@ def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
 
 def graph_on(saver: BaseCheckpointSaver[Any], storage: SqliteStorage) -> Graph:
     def script(messages: list[Any]) -> Any:
-        turn = sum(message.type == "ai" for message in messages)
+        turn = sum(map(is_reply, messages))
         return call("ask_user", question="And?") if turn % 5 else call("finish_task", summary=f"{turn}")
 
     return build_graph(ScriptedModel(script), checkpointer=saver, store=storage.store)

@@ -18,6 +18,7 @@ from tests.support.servers.dev_server import Server, langgraph_dev, quiet_enviro
 pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(300)]
 
 SCRIPT = """
+from signoff.graph.messages import is_reply
 from signoff.models import call
 
 def script(messages):
@@ -25,7 +26,7 @@ def script(messages):
         call("ask_user", question="Which port?", options=["80", "8080"]),
         call("write_file", path="a.txt", content="as the model wants"),
         call("finish_task", summary="It is written."),
-    ][sum(message.type == "ai" for message in messages)]
+    ][sum(map(is_reply, messages))]
 """
 (AGENT,) = [one.text for one in blocks("docs/how-to/use-stream.md") if one.language == "jsx"]
 # What the page says of the older hook.

@@ -12,6 +12,7 @@ from langchain.agents.middleware import AgentMiddleware
 
 from signoff import Answer, Extend, Limits, Session, SetupError, Stop, build_graph, delegate, sqlite_storage
 from signoff.graph.build import Graph
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 from signoff.session.as_test import as_test, why_it_fails
 from tests.proof.mutations import RULE_MUTATIONS
@@ -41,7 +42,7 @@ def turned(*scripts: Sequence[Any]) -> ScriptedModel:
     """A model that plays a script by the words of its task, each from its beginning."""
 
     def say(messages: Sequence[Any]) -> Any:
-        replies = sum(message.type == "ai" for message in messages)
+        replies = sum(map(is_reply, messages))
         number = int(re.sub(r"\D", "", messages[1].text) or 0)
         return scripts[number][replies]
 

@@ -29,7 +29,6 @@ MADE_CALLS = imported({"model": [{"note": {"text": "a"}}, {"finish_task": {"summ
 THREADS = int(os.environ.get("DRAWN_THREADS", "100"))
 NOT_VISIBLE: Mapping[str, str] = {
     "no rule 'needs_person'": "it applies where there is no checkpointer, and so no thread",
-    "review - deadlock -> call_llm": "a person is asked wherever there is a thread",
     "review - failed -> call_llm": "a person is asked wherever there is a thread",
     "an exploration that forgets how long it was only talk": "it breaks the model checker, not the machine",
     # What comes from outside is taken as it is stored: nobody decides it.

@@ -25,7 +25,8 @@ Keys = set[tuple[str, str]]
 
 # The marks on messages (see graph/messages.py) that incidents leave, and the values of those that name kinds.
 MARKS = {
-    "after", "answer", "answered", "answers", "at", "at_turn", "begins", "by", "confirmed", "cut",
+    "accepted", "after", "answer", "answered", "answers", "at", "at_turn", "begins", "by", "call_refused",
+    "confirmed", "cut",
     "delegate", "edited", "estimated", "expired", "extended", "finish", "granted", "held",
     "not_run", "nudge", "order", "phase", "ran", "reply", "responded", "retries", "said",
     "seconds", "sent_back", "shown", "undone", "unknown", "wait", "waited",

@@ -14,6 +14,7 @@ from langgraph.types import Command
 
 from signoff import Limits, Session, StorageError, build_graph, current_outcome, delegate, sqlite_storage
 from signoff.graph.build import Graph
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 from signoff.nodes.delegates.descent import DESCENT, Descent
 from signoff.storage.base import fork_mark, short_version, version_mark, version_number
@@ -121,7 +122,7 @@ def reply_is_asked_for_when_reserved(open_storage: Callable[[], Any], way: str, 
             (row,) = other.store.search(("signoff", "ledger"))
         (entry,) = [entry for ns, entry in row.value["machines"].items() if ns]
         found.append((entry["open"]["turn"], entry["used"]["tree_turns"]))
-        return SCRIPT[sum(message.type == "ai" for message in messages)]
+        return SCRIPT[sum(map(is_reply, messages))]
 
     with open_storage() as storage:
         graph = lead_on(storage, Limits(tree_turns=9), below)
@@ -176,7 +177,7 @@ def effect_runs_after_what_comes_before_it(open_storage: Callable[[], Any], way:
         with open_storage() as other:
             messages = graph_on(other).get_state(THREAD).values["messages"]
             journal = sorted(item.value["status"] for item in other.store.search(("signoff", "journal")))
-        found.append((sum(message.type == "ai" for message in messages), journal))
+        found.append((sum(map(is_reply, messages)), journal))
         return "paid"
 
     first, second = call("pay", what="one"), call("pay", what="two")

@@ -1,5 +1,6 @@
 """Short words for writing histories down in tests."""
 
+from itertools import pairwise
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, InvalidToolCall, ToolMessage
@@ -82,11 +83,28 @@ def look(task: Task) -> dict[str, Any]:
     }
 
 
+_FOLLOWS = {
+    "human": {"ai", "calls"},
+    "ai": {"human"},
+    "calls": {"tool"},
+    "tool": {"tool", "ai", "calls"},
+}
+
+
+def assert_in_turn(prompt: list[BaseMessage]) -> None:
+    """The roles alternate as strict providers want it."""
+    shown = [message for message in prompt if message.type != "system"]
+    kinds = ["calls" if getattr(message, "tool_calls", None) else message.type for message in shown]
+    assert kinds[0] == "human", kinds
+    assert all(second in _FOLLOWS[first] for first, second in pairwise(kinds)), kinds
+
+
 def assert_sendable(view: list[BaseMessage]) -> None:
     """A provider accepts it: one system message first, every call answered right after its reply."""
     assert [message.type for message in view].count("system") == 1
     assert view[0].type == "system"
     waiting: list[str | None] = []
+    assert_in_turn(view)
     for message in view:
         if isinstance(message, ToolMessage):
             assert waiting.pop(0) == message.tool_call_id

@@ -11,6 +11,7 @@ from mcp.types import ElicitRequestFormParams
 from signoff import build_graph, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.graph.kinds import Kind
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 from signoff.session.decisions import Question
 from signoff.session.session import Session
@@ -91,7 +92,7 @@ async def test_an_answer_to_a_server_that_has_ended_runs_nothing_twice(tmp_path:
     for moment in ("asked", "answered"):
         tools = await mcp_tools(servers(ledger))
         with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-            model = ScriptedModel(lambda messages: steps[sum(one.type == "ai" for one in messages)])
+            model = ScriptedModel(lambda messages: steps[sum(map(is_reply, messages))])
             session = Session(build_graph(model, tools, storage=storage), "t")
             await (session.arun("Book") if moment == "asked" else session.aresume("Monday"))
             told = results(session.graph, "t")
@@ -105,7 +106,7 @@ async def test_a_read_that_asks_is_asked_again_in_another_process(tmp_path: Path
     for moment in ("asked", "answered"):
         tools = await mcp_tools(servers(ledger), trust_hints=True)
         with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-            model = ScriptedModel(lambda messages: steps[sum(one.type == "ai" for one in messages)])
+            model = ScriptedModel(lambda messages: steps[sum(map(is_reply, messages))])
             session = Session(build_graph(model, tools, storage=storage), "t")
             await (session.arun("Search") if moment == "asked" else session.aresume("Monday"))
             told = results(session.graph, "t")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 
 from signoff import Answer, Extend, Limits, Retry, Session, build_graph
 from signoff.graph.build import Graph
@@ -37,7 +37,7 @@ STEPS: list[Any] = [
 
 def step(messages: list[BaseMessage]) -> Any:
     """The script; the second task fails until it is tried again."""
-    done = sum(isinstance(message, AIMessage) for message in messages)
+    done = sum(map(is_reply, messages))
     tried_again = sum(nudge_kind(message) == "resumed" for message in messages) > 1
     return RuntimeError("no") if done == 5 and not tried_again else STEPS[done]
 
@@ -120,7 +120,7 @@ def sweep(database: str, folder: Path, figure: Callable[[str], None]) -> None:
         kills += killed
         assert [m.text for m in messages if isinstance(m, HumanMessage) and is_genuine(m)] == ["one", "two"]
         assert [m.id for m in messages if nudge_kind(m) == "resumed"] == ["more", "again"]
-        assert sum(is_reply(m) for m in messages) == len(STEPS)
+        assert sum(map(is_reply, messages)) == len(STEPS)
         results = [m.text for m in messages if m.type == "tool" and m.name in ("pay", "ask_user")]
         assert results[1] == "blue"
         done = paid.read_text().split() if paid.exists() else []

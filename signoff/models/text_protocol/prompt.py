@@ -12,7 +12,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from signoff.graph.blocks import block_text
-from signoff.graph.messages import marks, nudge_kind
+from signoff.graph.messages import is_line, marks, nudge_kind
 from signoff.models.text_protocol.calls import ToolNames
 from signoff.models.text_protocol.reading import plain_lines
 from signoff.models.text_protocol.status import Position, position, tagged_notes
@@ -87,6 +87,8 @@ class Prompt:
 
         Without tools it is only `shown`, as text.
         """
+        # In text a result is the user's, so that nothing need stand between it and what is said after it.
+        shown = [message for message in shown if not is_line(message)]
         now = self.standing or position(shown, self.executors, self.names.think)
         failed = now.evidence if now.failing else None
         rules, end = (self._rules(), self._current(shown, now, failed)) if self.tools else ((), "")
@@ -188,9 +190,10 @@ def escaped(text: str) -> str:
 
 
 def _words(message: BaseMessage) -> Content:
+    content = message.content
     if nudge_kind(message) is None:
-        return message.content
-    return escaped(message.text)
+        return content
+    return escaped(content if isinstance(content, str) else "\n\n".join(map(block_text, content)))
 
 
 def _needs_more(finish: Mapping[str, Any]) -> bool:

@@ -34,13 +34,14 @@ CLEAN: dict[str, str | None] = {
 }
 
 SCRIPT = """
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call, reply
 
 STEPS = {steps}
 
 def step(messages):
     '''The step after as many replies as the history holds: it also serves a run that goes on elsewhere.'''
-    return STEPS[sum(message.type == "ai" for message in messages)]
+    return STEPS[sum(map(is_reply, messages))]
 
 model = ScriptedModel(step, delay={delay})
 """

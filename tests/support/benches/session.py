@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 
 from signoff import (
@@ -12,6 +11,7 @@ from signoff import (
     Session,
     build_graph,
 )
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 
 
@@ -42,7 +42,7 @@ DONE = call("finish_task", summary="Done.")
 
 def play(*steps: Any) -> Callable[[list[Any]], Any]:
     """The step after as many replies as the history holds: it also serves a thread that goes on elsewhere."""
-    return lambda messages: steps[sum(isinstance(message, AIMessage) for message in messages)]
+    return lambda messages: steps[sum(map(is_reply, messages))]
 
 
 class Bench:

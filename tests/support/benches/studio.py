@@ -24,11 +24,12 @@ ASKS = "Which port?"
 # Knows no position, so that it serves a thread in any process. Run twice, an edit would leave a line twice.
 SCRIPT = f"""
 import os
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 
 def script(messages):
     task = next(m.text for m in messages if m.type == "human")
-    turn = sum(m.type == "ai" for m in messages) + 1
+    turn = sum(map(is_reply, messages)) + 1
     if task == "ask":
         answers = [m.text for m in messages if m.type == "tool"]
         if answers:

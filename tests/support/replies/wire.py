@@ -4,6 +4,7 @@ Ollama and Mistral, as they were recorded (`recorded.jsonl` names the sources), 
 
 import json
 import struct
+from base64 import b64encode
 from binascii import crc32
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ class WireReply:
     """A reply as the model gives it: its text, its calls (name, and the arguments as text) and its last word.
 
     usage: in which events the tokens are counted. size: how many characters of the arguments one event holds.
+    ids: of the calls, in place of the same ones in every reply. serial: of the reply, for the ids of its
+    parts. thoughts: what it thought first, which providers that sign it want back as it was. veiled: how
+    Anthropic hides them.
     """
 
     text: str = ""
@@ -24,6 +28,13 @@ class WireReply:
     reason: str = ""
     usage: Literal["last", "each", "none"] = "last"
     size: int = 1
+    ids: tuple[str, ...] = ()
+    serial: int = 1
+    thoughts: str = ""
+    veiled: Literal["", "omitted", "redacted"] = ""
+
+    def id(self, index: int, otherwise: str) -> str:
+        return self.ids[index] if self.ids else otherwise
 
     def pieces(self, arguments: str) -> list[str]:
         return [arguments[at : at + self.size] for at in range(0, len(arguments), self.size)]
@@ -61,9 +72,11 @@ def _openai_chunk(delta: Event, reason: str | None = None, **more: Any) -> Event
 def openai_events(reply: WireReply) -> Iterator[Event]:
     """As recorded in openai/openai-python, `.inline-snapshot/external` (Apache-2.0), written anew."""
     each = _openai_usage(reply, last=False)
+    if reply.thoughts:
+        yield _openai_chunk({"role": "assistant", "reasoning_content": reply.thoughts}, **each)
     yield _openai_chunk({"role": "assistant", "content": reply.text or None}, **each)
     for index, (name, arguments) in enumerate(reply.calls):
-        begin = {"index": index, "id": f"call{index:05}", "type": "function"}
+        begin = {"index": index, "id": reply.id(index, f"call{index:05}"), "type": "function"}
         yield _openai_chunk({"tool_calls": [{**begin, "function": {"name": name, "arguments": ""}}]}, **each)
         for piece in reply.pieces(arguments):
             yield _openai_chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}, **each)
@@ -78,11 +91,45 @@ def mistral_events(reply: WireReply) -> Iterator[Event]:
     each = _openai_usage(reply, last=False)
     yield _openai_chunk({"role": "assistant", "content": reply.text}, **each)
     calls = [
-        {"id": f"call{index:05}", "index": index, "function": {"name": name, "arguments": arguments}}
+        {
+            "id": reply.id(index, f"call{index:05}"),
+            "index": index,
+            "function": {"name": name, "arguments": arguments},
+        }
         for index, (name, arguments) in enumerate(reply.calls)
     ]
     delta = {"content": "", **({"tool_calls": calls} if calls else {})}
     yield _openai_chunk(delta, reply.reason or None, **_openai_usage(reply, last=True))
+
+
+def _response(reply: WireReply, status: str, items: list[Event]) -> Event:
+    counts = {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}
+    details = {
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 0},
+    }
+    counted = reply.usage == "each" or (reply.usage == "last" and status != "in_progress")
+    usage = {**counts, **details} if counted else None
+    detail = reply.reason.partition(":")[2]
+    why = {"reason": detail} if detail and status == "incomplete" else None
+    base = {
+        "id": f"resp_{reply.serial}",
+        "object": "response",
+        "created_at": 1,
+        "model": "m",
+        "output": items,
+    }
+    rest = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "metadata": {}}
+    return {**base, **rest, "status": status, "incomplete_details": why, "usage": usage}
+
+
+def _reasoning(reply: WireReply) -> Event:
+    return {
+        "type": "reasoning",
+        "id": f"rs_{reply.serial}",
+        "summary": [],
+        "encrypted_content": reply.thoughts,
+    }
 
 
 def responses_events(reply: WireReply) -> Iterator[Event]:
@@ -90,35 +137,32 @@ def responses_events(reply: WireReply) -> Iterator[Event]:
     anew. The reason is the status; that of an incomplete response has a detail (`incomplete:content_filter`).
     A refusal is a part of the content of a completed one (`completed:refusal`)."""
     status, _, detail = reply.reason.partition(":")
-
-    def response(status: str, items: list[Event]) -> Event:
-        counts = {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}
-        details = {
-            "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens_details": {"reasoning_tokens": 0},
-        }
-        counted = reply.usage == "each" or (reply.usage == "last" and status != "in_progress")
-        usage = {**counts, **details} if counted else None
-        why = {"reason": detail} if detail and status == "incomplete" else None
-        base = {"id": "resp_1", "object": "response", "created_at": 1, "model": "m", "output": items}
-        rest = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "metadata": {}}
-        return {**base, **rest, "status": status, "incomplete_details": why, "usage": usage}
-
     items: list[Event] = []
-    yield {"type": "response.created", "response": response("in_progress", [])}
+    yield {"type": "response.created", "response": _response(reply, "in_progress", [])}
+    if reply.thoughts:
+        items.append(_reasoning(reply))
+        yield {"type": "response.output_item.added", "output_index": 0, "item": items[0]}
+        yield {"type": "response.output_item.done", "output_index": 0, "item": items[0]}
     if reply.text:
-        place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+        place = {"item_id": f"msg_{reply.serial}", "output_index": len(items), "content_index": 0}
         part = {"type": "output_text", "text": reply.text, "annotations": []}
-        item: Event = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+        item: Event = {
+            "type": "message",
+            "id": f"msg_{reply.serial}",
+            "role": "assistant",
+            "status": "completed",
+        }
         items.append({**item, "content": [part]})
-        yield {"type": "response.output_item.added", "output_index": 0, "item": {**item, "content": []}}
+        begun = {**item, "content": []}
+        yield {"type": "response.output_item.added", "output_index": len(items) - 1, "item": begun}
         yield {"type": "response.output_text.delta", "delta": reply.text, "logprobs": [], **place}
-        yield {"type": "response.output_item.done", "output_index": 0, "item": items[-1]}
-    for name, arguments in reply.calls:
+        yield {"type": "response.output_item.done", "output_index": len(items) - 1, "item": items[-1]}
+    for index, (name, arguments) in enumerate(reply.calls):
         at = len(items)
-        item = {"type": "function_call", "id": f"fc_{at}", "call_id": f"call_{at}", "name": name}
+        call_id = reply.id(index, f"call_{at}")
+        item = {"type": "function_call", "id": f"fc_{reply.serial}_{at}", "call_id": call_id, "name": name}
         items.append({**item, "arguments": arguments, "status": "completed"})
-        place = {"item_id": f"fc_{at}", "output_index": at}
+        place = {"item_id": f"fc_{reply.serial}_{at}", "output_index": at}
         begun = {**item, "arguments": "", "status": "in_progress"}
         yield {"type": "response.output_item.added", "output_index": at, "item": begun}
         for piece in reply.pieces(arguments):
@@ -126,10 +170,42 @@ def responses_events(reply: WireReply) -> Iterator[Event]:
         yield {"type": "response.function_call_arguments.done", "arguments": arguments, "name": name, **place}
         yield {"type": "response.output_item.done", "output_index": at, "item": items[-1]}
     if detail == "refusal":
-        place = {"item_id": "msg_2", "output_index": len(items), "content_index": 0}
+        place = {"item_id": f"msg_{reply.serial}_1", "output_index": len(items), "content_index": 0}
         yield {"type": "response.refusal.done", "refusal": "I cannot pay anybody.", **place}
     if status:
-        yield {"type": f"response.{status}", "response": response(status, items)}
+        yield {"type": f"response.{status}", "response": _response(reply, status, items)}
+
+
+def anthropic_blocks(reply: WireReply) -> list[Event]:
+    """The content of a message; the input of a call is still its text."""
+    blocks: list[Event] = []
+    if reply.thoughts and reply.veiled == "redacted":
+        blocks.append({"type": "redacted_thinking", "data": reply.thoughts})
+    elif reply.thoughts:
+        thoughts = "" if reply.veiled == "omitted" else reply.thoughts
+        blocks.append({"type": "thinking", "thinking": thoughts, "signature": f"sig:{thoughts}"})
+    if reply.text:
+        blocks.append({"type": "text", "text": reply.text})
+    for index, (name, arguments) in enumerate(reply.calls):
+        use = {"type": "tool_use", "id": reply.id(index, f"toolu_{index}"), "name": name}
+        blocks.append({**use, "input": arguments})
+    return blocks
+
+
+def _anthropic_pieces(reply: WireReply, block: Event) -> tuple[Event, list[Event]]:
+    """How a block is streamed: what it begins with, and its deltas."""
+    match block:
+        case {"type": "text", "text": text}:
+            return {**block, "text": ""}, [{"type": "text_delta", "text": text}]
+        case {"type": "thinking", "thinking": text, "signature": signature}:
+            deltas = [{"type": "thinking_delta", "thinking": text}] if text else []
+            signed = {"type": "signature_delta", "signature": signature}
+            return {**block, "thinking": "", "signature": ""}, [*deltas, signed]
+        case {"type": "tool_use", "input": text}:
+            pieces = ["", *reply.pieces(text)]
+            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": p} for p in pieces]
+        case _:
+            return block, []
 
 
 def anthropic_events(reply: WireReply) -> Iterator[Event]:
@@ -143,16 +219,10 @@ def anthropic_events(reply: WireReply) -> Iterator[Event]:
         "usage": usage,
     }
     yield {"type": "message_start", "message": {**start, "stop_reason": None, "stop_sequence": None}}
-    if reply.text:
-        yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
-        delta: Event = {"type": "text_delta", "text": reply.text}
-        yield {"type": "content_block_delta", "index": 0, "delta": delta}
-        yield {"type": "content_block_stop", "index": 0}
-    for index, (name, arguments) in enumerate(reply.calls, start=bool(reply.text)):
-        block = {"type": "tool_use", "id": f"toolu_{index}", "name": name, "input": {}}
-        yield {"type": "content_block_start", "index": index, "content_block": block}
-        for piece in ["", *reply.pieces(arguments)]:
-            delta = {"type": "input_json_delta", "partial_json": piece}
+    for index, block in enumerate(anthropic_blocks(reply)):
+        begun, deltas = _anthropic_pieces(reply, block)
+        yield {"type": "content_block_start", "index": index, "content_block": begun}
+        for delta in deltas:
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
     if reply.reason:
@@ -161,10 +231,24 @@ def anthropic_events(reply: WireReply) -> Iterator[Event]:
         yield {"type": "message_stop"}
 
 
+def gemini_parts(reply: WireReply) -> list[Event]:
+    """Of the calls of a reply with thoughts, the first is signed."""
+    parts: list[Event] = [{"text": reply.thoughts, "thought": True}] if reply.thoughts else []
+    if reply.text:
+        parts.append({"text": reply.text})
+    for index, (name, arguments) in enumerate(reply.calls):
+        call: Event = {"functionCall": {"name": name, "args": json.loads(arguments or "{}")}}
+        if reply.ids:
+            call["functionCall"]["id"] = reply.ids[index]
+        if reply.thoughts and not index:
+            call["thoughtSignature"] = b64encode(f"{name} {arguments}".encode()).decode()
+        parts.append(call)
+    return parts or [{"text": ""}]
+
+
 def gemini_events(reply: WireReply) -> Iterator[Event]:
     """One part in an event; the last part has the reason beside it."""
-    calls = [{"functionCall": {"name": name, "args": json.loads(raw or "{}")}} for name, raw in reply.calls]
-    parts: list[Event] = [*([{"text": reply.text}] if reply.text else []), *calls]
+    parts = gemini_parts(reply)
     for at, part in enumerate(parts):
         last = at == len(parts) - 1
         candidate: Event = {"content": {"role": "model", "parts": [part]}, "index": 0}
@@ -181,11 +265,17 @@ def gemini_events(reply: WireReply) -> Iterator[Event]:
 
 def bedrock_events(reply: WireReply) -> Iterator[Event]:
     yield {"messageStart": {"role": "assistant"}}
-    if reply.text:
-        yield {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": reply.text}}}
+    if reply.thoughts:
+        for thought in ({"text": reply.thoughts}, {"signature": f"sig:{reply.thoughts}"}):
+            yield {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"reasoningContent": thought}}}
         yield {"contentBlockStop": {"contentBlockIndex": 0}}
-    for index, (name, arguments) in enumerate(reply.calls, start=bool(reply.text)):
-        start = {"toolUse": {"name": name, "toolUseId": f"tooluse_{index}"}}
+    at = int(bool(reply.thoughts))
+    if reply.text:
+        yield {"contentBlockDelta": {"contentBlockIndex": at, "delta": {"text": reply.text}}}
+        yield {"contentBlockStop": {"contentBlockIndex": at}}
+        at += 1
+    for index, (name, arguments) in enumerate(reply.calls, start=at):
+        start = {"toolUse": {"name": name, "toolUseId": reply.id(index - at, f"tooluse_{index - at}")}}
         yield {"contentBlockStart": {"contentBlockIndex": index, "start": start}}
         for piece in ["", *reply.pieces(arguments)]:
             delta = {"toolUse": {"input": piece}}
@@ -215,6 +305,9 @@ def frame(event: Event) -> bytes:
 def ollama_events(reply: WireReply) -> Iterator[Event]:
     """Every call is an object; a reply that has broken off says `done` without a reason."""
     head = {"model": "m", "created_at": "2026-01-01T00:00:00Z"}
+    if reply.thoughts:
+        thought = {"role": "assistant", "content": "", "thinking": reply.thoughts}
+        yield {**head, "message": thought, "done": False}
     if reply.text:
         yield {**head, "message": {"role": "assistant", "content": reply.text}, "done": False}
     for name, arguments in reply.calls:

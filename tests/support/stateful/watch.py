@@ -121,7 +121,9 @@ class Watch:
         task = status.task
         if task.turns > task.most_turns(limits.turns) + self.words:
             yield f"{task.turns} turns of {task.most_turns(limits.turns)}"
-        if limits.tool_calls and task.total.tool_calls > limits.tool_calls * (1 + self.extended):
+        # After a stop nobody can say of a call whether it has begun: it counts, and may be one too many.
+        unknown = sum("unknown" in marks(result) for reply in task.replies for result in reply.results)
+        if limits.tool_calls and task.total.tool_calls - unknown > limits.tool_calls * (1 + self.extended):
             yield f"{task.total.tool_calls} tool calls of {limits.tool_calls}"
         if task.talk_turns > limits.talk_turns + self.words:
             yield f"{task.talk_turns} replies without a call"

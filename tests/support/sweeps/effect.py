@@ -18,6 +18,7 @@ from langgraph.types import Command
 
 import signoff.storage.sqlite
 from signoff import build_graph, current_outcome, sqlite_storage
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 
 THREAD: Any = {"configurable": {"thread_id": "killed"}}
@@ -65,7 +66,7 @@ class Store(signoff.storage.sqlite.ThreadStore):
 
 
 def script(messages: list[BaseMessage]) -> Any:
-    said = sum(isinstance(message, AIMessage) for message in messages)
+    said = sum(map(is_reply, messages))
     # A claim over an unknown effect is refused once, and made again.
     return SCRIPT[min(said, len(SCRIPT) - 1)]
 

@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from signoff import build_graph, current_outcome
 from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import in_thread
 from signoff.graph.errors import SignoffError
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 from signoff.storage.postgres import PostgresStorage, postgres_storage
 from tests.support.servers.postgres import execute
@@ -74,7 +75,7 @@ def around(method: Any) -> Any:
 
 
 def script(messages: list[BaseMessage]) -> Any:
-    said = sum(isinstance(message, AIMessage) for message in messages)
+    said = sum(map(is_reply, messages))
     # A claim over an unknown effect is refused once, and made again.
     return SCRIPT[min(said, len(SCRIPT) - 1)]
 

@@ -11,12 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 from langgraph.types import Command
 
 import signoff.storage.sqlite
 from signoff import build_graph, current_outcome, sqlite_storage
 from signoff.graph.build import Graph
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 from signoff.session.path import steps
 from tests.support.cases.path import told
@@ -33,7 +34,7 @@ TASKS = ["the first", "the second"]
 
 
 def script(messages: list[BaseMessage]) -> Any:
-    return SCRIPT[sum(isinstance(message, AIMessage) for message in messages)]
+    return SCRIPT[sum(map(is_reply, messages))]
 
 
 def add(a: int, b: int) -> int:

@@ -23,12 +23,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.types import Command
 
 import signoff.storage.sqlite
 from signoff import Limits, ThreadBusy, build_graph, current_outcome, delegate, sqlite_storage
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call, reply
 from tests.support.sweeps.effect import Moments, Saver, Store, around
 
@@ -50,7 +51,7 @@ def by_turn(said: Path, *steps: Any) -> Any:
         return reply(*(found if isinstance(found, list) else [found]), usage=(TOKENS - 10, 10))
 
     def step(messages: list[BaseMessage]) -> Any:
-        at = sum(isinstance(message, AIMessage) for message in messages)
+        at = sum(map(is_reply, messages))
         task = next(message.text for message in messages if isinstance(message, HumanMessage))
         if at >= len(steps):
             return call("finish_task", summary=f"Done. Outcome unknown: {unknown(messages)}")

@@ -13,12 +13,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.tools import StructuredTool
 
 import signoff.storage.sqlite
 from signoff import build_graph, current_outcome, sqlite_storage, undo
 from signoff.graph.build import Graph
+from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 from tests.support.sweeps.effect import THREAD, Moments, Saver, Store
 
@@ -26,7 +27,7 @@ EFFECTS = ["one", "two", "three", "four", "five"]
 
 
 def script(messages: list[BaseMessage]) -> Any:
-    return call("act", what=EFFECTS[sum(isinstance(message, AIMessage) for message in messages)])
+    return call("act", what=EFFECTS[sum(map(is_reply, messages))])
 
 
 def act_tool(ledger: Path) -> StructuredTool:
