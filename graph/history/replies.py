@@ -411,13 +411,18 @@ def with_call_words(message: AIMessage, fresh: Mapping[int, Mapping[str, str]]) 
     parts = message.content if isinstance(message.content, list) else []
     blocks = [dict(part) if isinstance(part, dict) else part for part in parts]
     of_calls = [part for part in blocks if isinstance(part, dict) and part.get("type") in _CALL_BLOCKS]
+    renamed: dict[Any, str] = {}
     for position, call in enumerate(in_order(message, bad + good)):
-        _reword_block(of_calls, call.get("id"), fresh.get(position, {}))
-        call |= fresh.get(position, {})
+        words = fresh.get(position, {})
+        renamed.setdefault(call.get("id"), words.get("id", ""))
+        _reword_block(of_calls, call.get("id"), words)
+        call |= words
     content = blocks if isinstance(message.content, list) else message.content
     # The order of the calls is read from them by id.
     raw = ("tool_calls", "function_call") if any("id" in words for words in fresh.values()) else ()
-    extras = {key: value for key, value in message.additional_kwargs.items() if key not in raw}
+    extras = {
+        key: _by_new_ids(value, renamed) for key, value in message.additional_kwargs.items() if key not in raw
+    }
     return message.model_copy(
         update={
             "tool_calls": good,
@@ -426,6 +431,13 @@ def with_call_words(message: AIMessage, fresh: Mapping[int, Mapping[str, str]]) 
             "additional_kwargs": extras,
         }
     )
+
+
+def _by_new_ids(extra: Any, renamed: Mapping[Any, str]) -> Any:
+    """What a provider's package keeps by the ids of calls, such as Gemini's signatures, by the new ones."""
+    if not isinstance(extra, Mapping):
+        return extra
+    return {**extra, **{new: extra[old] for old, new in renamed.items() if new and old in extra}}
 
 
 def _reword_block(blocks: list[dict[str, Any]], call_id: Any, fresh: Mapping[str, str]) -> None:
