@@ -27,7 +27,7 @@ def taken_over(model: Any, prompt: list[BaseMessage], texts: Texts) -> list[Base
     that asks several providers itself, is shown everything."""
     modules = {kind.__module__.partition(".")[0] for kind in type(model).__mro__}
     own = modules.intersection(_PACKAGES.values())
-    makers = [_PACKAGES.get(message.response_metadata.get("model_provider", ""), "") for message in prompt]
+    makers = [_maker_of(message) for message in prompt]
     others = {maker for maker in makers if maker} - own
     if not own or not others:
         return prompt
@@ -38,6 +38,13 @@ def taken_over(model: Any, prompt: list[BaseMessage], texts: Texts) -> list[Base
         if is_theirs and isinstance(message, ToolMessage) and following in ends and own & _CLAUDES_CLIENTS:
             shown.append(nudge(RESUMED, texts.nudges["resumed"].format()))
     return shown
+
+
+def _maker_of(message: BaseMessage) -> str:
+    """The package that a reply came from; empty for any other message, and for one that is not known."""
+    if not isinstance(message, AIMessage):
+        return ""
+    return _PACKAGES.get(message.response_metadata.get("model_provider", ""), "")
 
 
 def _words_alone(reply: Any) -> list[BaseMessage]:
