@@ -27,10 +27,14 @@ def taken_over(model: Any, prompt: list[BaseMessage], texts: Texts) -> list[Base
     that asks several providers itself, is shown everything."""
     modules = {kind.__module__.partition(".")[0] for kind in type(model).__mro__}
     own = modules.intersection(_PACKAGES.values())
-    makers = [_maker_of(message) for message in prompt]
-    others = {maker for maker in makers if maker} - own
-    if not own or not others:
+    if not own:
         return prompt
+    # Nearly always there is no other one, and this is all that is looked at.
+    names = {m.response_metadata.get("model_provider", "") for m in prompt if isinstance(m, AIMessage)}
+    others = {_PACKAGES[name] for name in names if name in _PACKAGES} - own
+    if not others:
+        return prompt
+    makers = [_maker_of(message) for message in prompt]
     shown, is_theirs, ends = list[BaseMessage](), False, {*own, None}
     for message, maker, following in zip(prompt, makers, [*makers[1:], None], strict=True):
         is_theirs = maker in others if maker else is_theirs
