@@ -271,7 +271,9 @@ def installed(home: Path, pins: list[str], python: Python, uv: str) -> str | Non
         subprocess.run([uv, "venv", "--quiet", "--clear", "--python", python.path, str(home)], check=True)
         # Not built from source: whoever installs the package has no compiler.
         install = [uv, "pip", "install", "--quiet", "--python", executable]
-        subprocess.run([*install, "--no-build", "--compile-bytecode", *pins, *TOOLS], check=True)
+        # Not in the project, whose overrides would loosen these versions.
+        pinned = [*install, "--no-build", "--compile-bytecode", *pins, *TOOLS]
+        subprocess.run(pinned, check=True, cwd=home.anchor)
         subprocess.run([*install, "--no-deps", "--editable", str(ROOT)], check=True)
     except subprocess.CalledProcessError:
         print(f"lowest: Python {python.version}: the versions above cannot be installed.")
