@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import EventStreamError  # type: ignore[import-untyped]  # it has no types
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_openai import ChatOpenAI
-from ollama import ResponseError
 from openai import OpenAIError
 from pydantic import SecretStr
 
@@ -36,6 +34,13 @@ from signoff.session.events import Retrying, Said, SessionEvent
 from signoff.storage.sqlite import SqliteStorage
 from tests.support.benches.cli import Bench
 from tests.support.servers.fake_provider import FakeProvider, Fault, Reply, error, tool_call
+
+try:
+    from botocore.exceptions import EventStreamError  # type: ignore[import-untyped]  # it has no types
+    from ollama import ResponseError
+except ImportError:
+    # On the lowest versions only what is asked for is installed.
+    pytest.skip("the clients of Bedrock and Ollama are not installed", allow_module_level=True)
 
 DONE = Reply(calls=[tool_call("finish_task", summary="All of it.")])
 SLOW_DOWN = error(429, "Too fast", Retry_After="0.4")
