@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,17 @@ from signoff.storage.sqlite import SqliteStorage
 from tests.support.benches.cli import Bench
 from tests.support.servers.fake_provider import FakeProvider, Fault, Reply, error, tool_call
 
-try:
-    from botocore.exceptions import EventStreamError  # type: ignore[import-untyped]  # it has no types
-    from ollama import ResponseError
-except ImportError:
-    # On the lowest versions only what is asked for is installed.
-    EventStreamError = ResponseError = RuntimeError
+
+def error_of(module: str, name: str) -> Any:
+    """An error of a client. On the lowest versions, where it is not installed, another one stands for it."""
+    try:
+        return getattr(import_module(module), name)
+    except ImportError:
+        return RuntimeError
+
+
+EventStreamError = error_of("botocore.exceptions", "EventStreamError")
+ResponseError = error_of("ollama", "ResponseError")
 
 DONE = Reply(calls=[tool_call("finish_task", summary="All of it.")])
 SLOW_DOWN = error(429, "Too fast", Retry_After="0.4")
