@@ -28,7 +28,7 @@ DONE_OR_DUE, UNREACHED, FAILED = 0, 75, 1
 
 
 def killed_at(folder: Path, database: str, moment: int) -> bool:
-    """Drives the thread in a process of its own, which dies at this moment; whether it lived."""
+    """Drives the thread in a process of its own, which dies at this moment; whether it came to its end."""
     child = os.fork()
     if child == 0:
         code = FAILED
@@ -47,7 +47,7 @@ def killed_at(folder: Path, database: str, moment: int) -> bool:
             os._exit(code)
     status = os.waitpid(child, 0)[1]
     assert not os.WIFEXITED(status) or os.WEXITSTATUS(status) in (DONE_OR_DUE, UNREACHED), "drive failed"
-    return os.WIFEXITED(status)
+    return os.WIFEXITED(status) and os.WEXITSTATUS(status) == DONE_OR_DUE
 
 
 def check(folder: Path, database: str, figure: Callable[[str], None]) -> None:
@@ -71,8 +71,8 @@ def check(folder: Path, database: str, figure: Callable[[str], None]) -> None:
     assert max(happened.values()) == 1
     missing = [effect for effect in EFFECTS if not happened[effect]]
     assert len(missing) <= unknown(status.values["messages"])
-    figure(f"a tree of five machines on workers: {kills} workers died, no effect twice, no wait lost")
-    assert kills >= 4
+    figure(f"a tree of five machines on workers: {kills} workers were lost, no effect twice, no wait lost")
+    assert kills >= 3
 
 
 def test_a_worker_that_dies_loses_nothing_on_sqlite(tmp_path: Path, figure: Callable[[str], None]) -> None:
