@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 
 from signoff.graph.foreign import gets_past, unanswered
 from signoff.graph.history.reasons import broken_off, is_context_full, reason_of
@@ -28,17 +28,17 @@ from signoff.nodes.model.messages import (
     bind_to_thread,
     in_loops,
     is_streamed,
-    last_step,
     model_input,
     named_calls,
+    options_of,
     show,
 )
 from signoff.nodes.model.models import AskedModel, Bound, picked
 from signoff.nodes.model.refused import refused_reply
 from signoff.nodes.model.retries import is_retried
-from signoff.nodes.model.shown import shown_after, shown_to
+from signoff.nodes.model.sent import last_step
+from signoff.nodes.model.shown import shown_after
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
-from signoff.nodes.model.switched import taken_over
 from signoff.nodes.model.trying import Ask, Tries, WaitEnded, try_again
 from signoff.nodes.node import NodeContext, Report, Steps, WrongWay
 from signoff.nodes.requests import Part
@@ -108,7 +108,7 @@ class Stream:
                 raise error
             return chunks
         # The call has ended normally, or its error only reports that it was cut off.
-        tools = self.model.kwargs.get("tools") if isinstance(self.model, RunnableBinding) else None
+        tools = options_of(self.model).get("tools")
         found = cut_short(chunks, self.prompt, self.watch, run.deps.toolbox, tools)
         if found is None:
             raise Silent(f"no answer for {self.watch.silence:g} seconds (model_seconds)") from error
@@ -178,8 +178,7 @@ class ModelCall:
         def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
             chosen = self.names is not None and not model.offers.chosen
             offers = picked(model.offers, self.names or ()) if chosen else model.offers
-            shown = shown_to(model.model, taken_over(model.model, prompt, self.run.deps.texts))
-            shown = last_step(shown, offers[self.offered], self.run.deps)
+            shown = last_step(model.model, prompt, options_of(offers[self.offered]), self.run.deps)
             chunks = yield from _streamed(offers, self.placed, shown, self.offered, bounds, self.tries)
             return _reply_of(chunks, self.run)
 

@@ -7,7 +7,7 @@ newer is in the turns that the prompt shows whole.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import is_
@@ -78,34 +78,6 @@ def marked(message: BaseMessage, mark: Any) -> BaseMessage:
     last = blocks[-1]
     blocks[-1] = {**(text_block(last) if isinstance(last, str) else last), CACHE_MARK: mark}
     return message.model_copy(update={"content": blocks})
-
-
-# Anthropic refuses a request with more.
-_MOST_CACHE_MARKS = 4
-
-
-def with_fewer_marks(prompt: list[BaseMessage], beside: Iterable[Any]) -> list[BaseMessage]:
-    """The prompt with no more cache marks than a request may have, people's own among them: those of the
-    system prompt, and the last ones after it, since a mark covers everything before it. beside: what else of
-    the request may be marked."""
-    places = [
-        (isinstance(message, SystemMessage), at, number)
-        for at, message in enumerate(prompt)
-        if isinstance(message.content, list)
-        for number, block in enumerate(message.content)
-        if _is_marked(block)
-    ]
-    fewer = list(prompt)
-    over = len(places) + sum(map(_is_marked, beside)) - _MOST_CACHE_MARKS
-    for _, at, number in sorted(places)[: max(0, over)]:
-        blocks: list[Any] = list(fewer[at].content)
-        blocks[number] = {key: value for key, value in blocks[number].items() if key != CACHE_MARK}
-        fewer[at] = fewer[at].model_copy(update={"content": blocks})
-    return fewer
-
-
-def _is_marked(part: Any) -> bool:
-    return isinstance(part, dict) and CACHE_MARK in part
 
 
 _SHORTEST = 100

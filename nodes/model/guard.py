@@ -11,12 +11,12 @@ abandoned in its thread is dropped here.
 
 import asyncio
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import RunnableBinding
 
@@ -27,8 +27,8 @@ from signoff.nodes.model.stream import WATCH, Abandoned
 
 _CONTROLS, _LAST_STEP = "_signoff_controls", "_signoff_last_step"
 _Model = TypeVar("_Model")
-LastStep = Callable[[list[BaseMessage]], list[BaseMessage]]
-"""Makes what is sent of the messages that a model is called with."""
+LastStep = Callable[[list[BaseMessage], Mapping[str, Any]], list[BaseMessage]]
+"""Makes what is sent of the messages that a model is called with, and of the options of the call."""
 
 
 def guarded(
@@ -44,7 +44,8 @@ def guarded(
     if not isinstance(model, BaseChatModel) or not (last_step or _stream_layers(type(model))):
         return model
     twin: Any = model.model_copy()
-    twin.__class__ = _guarded_class(type(model), streams=cuts and not model.disable_streaming)
+    streams = cuts and not model.disable_streaming
+    twin.__class__ = _guarded_class(type(model), sends=last_step is not None, streams=streams)
     twin.__dict__[_CONTROLS], twin.__dict__[_LAST_STEP] = controls, last_step
     # Both share the model's private attributes (a client, a counter).
     share_private(twin, model)
@@ -88,22 +89,31 @@ def is_guarded(model: object) -> bool:
     return isinstance(model, _Sync | _Async)
 
 
-def _sent(model: object, messages: list[BaseMessage]) -> list[BaseMessage]:
+def has_last_step(model: object) -> bool:
+    """Whether `model` has a guard that makes what is sent."""
+    return bool(vars(model).get(_LAST_STEP))
+
+
+def _sent(model: object, given: Any, options: Mapping[str, Any]) -> Any:
     last_step: LastStep | None = vars(model).get(_LAST_STEP)
-    return messages if last_step is None else last_step(messages)
+    return last_step(convert_to_messages(given), options) if last_step and isinstance(given, list) else given
+
+
+class _Sending:
+    """Makes what is sent where LangChain's agent calls the model, which it does by these methods alone."""
+
+    def invoke(self, input: Any, *args: Any, **kwargs: Any) -> Any:
+        # The class that this one is mixed into has the method, as below.
+        return super().invoke(_sent(self, input, kwargs), *args, **kwargs)  # type: ignore[misc]  # it has
+
+    async def ainvoke(self, input: Any, *args: Any, **kwargs: Any) -> Any:
+        return await super().ainvoke(_sent(self, input, kwargs), *args, **kwargs)  # type: ignore[misc]  # as above
 
 
 class _Whole:
-    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
-        # The class that this one is mixed into has the method, as below.
-        result: ChatResult = super()._generate(_sent(self, messages), *args, **kwargs)  # type: ignore[misc]  # it has
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        result: ChatResult = super()._generate(*args, **kwargs)  # type: ignore[misc]  # as above
         _drop_if_abandoned()
-        return result
-
-
-class _AsyncWhole:
-    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
-        result: ChatResult = await super()._agenerate(_sent(self, messages), *args, **kwargs)  # type: ignore[misc]  # as above
         return result
 
 
@@ -111,7 +121,6 @@ class _Sync:
     def _stream(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
-        messages = _sent(self, messages)
         chunks: Iterator[ChatGenerationChunk] = super()._stream(messages, *args, **kwargs)  # type: ignore[misc]  # it has
         incoming = _incoming(self, messages, kwargs)
         try:
@@ -131,7 +140,6 @@ class _Async:
     async def _astream(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        messages = _sent(self, messages)
         chunks: AsyncIterator[ChatGenerationChunk] = super()._astream(messages, *args, **kwargs)  # type: ignore[misc]  # as above
         incoming = _incoming(self, messages, kwargs)
         try:
@@ -168,16 +176,12 @@ def _stream_layers(model: type[BaseChatModel]) -> tuple[type, ...]:
     return (*sync, _Async) if model._astream is not BaseChatModel._astream else sync
 
 
-def _async_layers(model: type[BaseChatModel]) -> tuple[type, ...]:
-    """Where a model has no call of its own in a loop, LangChain makes the other one in a thread."""
-    return () if model._agenerate is BaseChatModel._agenerate else (_AsyncWhole,)
-
-
 @lru_cache(maxsize=256)
-def _guarded_class(model: type[BaseChatModel], *, streams: bool) -> type[BaseChatModel]:
+def _guarded_class(model: type[BaseChatModel], *, sends: bool, streams: bool) -> type[BaseChatModel]:
     # By the name of the model's own class, which traces show and by which some providers are known.
     names = {"__module__": model.__module__, "__qualname__": model.__qualname__, "__doc__": model.__doc__}
     metaclass: Any = type(model)
-    layers = (_Whole, *_async_layers(model), *(_stream_layers(model) if streams else ()))
-    made: type[BaseChatModel] = metaclass(model.__name__, (*layers, model), names)
+    layers = (_Whole, *(_stream_layers(model) if streams else ()), model)
+    bases = (_Sending, *layers) if sends else layers
+    made: type[BaseChatModel] = metaclass(model.__name__, bases, names)
     return made

@@ -8,7 +8,7 @@ ids of their own.
 import asyncio
 import hashlib
 import reprlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,16 +28,13 @@ from signoff.graph.prompt.prompt import (
     beyond,
     build_prompt,
     last_turn,
-    marked,
     prompt_size,
     system_size,
-    with_fewer_marks,
 )
-from signoff.graph.prompt.roles import as_sent
 from signoff.graph.state import AgentState
 from signoff.nodes.model.functions import asking
 from signoff.nodes.model.models import Keeper, Streaming
-from signoff.nodes.node import ANTHROPIC, ANTHROPICS_MARK, NO_BUDGET, OPENAI, Dependencies, NodeContext
+from signoff.nodes.node import NO_BUDGET, OPENAI, NodeContext
 from signoff.nodes.requests import Part
 
 
@@ -98,14 +95,9 @@ def show(state: AgentState, run: NodeContext, *, whole: bool = False) -> Part[Fi
     return FittedPrompt(prompt, size, extra, own)
 
 
-def last_step(prompt: list[BaseMessage], model: Runnable[Any, Any], deps: Dependencies) -> list[BaseMessage]:
-    """The prompt as it is sent, behind all middleware, with the mark for the provider's cache at its end, and
-    with no more marks than it takes beside those of the tools of `model`."""
-    sent = as_sent(prompt, deps.texts)
-    if deps.cache == ANTHROPIC and not isinstance(sent[-1], AIMessage | SystemMessage):
-        sent = [*sent[:-1], marked(sent[-1], dict(ANTHROPICS_MARK))]
-    options = model.kwargs if isinstance(model, RunnableBinding) else {}
-    return with_fewer_marks(sent, [options, *options.get("tools", ())])
+def options_of(model: Runnable[Any, Any]) -> Mapping[str, Any]:
+    """The options that are bound to `model`, its tools among them."""
+    return model.kwargs if isinstance(model, RunnableBinding) else {}
 
 
 def is_full(state: AgentState, run: NodeContext) -> bool:

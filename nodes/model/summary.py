@@ -34,11 +34,10 @@ from signoff.graph.state import AgentState, HistorySummary, Spent
 from signoff.graph.values import sound_reply
 from signoff.nodes.model.functions import FunctionFailed
 from signoff.nodes.model.guard import without_streaming
-from signoff.nodes.model.messages import bind_to_thread, in_loops, last_step, show, streams
+from signoff.nodes.model.messages import bind_to_thread, in_loops, options_of, show, streams
 from signoff.nodes.model.models import context_of, picked
-from signoff.nodes.model.shown import shown_to
+from signoff.nodes.model.sent import last_step
 from signoff.nodes.model.stream import CallBounds, acall, acall_in_thread, call, watch_of
-from signoff.nodes.model.switched import taken_over
 from signoff.nodes.model.trying import WaitEnded
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part
@@ -193,8 +192,8 @@ def _on_the_prompt(compaction: Compaction, state: AgentState, run: NodeContext) 
     names = marks(replies[-1].message).get("offered") if replies else None
     offers = asked.offers if names is None else picked(asked.offers, tuple(names))
     offers = offers.unstreamed if run.task(state).unstreamed else offers
-    prompt, model = taken_over(asked.model, [*shown.messages, wish], run.deps.texts), offers[ToolChoice.ALL]
-    prompt = last_step(shown_to(asked.model, prompt), model, run.deps)
+    model = offers[ToolChoice.ALL]
+    prompt = last_step(asked.model, [*shown.messages, wish], options_of(model), run.deps)
     return bind_to_thread(state, run)(model), prompt
 
 

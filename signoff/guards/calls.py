@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from langchain.agents.middleware import ModelRequest
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, ToolMessage, convert_to_messages
 from langchain_core.tools import BaseTool
 from langchain_core.tracers.context import register_configure_hook
@@ -24,6 +26,29 @@ from signoff.nodes.tool_calls.returned import joined
 from signoff.nodes.tool_calls.run import FROM_TOOL, ResultWriter, ToolResult
 
 _NOTHING = nullcontext()
+
+
+@dataclass(init=False)
+class GuardedRequest(ModelRequest[Any]):
+    """A request for a reply that guards its model, whichever other middleware chooses: LangChain makes each
+    changed copy of it by this constructor."""
+
+    guard: Callable[[BaseChatModel], BaseChatModel] = field(kw_only=True)
+
+    def __init__(
+        self, *, guard: Callable[[BaseChatModel], BaseChatModel], model: BaseChatModel, **others: Any
+    ) -> None:
+        super().__init__(model=guard(model), **others)
+        # The request warns of an attribute that is set.
+        object.__setattr__(self, "guard", guard)
+
+    @classmethod
+    def of(
+        cls, request: ModelRequest[Any], guard: Callable[[BaseChatModel], BaseChatModel], **changed: Any
+    ) -> "GuardedRequest":
+        """The same request, with what has changed."""
+        same = {each.name: getattr(request, each.name) for each in fields(ModelRequest)}
+        return cls(guard=guard, **{**same, **changed})
 
 
 @dataclass(frozen=True)

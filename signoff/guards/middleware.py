@@ -19,6 +19,7 @@ from uuid import uuid4
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolCall, ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
@@ -34,8 +35,6 @@ from signoff.graph.inside.private import channels_of
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ENTRIES, Event, State
 from signoff.graph.messages import KEY, marks, slim
-from signoff.graph.prompt.prompt import with_fewer_marks
-from signoff.graph.prompt.roles import as_sent
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import Ending
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
@@ -66,13 +65,13 @@ from signoff.guards.versions import check_version
 from signoff.nodes.execute import runs_again
 from signoff.nodes.model.advice import advise, is_too_long, refuses_stream, secrets_of
 from signoff.nodes.model.guard import guarded as guarded_model
-from signoff.nodes.model.guard import warn_unstreamed, without_streaming
+from signoff.nodes.model.guard import has_last_step, warn_unstreamed, without_streaming
 from signoff.nodes.model.heard import Heard
 from signoff.nodes.model.messages import is_streamed
 from signoff.nodes.model.models import BoundModels
 from signoff.nodes.model.refused import refused_reply
-from signoff.nodes.model.shown import shown_after, shown_to
-from signoff.nodes.model.switched import taken_over
+from signoff.nodes.model.sent import last_step
+from signoff.nodes.model.shown import shown_after
 from signoff.nodes.model.trying import Tries
 from signoff.nodes.node import NO_BUDGET, Dependencies, Report
 from signoff.nodes.requests import Part, acarry_out, carry_out
@@ -99,7 +98,7 @@ try:
     )
     from langchain.agents.middleware.types import hook_config
 
-    from signoff.guards.calls import Goes, HandlerCall, Running, Start
+    from signoff.guards.calls import Goes, GuardedRequest, HandlerCall, Running, Start
     from signoff.guards.in_front import is_put_off, put_off, tool_of, unseen_reply
     from signoff.guards.saved import reply_is_saved
     from signoff.guards.state import GuardedState, check_channels, filled
@@ -268,13 +267,9 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         system, messages = prompt_of(walk, request.messages, request.system_message)
         offered = tool_choice(walk.task, walk.run.deps.required)
         heard, begins, tries = Heard(), time.time(), Tries(unstreamed=walk.task.unstreamed)
-        model = without_streaming(request.model) if tries.unstreamed else request.model
-        cuts = is_streamed(model, "auto", walk.run.config)
-        model = self._guarded(model, cuts=cuts)
-        if cuts:
-            model = heard.in_model(model)
-        shown, tools = shown_to(model, messages), self._with_controls(request.tools)
-        asked = request.override(model=model, system_message=system, messages=shown, tools=tools)
+        guard = partial(self._guarded, heard=heard, tries=tries, config=walk.run.config)
+        tools = self._with_controls(request.tools)
+        asked = GuardedRequest.of(request, guard, system_message=system, messages=messages, tools=tools)
         try:
             if (too_long := walk.run.config.get("configurable", {}).get(TOO_LONG)) is not None:
                 raise too_long
@@ -302,20 +297,20 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         there = set(map(id, tools))
         return [*tools, *(tool for tool in self.tools if id(tool) not in there)]
 
-    def _guarded(self, model: BaseChatModel, *, cuts: bool) -> BaseChatModel:
+    def _guarded(
+        self, model: BaseChatModel, *, heard: Heard, tries: Tries, config: RunnableConfig
+    ) -> BaseChatModel:
         """The model with the guard that makes what is sent, since other middleware may add to the prompt, and
         that closes a stream once a finish in it is complete."""
-        before = self._before
+        if tries.unstreamed:
+            model = without_streaming(model)
+        if not isinstance(model, BaseChatModel) or has_last_step(model):
+            return model
+        cuts, before = is_streamed(model, "auto", config), self._before
         if before is None or before[0] is not model or before[1] is not cuts:
-            last_step = partial(self._sent_to, model)
-            twin = guarded_model(model, self._deps.toolbox, last_step, cuts=cuts)
-            before = self._before = model, cuts, twin
-        return before[2]
-
-    def _sent_to(self, model: BaseChatModel, messages: list[BaseMessage]) -> list[BaseMessage]:
-        """What is sent. Not for a model that other middleware has chosen instead."""
-        sent = as_sent(taken_over(model, messages, self._deps.texts), self._deps.texts)
-        return with_fewer_marks(sent, ())
+            sent = partial(last_step, model, deps=self._deps)
+            before = self._before = model, cuts, guarded_model(model, self._deps.toolbox, sent, cuts=cuts)
+        return heard.in_model(before[2]) if cuts else before[2]
 
     def _tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
@@ -557,7 +552,9 @@ def _chosen(
             if refused_reply(error) is not None:
                 raise
             if not tries.unstreamed and refuses_stream(error):
-                request, tries.unstreamed = request.override(model=without_streaming(request.model)), True
+                tries.unstreamed = True
+                # Its guard is asked again.
+                request = request.override(model=request.model)
                 warn_unstreamed(error)
                 continue
             refused = "tool_choice" in str(error).replace(" ", "_").lower()

@@ -51,6 +51,17 @@ class Appending(AgentMiddleware[Any, Any, Any]):
         )
 
 
+class Choosing(AgentMiddleware[Any, Any, Any]):
+    """Asks another model than the agent's."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(model=self.model))
+
+
 @dataclass(frozen=True)
 class Thread:
     """The model's replies, the inputs, and who says what in the last prompt from the first result on."""
@@ -154,6 +165,11 @@ def agent_of(thread: Thread, model: Any) -> Any:
     return create_agent(model, [work_tool], middleware=middleware, checkpointer=InMemorySaver())
 
 
+def chosen_of(thread: Thread, model: Any) -> Any:
+    middleware = [Guards(thread.limits, texts=TEXTS), Choosing(model), *thread.middleware]
+    return create_agent(ScriptedModel([]), [work_tool], middleware=middleware, checkpointer=InMemorySaver())
+
+
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
 
@@ -176,6 +192,7 @@ WAYS: dict[str, tuple[Callable[[Thread, Any], Any], Callable[[Any, Any], None]]]
     "Guards": (agent_of, in_sync),
     "Guards in a loop": (agent_of, in_a_loop),
     "Guards, streamed": (agent_of, streamed),
+    "Guards, with a model that another middleware chooses": (chosen_of, in_sync),
 }
 
 

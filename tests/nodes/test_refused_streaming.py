@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
@@ -14,6 +16,7 @@ from pydantic import SecretStr
 from signoff import build_graph, outcome_of
 from signoff.graph.messages import is_reply, marks
 from signoff.guards import Guards
+from signoff.models import ScriptedModel
 from tests.support.servers.fake_provider import FakeProvider, Fault, Reply, error, tool_call
 
 GO: Any = {"messages": [("user", "do it")]}
@@ -55,11 +58,31 @@ def guards_at(server: FakeProvider, **options: Any) -> Any:
     return create_agent(model, [note], middleware=[Guards()], checkpointer=InMemorySaver())
 
 
+class Choosing(AgentMiddleware[Any, Any, Any]):
+    """Asks another model than the agent's."""
+
+    def __init__(self, model: BaseChatModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(model=self.model))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request.override(model=self.model))
+
+
+def chosen_at(server: FakeProvider) -> Any:
+    middleware = [Guards(), Choosing(model_at(server, streaming=True))]
+    return create_agent(ScriptedModel([]), [note], middleware=middleware, checkpointer=InMemorySaver())
+
+
 WAYS: dict[str, tuple[Callable[[FakeProvider], Any], bool]] = {
     "graph": (graph_at, False),
     "graph, auto, with somebody who listens": (lambda server: graph_at(server, streaming="auto"), True),
     "Guards, with a model that streams": (lambda server: guards_at(server, streaming=True), False),
     "Guards, with somebody who listens": (guards_at, True),
+    "Guards, with a model that another middleware chooses": (chosen_at, False),
 }
 pytestmark = pytest.mark.filterwarnings("ignore:note may change something")
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
+from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.tools import StructuredTool
@@ -154,6 +155,24 @@ def test_a_repaired_call_is_sent_to_responses(calls: list[Body]) -> None:
     assert results[sent[-1]["call_id"]] == "noted b"
 
 
+def marking(model: BaseChatModel, tool: StructuredTool, prompt: SystemMessage) -> Any:
+    return build_graph(
+        model,
+        [tool],
+        system_prompt=prompt,
+        cache="anthropic",
+        streaming="never",
+        checkpointer=InMemorySaver(),
+        store=InMemoryStore(),
+    )
+
+
+def marking_guards(model: BaseChatModel, tool: StructuredTool, prompt: SystemMessage) -> Any:
+    middleware: list[Any] = [Guards(), AnthropicPromptCachingMiddleware()]
+    saved: Any = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
+    return create_agent(model, [tool], system_prompt=prompt, middleware=middleware, **saved)
+
+
 def marks_in(body: Body) -> int:
     return json.dumps(body).count('"cache_control"')
 
@@ -168,7 +187,11 @@ SYSTEMS = {"no mark": 0, "one mark": 1, "three marks": 3, "four marks": 4}
 
 @pytest.mark.parametrize("tools", [0, 1], ids=["plain tools", "a marked tool"])
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_there_are_at_most_four_cache_marks(system: str, tools: int) -> None:
+@pytest.mark.parametrize(("face", "beside"), [(marking, []), (marking_guards, ["tool", "request"])])
+def test_there_are_at_most_four_cache_marks(
+    face: Callable[..., Any], beside: list[str], system: str, tools: int
+) -> None:
+    """beside: what a middleware marks, too: the last tool, which is this one, and the whole request."""
     tool = StructuredTool.from_function(note)
     tool.extras = MARK if tools else None
     prompt = SystemMessage(parts("You.", "Note.", "Do.", "Well.", marked=SYSTEMS[system]))
@@ -177,15 +200,7 @@ def test_there_are_at_most_four_cache_marks(system: str, tools: int) -> None:
     config: Any = {"configurable": {"thread_id": "t"}}
     with FakeProvider(script) as server:
         model = ChatAnthropic(model="m", base_url=server.root, api_key=SecretStr("k"))
-        graph = build_graph(
-            model,
-            [tool],
-            system_prompt=prompt,
-            cache="anthropic",
-            streaming="never",
-            checkpointer=InMemorySaver(),
-            store=InMemoryStore(),
-        )
+        graph = face(model, tool, prompt)
         for task in range(6):
             message = HumanMessage(parts(f"Task {task}.", marked=1))
             state = graph.invoke({"messages": [message]}, config)
@@ -193,5 +208,5 @@ def test_there_are_at_most_four_cache_marks(system: str, tools: int) -> None:
     assert [marks_in(request.body) for request in server.requests if marks_in(request.body) > 4] == []
     last = server.requests[-1].body
     assert marks_in(last) == 4
-    assert marks_in({"tools": last["tools"]}) == tools
-    assert marks_in({"system": last["system"]}) >= min(SYSTEMS[system], 4 - tools)
+    assert marks_in({"tools": last["tools"]}) == max(tools, len(beside[:1]))
+    assert marks_in({"system": last["system"]}) >= min(SYSTEMS[system], 4 - max(tools, len(beside)))

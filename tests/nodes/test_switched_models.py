@@ -12,7 +12,12 @@ from uuid import uuid4
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import ModelRequest, ModelResponse, wrap_model_call
+from langchain.agents.middleware import (
+    ModelFallbackMiddleware,
+    ModelRequest,
+    ModelResponse,
+    wrap_model_call,
+)
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
@@ -210,8 +215,20 @@ def test_the_next_run_has_another_model(first: str, second: str, face: Callable[
     assert "our thought 1" in repr(replies[0]), "the history keeps it"
 
 
+def with_fallback(model: BaseChatModel, fallback: BaseChatModel) -> Any:
+    retries = ModelRetries(tries=1)
+    return build_graph(model, [note], fallbacks=[fallback], model_retries=retries, streaming="never")
+
+
+def with_a_middleware(model: BaseChatModel, fallback: BaseChatModel) -> Any:
+    return create_agent(model, [note], middleware=[Guards(), ModelFallbackMiddleware(fallback)])
+
+
+@pytest.mark.parametrize("face", [with_fallback, with_a_middleware])
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-async def test_a_fallback_takes_over_and_gives_back(first: str, second: str) -> None:
+async def test_a_fallback_takes_over_and_gives_back(
+    first: str, second: str, face: Callable[[BaseChatModel, BaseChatModel], Any]
+) -> None:
     one, other = CLIENTS[first], CLIENTS[second]
     broken = error(500, "broken")
     ours = [
@@ -221,10 +238,7 @@ async def test_a_fallback_takes_over_and_gives_back(first: str, second: str) -> 
         one.answer("our thought 3", FINISH),
     ]
     with FakeProvider(ours) as server, FakeProvider([other.answer("their thought 1", NOTE)]) as elsewhere:
-        model, fallback = one.model(server.root), other.model(elsewhere.root)
-        graph = build_graph(
-            model, [note], fallbacks=[fallback], model_retries=ModelRetries(tries=1), streaming="never"
-        )
+        graph = face(one.model(server.root), other.model(elsewhere.root))
         state = await graph.ainvoke({"messages": [("user", "Note it.")]})
     assert state["outcome"]["status"] == "success"
     assert [has(request.body, "our thought 1") for request in elsewhere.requests] == [False]
@@ -282,7 +296,6 @@ def test_claude_begins_a_turn_of_its_own_after_calls_of_another() -> None:
 
 
 def test_a_model_that_a_middleware_behind_guards_has_chosen_gets_its_own_thoughts() -> None:
-    """`Guards` knows the agent's own model only: what it does not ask itself stays as it is."""
     claude, unused = CLIENTS["anthropic"], CLIENTS["responses"]
 
     @wrap_model_call
