@@ -29,7 +29,6 @@ from tests.support.servers.fake_provider import Body, FakeProvider, Fault, Reply
 # Of Google's own client in an event loop.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:coroutine 'ClientResponse.json' was never awaited:RuntimeWarning"),
 ]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 PDF = b64encode(b"%PDF-1.4 of a page").decode()

@@ -29,7 +29,6 @@ from tests.support.servers.fake_provider import FakeProvider, Fault, Reply, tool
 # Of Google's own client in an event loop.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:coroutine 'ClientResponse.json' was never awaited:RuntimeWarning"),
 ]
 SOON = ModelRetries(first_wait=0.01)
 

@@ -31,7 +31,6 @@ from tests.support.servers.fake_provider import FakeProvider, Fault, error
 pytestmark = [
     # Of Google's own client in an event loop.
     pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:coroutine 'ClientResponse.json' was never awaited:RuntimeWarning"),
 ]
 
 Body = dict[str, Any]

@@ -22,7 +22,6 @@ pytestmark = [
     pytest.mark.slow,
     # Of Google's own client in an event loop.
     pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:coroutine 'ClientResponse.json' was never awaited:RuntimeWarning"),
 ]
 LIMITS = Limits(turns=100)
 FINISH = ("finish_task", '{"summary": "All is paid."}')
