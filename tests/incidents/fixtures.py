@@ -15,7 +15,7 @@ from langgraph.graph import MessagesState
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command, interrupt
 
-from signoff import ControlTool, Effect, build_graph, delegate, standard_controls
+from signoff import ControlTool, Effect, ModelRetries, build_graph, delegate, standard_controls
 from signoff.models import ScriptedModel
 
 
@@ -107,7 +107,8 @@ class World:
         return [StructuredTool.from_function(getattr(self, one), metadata=metadata.get(one)) for one in names]
 
     def clerk(self) -> BaseTool:
-        graph = build_graph(ScriptedModel(self.delegates.get("clerk", ())), self.tools("charge", "note"))
+        model, tools = ScriptedModel(self.delegates.get("clerk", ())), self.tools("charge", "note")
+        graph = build_graph(model, tools, model_retries=ModelRetries(first_wait=0.01))
         return delegate("clerk", graph, description="Does a part of the work.")
 
 

@@ -227,7 +227,10 @@ OUTPUTS: dict[str, Callable[[], Any]] = {
 
 @BUILT
 @pytest.mark.parametrize("way", ["message", "command"])
-@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.thorough) if "without" in name else name for name in OUTPUTS],
+)
 def test_an_output_is_made_sound(
     name: str, way: str, built: Callable[..., Any], storage: SqliteStorage
 ) -> None:
@@ -253,12 +256,12 @@ def test_an_output_is_made_sound(
 
 
 def test_drawn_ones(storage: SqliteStorage) -> None:
-    play(OddBench(storage), "drawn", 240)
+    play(OddBench(storage), "drawn", 80)
 
 
 def test_drawn_ones_in_postgres(postgres_url: str) -> None:
     with postgres_storage(postgres_url) as storage:
-        play(OddBench(storage), "drawn", 60)
+        play(OddBench(storage), "drawn", 30)
 
 
 @pytest.mark.slow

@@ -185,6 +185,7 @@ def by_build_graph(model: BaseChatModel, saver: InMemorySaver) -> Any:
     return build_graph(model, [note], checkpointer=saver, store=InMemoryStore(), streaming="never")
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("face", [by_build_graph, by_guards])
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_the_next_run_has_another_model(first: str, second: str, face: Callable[..., Any]) -> None:
@@ -223,6 +224,7 @@ def with_a_middleware(model: BaseChatModel, fallback: BaseChatModel) -> Any:
     return create_agent(model, [note], middleware=[Guards(), ModelFallbackMiddleware(fallback)])
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("face", [with_fallback, with_a_middleware])
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 async def test_a_fallback_takes_over_and_gives_back(
