@@ -42,6 +42,9 @@ class GuardedRequest(ModelRequest[Any]):
         # The request warns of an attribute that is set.
         object.__setattr__(self, "guard", guard)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, self.guard(value) if name == "model" else value)
+
     @classmethod
     def of(
         cls, request: ModelRequest[Any], guard: Callable[[BaseChatModel], BaseChatModel], **changed: Any

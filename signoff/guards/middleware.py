@@ -19,7 +19,7 @@ from uuid import uuid4
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolCall, ToolMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import RunnableBinding, RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
@@ -71,7 +71,7 @@ from signoff.nodes.model.messages import is_streamed
 from signoff.nodes.model.models import BoundModels
 from signoff.nodes.model.refused import refused_reply
 from signoff.nodes.model.sent import last_step
-from signoff.nodes.model.shown import shown_after
+from signoff.nodes.model.shown import shown_after, shown_to
 from signoff.nodes.model.trying import Tries
 from signoff.nodes.node import NO_BUDGET, Dependencies, Report
 from signoff.nodes.requests import Part, acarry_out, carry_out
@@ -297,11 +297,12 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         there = set(map(id, tools))
         return [*tools, *(tool for tool in self.tools if id(tool) not in there)]
 
-    def _guarded(
-        self, model: BaseChatModel, *, heard: Heard, tries: Tries, config: RunnableConfig
-    ) -> BaseChatModel:
+    def _guarded(self, model: Any, *, heard: Heard, tries: Tries, config: RunnableConfig) -> Any:
         """The model with the guard that makes what is sent, since other middleware may add to the prompt, and
         that closes a stream once a finish in it is complete."""
+        if isinstance(model, RunnableBinding):
+            inner = self._guarded(model.bound, heard=heard, tries=tries, config=config)
+            return model.model_copy(update={"bound": inner})
         if tries.unstreamed:
             model = without_streaming(model)
         if not isinstance(model, BaseChatModel) or has_last_step(model):
@@ -561,7 +562,7 @@ def _chosen(
             if refused and choice is not ToolChoice.ALL:
                 choice = LOOSER[ToolChoice.REQUIRED]
                 continue
-            if (text := shown_after(error, request.messages)) is None:
+            if (text := shown_after(error, shown_to(request.model, request.messages))) is None:
                 raise
             request = request.override(messages=text)
 
