@@ -2,117 +2,40 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing, closing
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable
 
 from signoff.graph.foreign import gets_past, unanswered
-from signoff.graph.history.reasons import broken_off, is_context_full, reason_of
 from signoff.graph.history.received import received
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, append_messages, guard_notes, marks, slim
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import AgentState, Ending, TooLong
-from signoff.nodes.model.advice import advise, is_too_long, refuses_stream, secrets_of
+from signoff.nodes.model.advice import advise, is_too_long, secrets_of
+from signoff.nodes.model.calling import Stream
 from signoff.nodes.model.functions import FunctionFailed, asking, picked_names
-from signoff.nodes.model.guard import is_guarded, warn_unstreamed
-from signoff.nodes.model.incoming import cut_short
 from signoff.nodes.model.messages import (
     FittedPrompt,
     bind_to_thread,
-    in_loops,
-    is_streamed,
-    model_input,
     named_calls,
     options_of,
     show,
 )
 from signoff.nodes.model.models import AskedModel, Bound, picked
-from signoff.nodes.model.refused import refused_reply
-from signoff.nodes.model.retries import is_retried
+from signoff.nodes.model.refused import refused_reply, unfinished
 from signoff.nodes.model.sent import last_step
 from signoff.nodes.model.shown import shown_after
-from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, acall, acall_in_thread, call, watch_of
-from signoff.nodes.model.trying import Ask, Tries, WaitEnded, try_again
+from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, watch_of
+from signoff.nodes.model.trying import Tries, WaitEnded, try_models
 from signoff.nodes.node import NodeContext, Report, Steps, WrongWay
 from signoff.nodes.requests import Part
 
 REPLY_CHARS = 2_000_000
 """The characters of the longest reply that is accepted: about four times the longest of current models."""
-
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """A model call within the bounds of its watch. Returns the received chunks: a single one if not streamed.
-
-    Raises Silent when nothing arrived for too long.
-    """
-
-    model: Runnable[Any, Any]
-    prompt: list[BaseMessage]
-    watch: CallBounds
-
-    def do(self, run: NodeContext) -> list[BaseMessage]:
-        streamed = self._is_streamed(run)
-        return self._ended(run, *call(self.watch, partial(self._chunks, run.config, streamed=streamed)))
-
-    async def ado(self, run: NodeContext) -> list[BaseMessage]:
-        config, streamed = run.config, self._is_streamed(run)
-        if not in_loops(self.model, streamed=streamed):
-            chunks = partial(self._chunks, config, streamed=streamed)
-            return self._ended(run, *await acall_in_thread(self.watch, chunks))
-        return self._ended(run, *await acall(self.watch, partial(self._achunks, config, streamed=streamed)))
-
-    def _is_streamed(self, run: NodeContext) -> bool:
-        return is_streamed(self.model, run.deps.streaming, run.config)
-
-    def _chunks(self, config: RunnableConfig, *, streamed: bool) -> Iterator[BaseMessage]:
-        given = model_input(self.model, self.prompt)
-        if not streamed:
-            yield self.model.invoke(given, config)
-            return
-        with closing(self.model.stream(given, config)) as chunks:  # type: ignore[type-var]  # it is a generator
-            for chunk in chunks:
-                yield chunk
-                if self._took(chunk):
-                    return
-
-    async def _achunks(self, config: RunnableConfig, *, streamed: bool) -> AsyncIterator[BaseMessage]:
-        given = model_input(self.model, self.prompt)
-        if not streamed:
-            yield await self.model.ainvoke(given, config)
-            return
-        async with aclosing(self.model.astream(given, config)) as chunks:  # type: ignore[type-var]  # as above
-            async for chunk in chunks:
-                yield chunk
-                if self._took(chunk):
-                    return
-
-    def _took(self, chunk: BaseMessage) -> bool:
-        """Whether the watch ends the reply at this chunk, for a model without a guard."""
-        return not is_guarded(self.model) and bool(self.watch.took(len(chunk.text)))
-
-    def _ended(
-        self, run: NodeContext, chunks: list[BaseMessage], error: BaseException | None
-    ) -> list[BaseMessage]:
-        if self.watch.end is None:
-            if error is not None:
-                raise error
-            return chunks
-        # The call has ended normally, or its error only reports that it was cut off.
-        tools = options_of(self.model).get("tools")
-        found = cut_short(chunks, self.prompt, self.watch, run.deps.toolbox, tools)
-        if found is None:
-            raise Silent(f"no answer for {self.watch.silence:g} seconds (model_seconds)") from error
-        return found
 
 
 def call_llm(state: AgentState, run: NodeContext) -> Steps:
@@ -183,26 +106,13 @@ class ModelCall:
             return _reply_of(chunks, self.run)
 
         try:
-            return (yield from _ask_models(models, self.watch, self.tries, ask))
+            return (yield from try_models(models, self.watch, self.tries, ask, _gives_way))
         except WaitEnded:
             return None
         except Exception as error:
             if (reply := refused_reply(error)) is None:
                 raise
             return _reply_of([reply], self.run)
-
-
-def _ask_models(models: tuple[AskedModel, ...], watch: CallBounds, tries: Tries, ask: Ask[_T]) -> Part[_T]:
-    """The model's reply. Nearly always the first attempt succeeds."""
-    first, bounds = models[0], watch.renewed()
-    tries.model = first.name if len(models) > 1 else ""
-    try:
-        return (yield from ask(first, bounds))
-    except Exception as error:
-        if gets_past(error) or (len(models) == 1 and (first.retries is None or not is_retried(error))):
-            raise
-        failed, tries.heard = error, bounds.heard
-    return (yield from try_again(models, watch, tries, ask, failed, _gives_way))
 
 
 def _gives_way(error: BaseException) -> bool:
@@ -248,9 +158,9 @@ def _streamed(
             bounds.heard = watch.heard
             if refused_reply(error) is not None:
                 raise
-            if not tries.unstreamed and refuses_stream(error):
-                tries.unstreamed = True
-                warn_unstreamed(error)
+            if tries.stays_without_streaming(error):
+                # The same request, to a model that does not stream.
+                pass
             elif (looser := _looser(models, choice, error)) is not None:
                 choice = looser
             elif (text := shown_after(error, prompt)) is not None:
@@ -302,17 +212,8 @@ def _reply_of(chunks: Sequence[Any], run: NodeContext) -> AIMessage | None:
     if run.draining and isinstance(chunks[-1], AIMessage) and guard_notes(chunks[-1]).get("stopped"):
         return None
     message = received(chunks)
-    if marks(message).get("dropped"):
-        raise ConnectionAbortedError(
-            "the stream ended in the middle of the reply (it has no finish_reason; for a server that never "
-            "sends one turn streaming off)"
-        )
-    if is_context_full(message):
-        raise ContextOverflowError(f"the context is full (finish_reason {reason_of(message)!r})")
-    if broken_off(message):
-        raise ConnectionAbortedError(
-            f"the provider broke the reply off (finish_reason {reason_of(message)!r})"
-        )
+    if (error := unfinished(message)) is not None:
+        raise error
     return message
 
 

@@ -66,10 +66,6 @@ TESTS = {
         "tests/drop_in/test_guards_whose_words.py",
         "tests/drop_in/test_guards_like_the_machine.py::test_the_guards_decide_as_the_machine",
     ),
-    "tenacity": (
-        "tests/nodes/test_retries.py::test_a_task_gets_through_a_rate_limit_a_fault_and_a_dropped_stream",
-        "tests/nodes/test_retries.py::test_waits_grow_and_differ",
-    ),
     "typer, rich, platformdirs": ("tests/cli/test_show.py",),
     "jinja2": ("tests/page/test_safe.py",),
     "ptyprocess": (

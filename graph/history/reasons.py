@@ -73,6 +73,8 @@ _PROVIDERS = (
     _Words("length", failed="load unload"),
     # Mistral: https://docs.mistral.ai/api/#tag/chat
     _Words("length", failed="error", full="model_length"),
+    # Z.ai: https://docs.z.ai/api-reference/llm/chat-completion
+    _Words("length", "sensitive", "network_error", full="model_context_window_exceeded"),
     # Cohere: https://docs.cohere.com/reference/chat
     _Words("MAX_TOKENS ERROR_LIMIT", "ERROR_TOXIC", "ERROR TIMEOUT USER_CANCEL"),
     # watsonx: https://cloud.ibm.com/apidocs/watsonx-ai#text-chat

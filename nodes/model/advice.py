@@ -6,14 +6,14 @@ import re
 import time
 from collections.abc import Collection, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.runnables import Runnable
 from pydantic import SecretStr, ValidationError
 
 from signoff.graph.foreign import valid_text
-from signoff.nodes.model.faults import FULL_CONTEXT, NO_STREAM, REFUSED_CALL, TEMPORARY
+from signoff.nodes.model.faults import EMPTY_STREAM, FULL_CONTEXT, NO_STREAM, REFUSED_CALL, TEMPORARY
 
 _LENGTH = 500
 _SHORTEST_SECRET = 6
@@ -49,20 +49,25 @@ _CONNECTION_NAMES = {
     "ConnectionError",
     "NetworkError",
 }
-_DELAY = re.compile(r"([0-9.]+)s")
+_DELAY = re.compile(r"'retryDelay': '([0-9]+(?:\.[0-9]+)?)s'")
 _REFUSALS = (None, 400, 404, 413, 422, 429, 500, 501)
-_TOO_LONG_ADVICE = (
-    "The prompt is larger than the model's context: shorten the task or its files, or use a model with a "
-    "larger context"
+_NO_CREDIT = (
+    "The account's quota or credit is used up, and waiting does not help: add credit, or use another key or "
+    "model"
 )
+_FILTERED = "The provider's content filter stopped the request: write what you want in other words"
+_LATE = "The provider did not answer in time: wait a while, or set a longer timeout for the model"
 _BY_STATUS = {
     400: "The provider rejects the request: change the model or the setting that it names",
     401: "The API key is missing or wrong: set the right one",
     403: "The API key may not use this model: check the key's rights or choose another model",
     404: "There is no such model or address: check --model and --base-url, or what your code passes for them",
-    413: _TOO_LONG_ADVICE,
+    408: _LATE,
+    413: "The prompt is larger than the model's context: shorten the task or its files, or use a model with "
+    "a larger context",
     422: "The provider rejects the request: change the model or the setting that it names",
     429: "The provider's rate limit is reached: wait a while, or use fewer runs at once",
+    504: _LATE,
 }
 _BAD_KEY = re.compile(r"api key not (?:valid|found)", re.IGNORECASE)
 _VARIABLES = {
@@ -73,7 +78,6 @@ _VARIABLES = {
 }
 _DEEPEST = 5
 _BROKEN = "The provider has a fault or too much to do, and trying again did not help: wait a while"
-_LATE = "The provider did not answer in time: wait a while, or set a longer timeout for the model"
 _CUT = "The connection broke off in the middle of the answer; nothing of it is kept"
 _CUTS = {
     "RemoteProtocolError",
@@ -82,6 +86,12 @@ _CUTS = {
     "ConnectionAbortedError",
     "ConnectionResetError",
 }
+_NO_TLS = (
+    "No secure connection: check http or https in the base URL, and that this machine trusts the server's "
+    "certificate (SSL_CERT_FILE)"
+)
+_NO_HOST = "There is no host with that name: check the base URL and the network"
+_UNREACHABLE = "The provider cannot be reached: check the network and the base URL, or start the server"
 _UNREADABLE = (
     "The server's answer is not that of such a model: check the base URL (it often ends in /v1), and what "
     "stands between here and the server"
@@ -116,7 +126,15 @@ def refuses_call(error: BaseException) -> bool:
 
 def refuses_stream(error: BaseException) -> bool:
     """Whether the provider answers this request, but not in a stream."""
-    return _status(error) in (*_REFUSALS, 403) and bool(NO_STREAM.search(_words(error)))
+    status, said = _status(error), _words(error)
+    if status == 501:
+        return not _NO_TOOLS.search(said)
+    return status in (*_REFUSALS, 403) and bool(NO_STREAM.search(said))
+
+
+def is_empty_stream(error: BaseException) -> bool:
+    """Whether the provider's stream has ended with nothing in it."""
+    return bool(EMPTY_STREAM.search(_words(error)))
 
 
 def refuses(error: BaseException) -> bool:
@@ -127,33 +145,23 @@ def refuses(error: BaseException) -> bool:
 def may_pass(error: BaseException) -> bool:
     """Whether the same call may succeed a little later: after a rate limit, a server error, a lost
     connection."""
-    if is_too_long(error) or refuses_call(error) or _is_lasting(error):
-        return False
-    status, told = _status(error), _header(error, "x-should-retry")
-    if told in ("true", "false"):
-        return told == "true"
-    if status is not None:
-        return status in _PASSING or (status >= 500 and status != 501)
-    if getattr(error, "is_retryable", False):
-        # LangChain's own word for it.
-        return True
-    return bool(_temporary(error)) or _is_late(error) or _is_cut(error) or _is_unreachable(error)
+    return _verdict(error).passes
 
 
 def may_refuse_content(error: BaseException) -> bool:
     """Whether the provider, or its package, may have refused what is in the prompt, such as a picture."""
-    return not may_pass(error) and not _is_lasting(error) and _status(error) in (None, 400, 413, 415, 422)
+    verdict = _verdict(error)
+    is_other = verdict.passes or verdict.says_why
+    return not is_other and _status(error) in (None, 400, 413, 415, 422)
 
 
 def in_short(error: BaseException) -> str:
     """The error in a few words: `rate limit`, `error 503`, `the connection broke off`."""
     status = _status(error)
-    if status == 429:
-        return "rate limit"
     if status in (408, 504) or (status is None and _is_late(error)):
         return "no answer in time"
     if status is not None:
-        return f"error {status}"
+        return "rate limit" if status == 429 else f"error {status}"
     if _is_cut(error):
         return "the connection broke off"
     return _temporary(error) or ("no connection" if _is_unreachable(error) else type(error).__name__)
@@ -175,12 +183,8 @@ def retry_after(error: BaseException) -> float | None:
 
 def _delay(error: BaseException) -> float | None:
     for body in (body for cause in _causes(error) for body in _bodies(cause)):
-        inner = body.get("error", body)
-        parts = inner.get("details") if isinstance(inner, Mapping) else None
-        for part in parts if isinstance(parts, list) else ():
-            told = part.get("retryDelay") if isinstance(part, Mapping) else None
-            if isinstance(told, str) and (found := _DELAY.fullmatch(told)):
-                return float(found[1])
+        if match := _DELAY.search(str(body)):
+            return float(match[1])
     return None
 
 
@@ -203,6 +207,7 @@ def _codes(error: BaseException) -> list[str]:
     for body in _bodies(error):
         parts = [part for part in (body, body.get("error")) if isinstance(part, Mapping)]
         codes += [part.get(key) for part in parts for key in _CODES]
+        codes += [f"param {part['param']}" for part in parts if part.get("param")]
     codes += [match[match.lastindex or 0] for match in _CODE_IN_TEXT.finditer(str(error))]
     return [str(code) for code in codes if isinstance(code, str | int)]
 
@@ -214,13 +219,15 @@ def _bodies(error: BaseException) -> list[Mapping[str, Any]]:
 
 
 def _parsed(body: object) -> object:
-    """The body of an answer that OpenRouter's package could not read: it gives its text."""
-    if not isinstance(body, str) or not body.startswith("{"):
+    """The body of an answer, or the event of a stream, of which OpenRouter's package gives the text, and
+    Mistral's a text that ends with it."""
+    if not isinstance(body, str) or "{" not in body:
         return body
     try:
-        return json.loads(body)
+        answer = json.loads(body[body.index("{") :])
     except (ValueError, RecursionError):
         return body
+    return answer.get("data") or answer
 
 
 def _raised_from(error: BaseException) -> list[BaseException]:
@@ -229,19 +236,6 @@ def _raised_from(error: BaseException) -> list[BaseException]:
     while (cause := chain[-1].__cause__) and len(chain) < _DEEPEST:
         chain.append(cause)
     return chain
-
-
-def _is_lasting(error: BaseException) -> bool:
-    """Whether it says of itself that it does not pass: the quota, tools, a filter, the name of a host."""
-    status, said = _status(error), _words(error)
-    if status == 402 or _QUOTA.search(said):
-        return True
-    if status in _REFUSALS and (_NO_TOOLS.search(said) or _FILTER.search(said)):
-        return True
-    if status is not None:
-        return False
-    unknown = _UNKNOWN_HOST.search(said) and "temporary failure" not in said.lower()
-    return _is_unreachable(error) and bool(unknown or _TLS.search(said))
 
 
 def _is_late(error: BaseException) -> bool:
@@ -274,7 +268,7 @@ def advise(error: BaseException, secrets: Collection[str] = ()) -> str:
     kind = f"{type(error).__name__} ({status})" if status else type(error).__name__
     shown = said if len(said) <= _LENGTH else said[: _LENGTH - 1] + "…"
     return (
-        f"{kind}: {shown.rstrip('.')}. {_what_to_do(error, status)}; then retry the thread: everything so "
+        f"{kind}: {shown.rstrip('.')}. {_verdict(error).advice}; then retry the thread: everything so "
         "far is saved."
     )
 
@@ -308,57 +302,69 @@ def secrets_of(*models: Any) -> frozenset[str]:
     return frozenset(found)
 
 
-def _what_to_do(error: BaseException, status: int | None) -> str:
-    said = _words(error)
+class _Verdict(NamedTuple):
+    """What an error means. advice: what to do. passes: whether the same call may succeed a little later.
+    says_why: it says itself why it does not, which has nothing to do with what is in the prompt."""
+
+    advice: str
+    passes: bool = False
+    says_why: bool = False
+
+
+def _verdict(error: BaseException) -> _Verdict:
+    status, said = _status(error), _words(error)
     if is_too_long(error):
-        return _TOO_LONG_ADVICE
+        return _Verdict(_BY_STATUS[413])
+    if refuses_call(error):
+        return _Verdict(_BY_STATUS[400])
     if status == 402 or _QUOTA.search(said):
-        return (
-            "The account's quota or credit is used up, and waiting does not help: add credit, or use "
-            "another key or model"
-        )
+        return _Verdict(_NO_CREDIT, says_why=True)
     if status in _REFUSALS and _NO_TOOLS.search(said) and "schema" not in said.lower():
-        return "The model or its server does not support tool calling: use one that does"
+        return _Verdict(
+            "The model or its server does not support tool calling: use one that does", says_why=True
+        )
     if status in _REFUSALS and _FILTER.search(said):
-        return "The provider's content filter stopped the request: write what you want in other words"
+        return _Verdict(_FILTERED, says_why=True)
+    return _without_status(error, said) if status is None else _by_status(error, said, status)
+
+
+def _by_status(error: BaseException, said: str, status: int) -> _Verdict:
+    passes = status in _PASSING or (status >= 500 and status != 501)
+    if (again := _header(error, "x-should-retry")) in ("true", "false"):
+        passes = again == "true"
     if status == 401 or (status == 400 and _BAD_KEY.search(said)):
-        return f"{_BY_STATUS[401]}{_variable(error)}"
-    if status in (408, 504):
-        return _LATE
-    if status is not None:
-        return _BY_STATUS.get(status, _BROKEN if status >= 500 else _BY_STATUS[400])
-    return _without_status(error)
+        return _Verdict(f"{_BY_STATUS[401]}{_variable(error)}", passes)
+    return _Verdict(_BY_STATUS.get(status, _BROKEN if status >= 500 else _BY_STATUS[400]), passes)
+
+
+def _without_status(error: BaseException, said: str) -> _Verdict:
+    if refuses(error):
+        return _Verdict(
+            "The model refuses this task: write what you want in other words, or use another model"
+        )
+    if _temporary(error):
+        return _Verdict(_UNREADABLE if is_empty_stream(error) else _BROKEN, passes=True)
+    if _is_late(error):
+        return _Verdict(_BY_STATUS[408], passes=True)
+    if _is_cut(error):
+        return _Verdict(_CUT, passes=True)
+    if _is_unreachable(error):
+        if _TLS.search(said):
+            return _Verdict(_NO_TLS, says_why=True)
+        if _UNKNOWN_HOST.search(said):
+            passes = "temporary failure" in said.lower()
+            return _Verdict(_NO_HOST, passes, says_why=True)
+        return _Verdict(_UNREACHABLE, passes=True)
+    # LangChain's own word for it.
+    passes = bool(getattr(error, "is_retryable", False))
+    is_unreadable = isinstance(error, ValidationError | ValueError | LookupError | TypeError | AttributeError)
+    return _Verdict(_UNREADABLE if is_unreadable else "Find the cause in the message", passes)
 
 
 def _variable(error: BaseException) -> str:
     """The variable that holds the key, where the error is of a package whose variable is known."""
     roots = {kind.__module__.split(".")[0] for each in _causes(error) for kind in type(each).__mro__}
-    return next((told for root, told in _VARIABLES.items() if root in roots), "")
-
-
-def _without_status(error: BaseException) -> str:
-    names = _names(error)
-    said = _provider_words(error)
-    if refuses(error):
-        return "The model refuses this task: write what you want in other words, or use another model"
-    if _temporary(error):
-        return _BROKEN
-    if names & _LATE_NAMES:
-        return _LATE
-    if _is_cut(error):
-        return _CUT
-    if names & {"APIConnectionError", "ModelConnectionError", "ConnectError", "OSError"}:
-        if _TLS.search(said):
-            return (
-                "No secure connection: check http or https in the base URL, and that this machine trusts the "
-                "server's certificate (SSL_CERT_FILE)"
-            )
-        if _UNKNOWN_HOST.search(said):
-            return "There is no host with that name: check the base URL and the network"
-        return "The provider cannot be reached: check the network and the base URL, or start the server"
-    if isinstance(error, ValidationError | ValueError | LookupError | TypeError | AttributeError):
-        return _UNREADABLE
-    return "Find the cause in the message"
+    return next((said for root, said in _VARIABLES.items() if root in roots), "")
 
 
 def _causes(error: BaseException) -> list[BaseException]:

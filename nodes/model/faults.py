@@ -1,8 +1,8 @@
 """What providers call the faults that the machine answers by itself: their own words and codes.
 
 Each row stands below the pages that document it. The patterns are searched for, in any case, in the words of
-an error and in its codes, each of which stands in brackets: a `code`, a `type` or a `status` of its body, or
-the name of an exception.
+an error and in its codes, each of which stands in brackets: a `code`, a `type` or a `status` of its body, its
+`param` after that word, or the name of an exception.
 """
 
 import re
@@ -24,7 +24,7 @@ FULL_CONTEXT = _one_of(
     r"exceed context limit|request exceeds the maximum size|request_too_large",
     # Bedrock: https://docs.aws.amazon.com/bedrock/latest/userguide/troubleshooting-api-error-codes.html
     # Its throttling says "Too many tokens, please wait before trying again."
-    r"input is too long|too many (?:input )?tokens(?!.{0,20} please wait)|input tokens exceeded",
+    r"input is too long|too many (?:input )?tokens(?!.{0,20} please wait)|input tokens exceed",
     r"expected maxLength: \d+, actual",
     # Groq, Cerebras: https://console.groq.com/docs/errors, https://inference-docs.cerebras.ai/support/error
     r"reduce the length of the (?:messages|prompt|input)",
@@ -35,7 +35,7 @@ FULL_CONTEXT = _one_of(
     r"exceeded model token limit|input token length too long",
     # DashScope (Qwen): https://www.alibabacloud.com/help/en/model-studio/error-code
     # Volcengine Ark: https://www.volcengine.com/docs/82379/1299023
-    r"range of input length should be|(?:input|prompt|message).{0,20}length.{0,20} exceeds?",
+    r"range of input length should be|(?:input|prompt|message|sequence).{0,20}length.{0,20} exceeds?",
     r"exceed max message tokens",
     # Z.ai (GLM): https://docs.z.ai/api-reference/api-code
     r"prompt exceeds max(?:imum)? length|\[1261\]",
@@ -43,14 +43,25 @@ FULL_CONTEXT = _one_of(
     r"prompt.?tokens.?too.?long|prompt token.{0,40} exceeds? the limit|tokens_limit_reached",
     # vLLM: https://docs.vllm.ai/en/latest/usage/troubleshooting, SGLang: https://docs.sglang.ai
     # TGI: https://huggingface.co/docs/text-generation-inference/basic_tutorials/launcher
+    # https://github.com/huggingface/text-generation-inference/issues/695
     r"maximum model length|(?:prompt|inputs?) (?:is|are) too long|max_new_tokens|less than max_seq_len",
+    # TensorRT-LLM: https://github.com/NVIDIA/TensorRT-LLM/issues/9277
+    r"must have less than \d+ tokens|should not exceed max_num_tokens|maximum supported sequence length",
     # llama.cpp: https://github.com/ggml-org/llama.cpp/tree/master/tools/server
     # Ollama: https://github.com/ollama/ollama/blob/main/docs/faq.mdx
     r"context.?size|prompt too long",
 )
 """The prompt does not fit into the model's context."""
 
+EMPTY_STREAM = _one_of(
+    # langchain-core, and `nodes/call_llm.py`. langchain-mistralai passes over an error that comes first.
+    r"^no generations? (?:chunks were returned|found in stream)",
+    r"^(?:v2 |the model's )?stream (?:finished|ended) without (?:producing a message|a reply)",
+)
+"""A stream has come to its end, and nothing was in it."""
+
 TEMPORARY = {
+    "an empty answer": EMPTY_STREAM,
     # OpenAI: https://platform.openai.com/docs/guides/error-codes
     # https://platform.openai.com/docs/api-reference/responses/object (`error.code`)
     # Anthropic: https://docs.claude.com/en/api/errors
@@ -91,7 +102,10 @@ NO_STREAM = _one_of(
     # https://docs.aws.amazon.com/bedrock/latest/userguide/conversation-inference-supported-models-features.html
     r"verified to stream|'stream(?:_options)?'|bedrock:InvokeModelWithResponseStream|streaming mode",
     # OpenAI-compatible servers: https://learn.microsoft.com/azure/ai-foundry/openai/how-to/reasoning
-    r"\bstream(?:ing)?\b.{0,40}\b(?:not |un-?)(?:yet )?(?:support|availab|allow|enabl|permit)",
-    r"(?:not|n't|un|cannot) ?(?:support|allow|enabl|permit)\w*.{0,30}\bstream(?:ing|ed)?\b",
+    r"(?<!non-)\bstream(?:ing)?\b.{0,40}\b(?:not |un-?)(?:yet )?(?:support|availab|allow|enabl|permit)",
+    r"(?<!non-)\bstreaming (?:is|has been) disabled|no endpoints found that support stream",
+    r"(?:not|n't|un|cannot) ?(?:support|allow|enabl|permit)\w*[^.;]{0,30}\bstream(?:ing|ed)?\b",
+    r"\bstream\b.{0,20}\b(?:must be .{0,10}false|cannot be .{0,3}true)|only supports? non-stream",
+    r"\[param stream(?:_options)?\]",
 )
 """The model, or the account, may not stream."""

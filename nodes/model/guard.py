@@ -10,11 +10,11 @@ abandoned in its thread is dropped here.
 """
 
 import asyncio
-import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
@@ -25,7 +25,7 @@ from signoff.graph.inside.private import share_private
 from signoff.nodes.model.incoming import Incoming
 from signoff.nodes.model.stream import WATCH, Abandoned
 
-_CONTROLS, _LAST_STEP = "_signoff_controls", "_signoff_last_step"
+_CONTROLS, _LAST_STEP, _REFUSED = "_signoff_controls", "_signoff_last_step", "_signoff_refused"
 _Model = TypeVar("_Model")
 LastStep = Callable[[list[BaseMessage], Mapping[str, Any]], list[BaseMessage]]
 """Makes what is sent of the messages that a model is called with, and of the options of the call."""
@@ -73,20 +73,26 @@ def without_streaming(model: Any) -> Any:
     return twin
 
 
-def warn_unstreamed(error: Exception) -> None:
-    """Says that a run goes on without streaming, since the provider has refused it by this error."""
-    warnings.warn(
-        f"The provider refuses to stream ({type(error).__name__}), so the run goes on without it; pass "
-        'streaming="never" to build_graph, or disable_streaming=True to the model, to save that request.',
-        stacklevel=2,
-    )
-
-
 def is_guarded(model: object) -> bool:
     """Whether `model`, or the model that it wraps, has the guard."""
     while isinstance(model, RunnableBinding):
         model = model.bound
     return isinstance(model, _Sync | _Async)
+
+
+def in_call(
+    model: BaseChatModel, listener: BaseCallbackHandler, refused: Callable[[Exception], bool]
+) -> BaseChatModel:
+    """A copy of a guarded model for one call, wherever a middleware makes it: in a thread of its own, too.
+
+    listener: hears its stream. refused: whether to ask once more without streaming after an error.
+    """
+    own = model.callbacks
+    update = {"callbacks": [*(own or ()), listener]} if isinstance(own, list | None) else {}
+    twin = model.model_copy(update=update)
+    twin.__dict__[_REFUSED] = refused
+    share_private(twin, model)
+    return twin
 
 
 def has_last_step(model: object) -> bool:
@@ -99,15 +105,31 @@ def _sent(model: object, given: Any, options: Mapping[str, Any]) -> Any:
     return last_step(convert_to_messages(given), options) if last_step and isinstance(given, list) else given
 
 
+def _without_streaming_after(model: object, error: Exception) -> Any:
+    refused: Callable[[Exception], bool] | None = vars(model).get(_REFUSED)
+    return without_streaming(model) if refused is not None and refused(error) else None
+
+
 class _Sending:
-    """Makes what is sent where LangChain's agent calls the model, which it does by these methods alone."""
+    """Makes what is sent where LangChain's agent calls the model, which it does by these methods alone; and
+    asks once more without streaming, where no middleware between can take the refusal for a failure."""
 
     def invoke(self, input: Any, *args: Any, **kwargs: Any) -> Any:
-        # The class that this one is mixed into has the method, as below.
-        return super().invoke(_sent(self, input, kwargs), *args, **kwargs)  # type: ignore[misc]  # it has
+        try:
+            # The class that this one is mixed into has the method, as below.
+            return super().invoke(_sent(self, input, kwargs), *args, **kwargs)  # type: ignore[misc]  # it has
+        except Exception as error:
+            if (whole := _without_streaming_after(self, error)) is None:
+                raise
+        return whole.invoke(input, *args, **kwargs)
 
     async def ainvoke(self, input: Any, *args: Any, **kwargs: Any) -> Any:
-        return await super().ainvoke(_sent(self, input, kwargs), *args, **kwargs)  # type: ignore[misc]  # as above
+        try:
+            return await super().ainvoke(_sent(self, input, kwargs), *args, **kwargs)  # type: ignore[misc]  # as above
+        except Exception as error:
+            if (whole := _without_streaming_after(self, error)) is None:
+                raise
+        return await whole.ainvoke(input, *args, **kwargs)
 
 
 class _Whole:

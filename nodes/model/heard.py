@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import LLMResult
@@ -15,7 +14,6 @@ from langchain_core.tracers.context import register_configure_hook
 
 from signoff.graph.history.received import as_received
 from signoff.graph.history.replies import calls_of
-from signoff.graph.inside.private import share_private
 from signoff.graph.values import arguments_text
 
 _T = TypeVar("_T")
@@ -50,14 +48,6 @@ class Heard(BaseCallbackHandler):
 
     def listening(self) -> Setting:
         return Setting(_heard, self)
-
-    def in_model(self, model: BaseChatModel) -> BaseChatModel:
-        """The model, which is heard also where a middleware calls it in a thread of its own."""
-        if not isinstance(model.callbacks, list | None):
-            return model
-        twin = model.model_copy(update={"callbacks": [*(model.callbacks or ()), self]})
-        share_private(twin, model)
-        return twin
 
     def on_llm_new_token(self, token: Any, *, chunk: Any = None, run_id: UUID, **_: Any) -> None:
         if isinstance(message := getattr(chunk, "message", None), AIMessageChunk):

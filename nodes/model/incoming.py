@@ -24,16 +24,15 @@ _SHORT_OF_TIME = 0.5
 
 
 class IncomingCall:
-    """One call while it comes in. Its text is read once, and parsed once when its braces have closed."""
+    """One call while it comes in. Its text is parsed only where something follows the call."""
 
     def __init__(self) -> None:
         self.name = ""
         self.id = ""
         self.pieces: list[str] = []
         self.length = 0
-        self._depth = 0
-        self._quoted = self._escaped = self._closed = self._spoilt = False
-        self._whole: bool | None = None
+        self._parsed = 0
+        self._whole = False
 
     @property
     def text(self) -> str:
@@ -46,32 +45,14 @@ class IncomingCall:
         text = part["args"] or ""
         self.pieces.append(text)
         self.length += len(text)
-        for char in text:
-            self._read(char)
-
-    def _read(self, char: str) -> None:
-        if self._closed:
-            self._spoilt = self._spoilt or not char.isspace()
-        elif self._escaped:
-            self._escaped = False
-        elif self._quoted:
-            self._escaped, self._quoted = char == "\\", char != '"'
-        elif char == '"':
-            self._quoted = True
-        elif char in "{[":
-            self._depth += 1
-        elif char in "}]":
-            self._depth -= 1
-            self._closed = self._depth == 0
 
     def whole(self) -> bool:
         """Whether the arguments are complete: one JSON object by a strict parser. No text yet is not."""
-        if not self._closed or self._spoilt:
-            return False
-        if self._whole is None:
-            self._whole = False
+        if self._parsed != self.length:
+            self._parsed, self._whole = self.length, False
             with suppress(ValueError):
-                self._whole = read_arguments(self.text) is not None
+                read_arguments(self.text)
+                self._whole = self.text.lstrip().startswith("{")
         return self._whole
 
     def decides(self, controls: Controls) -> bool:

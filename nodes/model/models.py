@@ -198,11 +198,7 @@ class ModelSet:
         The function raises SetupError for a model without a name that can be changed.
         """
 
-        @lru_cache(maxsize=_MOST_NAMES)
-        def under(name: str) -> BoundModels:
-            return self.bound(name)
-
-        return under
+        return lru_cache(maxsize=_MOST_NAMES)(self.bound)
 
 
 def _name_of(model: Model) -> str:
@@ -273,17 +269,13 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
 
     def __missing__(self, offer: ToolChoice) -> Runnable[Any, Any]:
         # Never with fewer tools: a provider's cached prompt begins with them.
-        if offer is ToolChoice.ALL:
-            made = _free(self._model, self._every, self._options)
-        else:
-            names = [tool.name for tool in self._controls]
-            choice = one_of(self._model, names) if offer is ToolChoice.CONTROLS else _SOME_TOOL
+        choice: Any = None if offer is ToolChoice.ALL else _SOME_TOOL
+        if offer is ToolChoice.CONTROLS:
+            choice = one_of(self._model, [tool.name for tool in self._controls])
             if choice is None:
-                self[offer] = self[ToolChoice.REQUIRED]
-                return self[offer]
-            made = _choosing(self._model, self._every, self._options, choice)
-        self[offer] = made
-        return made
+                return self.setdefault(offer, self[ToolChoice.REQUIRED])
+        self[offer] = _with_tools(self._model, self._every, self._options, choice)
+        return self[offer]
 
     @cached_property
     def unstreamed(self) -> "Bound":
@@ -343,19 +335,15 @@ Pick = Callable[[Mapping[str, Any], Any], Iterable[Any] | None]
 """Picks the working tools of a model call by the state and the context; None: all of them."""
 
 
-def _free(model: Model, tools: Sequence[Any], options: Mapping[str, Any]) -> Runnable[Any, Any]:
-    made: Runnable[Any, Any] = model.bind_tools(tools, **options)
-    return made
-
-
-def _choosing(
-    model: Model, tools: Sequence[Any], options: Mapping[str, Any], choice: Any
+def _with_tools(
+    model: Model, tools: Sequence[Any], options: Mapping[str, Any], choice: Any = None
 ) -> Runnable[Any, Any]:
-    """With this `tool_choice`, where the model's package can say so; else without one."""
+    """The model with these tools, and with this `tool_choice` where its package can say so."""
+    chosen = options if choice is None else {**options, _CHOICE: choice}
     try:
-        made: Runnable[Any, Any] = model.bind_tools(tools, **{**options, _CHOICE: choice})
-    except NotImplementedError:
-        raise
+        made: Runnable[Any, Any] = model.bind_tools(tools, **chosen)
     except (TypeError, ValueError):
-        return _free(model, tools, {name: option for name, option in options.items() if name != _CHOICE})
+        if choice is None:
+            raise
+        return _with_tools(model, tools, {key: options[key] for key in options if key != _CHOICE})
     return made

@@ -1,15 +1,18 @@
-"""Replies that never arrive, since the provider or its package refuses what the model has answered.
+"""Errors that stand for a reply, and replies that stand for an error.
 
-That is the model's mistake, and the history has it as a reply of the model: so it is a turn, the model is
-reminded, and the choice of tools becomes looser, after a restart, too.
+Where the provider or its package refuses what the model has answered, no reply arrives. That is the model's
+mistake, and the history has it as a reply of the model: so it is a turn, the model is reminded, and the
+choice of tools becomes looser, after a restart, too. A reply that broke off is a fault of the provider.
 """
 
 import json
 
+from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, InvalidToolCall
 from pydantic import ValidationError
 
-from signoff.graph.messages import NOTES
+from signoff.graph.history.reasons import broken_off, is_context_full, reason_of
+from signoff.graph.messages import NOTES, marks
 from signoff.nodes.model.advice import refuses_call
 
 
@@ -29,3 +32,16 @@ def refused_reply(error: BaseException) -> AIMessage | None:
         for args in found
     ]
     return AIMessage("", invalid_tool_calls=calls) if calls else None
+
+
+def unfinished(reply: AIMessage) -> Exception | None:
+    """The error that this reply stands for, since it broke off; None if the reply counts."""
+    if marks(reply).get("dropped"):
+        return ConnectionAbortedError(
+            "the stream ended in the middle of the reply (it has no finish_reason; for a server that never "
+            "sends one turn streaming off)"
+        )
+    said = f"(finish_reason {reason_of(reply)!r})"
+    if is_context_full(reply):
+        return ContextOverflowError(f"the context is full {said}")
+    return ConnectionAbortedError(f"the provider broke the reply off {said}") if broken_off(reply) else None

@@ -6,20 +6,12 @@ model.
 import inspect
 import random
 import time
-from collections.abc import Callable
 from functools import cached_property
 from types import FunctionType
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import ConfigDict, Field
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception,
-    stop_after_attempt,
-    wait_exponential_jitter,
-)
 
 from signoff.graph.foreign import gets_past
 from signoff.graph.inside.private import share_private
@@ -28,6 +20,7 @@ from signoff.nodes.model.advice import may_pass, retry_after
 from signoff.nodes.model.stream import Silent
 
 _SPREAD = 0.1
+_MOST_DOUBLED = 60
 
 
 class ModelRetries(CheckedModel):
@@ -48,38 +41,23 @@ class ModelRetries(CheckedModel):
     first_wait: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     longest_wait: float = Field(default=60.0, gt=0, allow_inf_nan=False)
 
-    def attempts(self, until: float | None, note: Callable[[float], None]) -> Retrying:
-        """The attempts of one call, as tenacity counts them. until: the latest start of an attempt, by the
-        monotonic clock. note: called with the time to wait."""
-        backoff = wait_exponential_jitter(
-            initial=self.first_wait, max=self.longest_wait, jitter=self.first_wait
-        )
+    def next_wait(self, tries: int, error: BaseException, until: float | None) -> float | None:
+        """Seconds to wait before the next attempt; None if there is none.
 
-        def wait(state: RetryCallState) -> float:
-            asked = retry_after(_error(state))
-            # With jitter: else all calls that were rejected together would come back together.
-            return backoff(state) if asked is None else asked * random.uniform(1, 1 + _SPREAD)
-
-        def too_late(state: RetryCallState) -> bool:
-            longest = self.longest_wait * (1 + _SPREAD)
-            return state.upcoming_sleep > longest or (
-                until is not None and time.monotonic() + state.upcoming_sleep >= until
-            )
-
-        enough = stop_after_attempt(self.tries)
-        return Retrying(
-            sleep=note,
-            stop=lambda state: enough(state) or too_late(state),
-            wait=wait,
-            retry=retry_if_exception(is_retried),
-            reraise=True,
-        )
-
-
-def _error(state: RetryCallState) -> BaseException:
-    error = state.outcome.exception() if state.outcome else None
-    assert error is not None, "only after an error it is waited"
-    return error
+        tries: the attempts so far, the last of which has ended with this error. until: the latest start of an
+        attempt, by the monotonic clock.
+        """
+        if tries >= self.tries or not is_retried(error):
+            return None
+        seconds = retry_after(error)
+        # With jitter: else all calls that were rejected together would come back together.
+        if seconds is None:
+            growing = self.first_wait * 2.0 ** min(tries - 1, _MOST_DOUBLED)
+            seconds = min(growing + random.uniform(0, self.first_wait), self.longest_wait)
+        else:
+            seconds *= random.uniform(1, 1 + _SPREAD)
+        is_too_late = until is not None and time.monotonic() + seconds >= until
+        return None if is_too_late or seconds > self.longest_wait * (1 + _SPREAD) else seconds
 
 
 def is_retried(error: BaseException) -> bool:

@@ -9,8 +9,6 @@ again when the thread continues.
 """
 
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,24 +18,23 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.errors import GraphBubbleUp
 
-from signoff.graph.foreign import valid_text
 from signoff.graph.history.reader import CHARS
 from signoff.graph.history.reasons import StopReason, stop_of
 from signoff.graph.history.received import received
-from signoff.graph.history.replies import words_of
+from signoff.graph.history.replies import calls_of, words_of
 from signoff.graph.history.task import Task
 from signoff.graph.messages import marks
 from signoff.graph.prompt.compaction import PIECE, Compaction, bounded, summary_parts
 from signoff.graph.prompt.prompt import shortened
 from signoff.graph.rules import ToolChoice
 from signoff.graph.state import AgentState, HistorySummary, Spent
-from signoff.graph.values import sound_reply
+from signoff.nodes.model.calling import Stream
 from signoff.nodes.model.functions import FunctionFailed
 from signoff.nodes.model.guard import without_streaming
-from signoff.nodes.model.messages import bind_to_thread, in_loops, options_of, show, streams
+from signoff.nodes.model.messages import bind_to_thread, options_of, show
 from signoff.nodes.model.models import context_of, picked
 from signoff.nodes.model.sent import last_step
-from signoff.nodes.model.stream import CallBounds, acall, acall_in_thread, call, watch_of
+from signoff.nodes.model.stream import CallBounds, watch_of
 from signoff.nodes.model.trying import WaitEnded
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part
@@ -55,92 +52,53 @@ _LEAST = 300
 
 @dataclass
 class SummaryReply:
-    """The model's text so far; at most `most` characters are awaited.
+    """The model's text; at most `most` characters are awaited.
 
-    came: as the model sent it. chunks: the same, made sound. whole: it is complete. left: nothing waits for
-    it any more. called: it has a call.
+    came: as the model sent it. size: the characters of its pieces. whole: the call has ended by itself.
     """
 
     most: int
-    came: list[AIMessage] = field(default_factory=list)
-    chunks: list[AIMessage] = field(default_factory=list)
-    whole: bool = False
-    left: bool = False
-    called: bool = False
+    came: list[BaseMessage] = field(default_factory=list)
     size: int = 0
-
-    def take(self, chunk: BaseMessage) -> bool:
-        """Takes the next chunk. Whether to go on."""
-        called = False
-        if isinstance(chunk, AIMessage) and not self.left:
-            called = self.called = _calls(chunk)
-            self.came.append(chunk)
-            self.chunks.append(sound_reply(chunk))
-            self.size += len(self.chunks[-1].text)
-        return not self.left and not called and self.size <= self.most
+    whole: bool = False
 
     @property
-    def whole_text(self) -> str:
-        return "".join(chunk.text for chunk in self.chunks)
+    def reply(self) -> AIMessage:
+        return received(self.came or [AIMessage("")])
 
     @property
     def text(self) -> str:
         """The text, if it can serve as the summary; empty if it is truncated, refused or not text."""
-        if not self.whole or not self.came or self.called:
+        reply = self.reply
+        if not self.whole or calls_of(reply) or len(reply.text) > self.most:
             return ""
-        reply = received(self.came)
-        if stop_of(reply) is not StopReason.NORMAL or marks(reply).get("stopped"):
-            return ""
-        return words_of(AIMessage(valid_text(self.whole_text)))
+        return words_of(reply) if stop_of(reply) is StopReason.NORMAL else ""
 
 
-@dataclass(frozen=True)
-class Summarise:
-    """A call of the model that writes summaries; what comes of it within its watch goes into `answer`.
+@dataclass(frozen=True, slots=True)
+class Summarise(Stream):
+    """A call of the model that writes summaries; what comes of it within its watch goes into `answer`."""
 
-    streamed: whether it comes in pieces.
-    """
-
-    model: Runnable[Any, Any]
-    prompt: list[BaseMessage]
     answer: SummaryReply
-    watch: CallBounds
-    streamed: bool = True
 
-    def do(self, run: NodeContext) -> None:
-        self._ended(call(self.watch, lambda: self._read(_config(run)))[1])
+    def _config(self, run: NodeContext) -> RunnableConfig:
+        """The run's own configuration, so that callbacks and traces see the call; its text is not streamed
+        to a user as part of the reply."""
+        tags = [*(run.config.get("tags") or ()), TAG_NOSTREAM]
+        return {**run.config, "tags": tags, "run_name": "summary"}
 
-    async def ado(self, run: NodeContext) -> None:
-        if in_loops(self.model, streamed=self.streamed and streams(self.model)):
-            self._ended((await acall(self.watch, lambda: self._aread(_config(run))))[1])
-        else:
-            self._ended((await acall_in_thread(self.watch, lambda: self._read(_config(run))))[1])
+    def _took(self, chunk: BaseMessage) -> bool:
+        self.answer.size += len(chunk.text)
+        return self.answer.size > self.answer.most or (isinstance(chunk, AIMessage) and _calls(chunk))
 
-    def _read(self, config: RunnableConfig) -> Iterator[None]:
-        if self.streamed:
-            with closing(self.model.stream(self.prompt, config)) as chunks:  # type: ignore[type-var]  # it is a generator
-                self.answer.whole = all(self.answer.take(chunk) for chunk in chunks)
-        else:
-            self.answer.whole = self.answer.take(self.model.invoke(self.prompt, config))
-        yield
-
-    async def _aread(self, config: RunnableConfig) -> AsyncIterator[None]:
-        if not self.streamed:
-            self.answer.whole = self.answer.take(await self.model.ainvoke(self.prompt, config))
-            return
-        async with aclosing(self.model.astream(self.prompt, config)) as chunks:  # type: ignore[type-var]  # as above
-            async for chunk in chunks:
-                if not self.answer.take(chunk):
-                    return
-        self.answer.whole = True
-        yield
-
-    def _ended(self, error: BaseException | None) -> None:
-        self.answer.left = True
-        if self.watch.end is not None:
-            raise TimeoutError("the summary has not come in time")
+    def _ended(
+        self, run: NodeContext, chunks: list[BaseMessage], error: BaseException | None
+    ) -> list[BaseMessage]:
+        self.answer.came = [chunk for chunk in chunks if isinstance(chunk, AIMessage)]
         if error is not None:
             raise error
+        self.answer.whole = self.watch.end is None
+        return chunks
 
 
 def write_summary(
@@ -159,13 +117,12 @@ def write_summary(
     else:
         asked = (without_streaming(model) if task.unstreamed else model, _prompt(compaction, run))
     answer, begun = SummaryReply(compaction.most), time.monotonic()
-    streamed = run.deps.streaming == "always" or not run.continues
     try:
-        yield Summarise(asked[0], asked[1], answer, _watch(task, run), streamed)
-    except GraphBubbleUp:
-        raise
-    except Exception:  # noqa: BLE001  whatever a provider raises costs the text, never the run
-        answer.whole = False
+        yield Summarise(*asked, _watch(task, run), answer)
+    except Exception as error:
+        # Whatever a provider raises costs the text, never the run.
+        if isinstance(error, GraphBubbleUp):
+            raise
     text = answer.text
     cost = _cost(spent, compaction.contract["task"], answer, asked[1], time.monotonic() - begun)
     return (compaction.by_text(text) if text else compaction.by_lines()), cost
@@ -225,11 +182,11 @@ def _cost(
     spent: Spent | None, task: str, answer: SummaryReply, prompt: list[BaseMessage], seconds: float
 ) -> Spent:
     """The usage of the task's summaries with this one; estimated if the provider reports none."""
-    reply = received(answer.came or [AIMessage("")])
+    reply = answer.reply
     usage, marked = reply.usage_metadata, bool(marks(reply).get("estimated"))
     read, wrote = (usage["input_tokens"], usage["output_tokens"]) if usage else (0, 0)
     if answer.came and not usage:
-        read, wrote, marked = tokens(prompt), tokens([AIMessage(answer.whole_text)]), True
+        read, wrote, marked = tokens(prompt), tokens([AIMessage(reply.text)]), True
     details = usage.get("input_token_details") if usage else None
     cached = min(read, (details or {}).get("cache_read", 0))
     return spent_more(spent, task, read, wrote, estimated=marked, seconds=seconds, cached=cached)
@@ -267,9 +224,3 @@ def _nothing(task: str) -> Spent:
 def _calls(chunk: AIMessage) -> bool:
     parts = chunk.tool_call_chunks if isinstance(chunk, AIMessageChunk) else []
     return bool(parts or chunk.tool_calls or chunk.invalid_tool_calls)
-
-
-def _config(run: NodeContext) -> RunnableConfig:
-    """The run's own configuration, so that callbacks and traces see the call; its text is not streamed to a
-    user as part of the reply."""
-    return {**run.config, "tags": [*(run.config.get("tags") or ()), TAG_NOSTREAM], "run_name": "summary"}

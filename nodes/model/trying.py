@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
@@ -10,9 +11,8 @@ from langchain_core.callbacks import adispatch_custom_event, dispatch_custom_eve
 from langchain_core.runnables import RunnableConfig
 
 from signoff.graph.inside.speed import listened
-from signoff.nodes.model.advice import in_short
+from signoff.nodes.model.advice import in_short, refuses_stream
 from signoff.nodes.model.models import AskedModel
-from signoff.nodes.model.retries import ModelRetries
 from signoff.nodes.model.stream import CallBounds
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part
@@ -108,29 +108,39 @@ class Tries:
             noted |= {"retries": self.again, "held": round(self.waited, 3)}
         return {**noted, "unstreamed": True} if self.unstreamed else noted
 
+    def stays_without_streaming(self, error: Exception) -> bool:
+        """Whether the provider has refused to stream by this error: then the same is asked once more without
+        it, and the run stays without, which a warning says."""
+        if self.unstreamed or not refuses_stream(error):
+            return False
+        self.unstreamed = True
+        warnings.warn(
+            f"The provider refuses to stream ({type(error).__name__}), so the run goes on without it; pass "
+            'streaming="never" to build_graph, or disable_streaming=True to the model, to save that request.',
+            stacklevel=2,
+        )
+        return True
+
 
 Ask = Callable[[AskedModel, CallBounds], Part[_T]]
 
 
-def try_again(
+def try_models(
     models: tuple[AskedModel, ...],
     watch: CallBounds,
     tries: Tries,
     ask: Ask[_T],
-    failed: Exception,
     gives_way: Callable[[BaseException], bool],
 ) -> Part[_T]:
-    """The result of `ask` after the first attempt has failed: each model is tried as often as allowed, then
-    the next.
+    """The result of `ask`: each model is tried as often as allowed, then the next.
 
-    ask: gets new bounds for each attempt. tries: records the attempts. failed: the error of the first
-    attempt. gives_way: whether to try the next model after an error. Raises the last error, or WaitEnded.
+    ask: gets new bounds for each attempt. tries: records the attempts. gives_way: whether to try the next
+    model after an error. Raises the last error, or WaitEnded.
     """
-    first: Exception | None = failed
     for place, model in enumerate(models, 1):
         tries.model = model.name if len(models) > 1 else ""
         try:
-            return (yield from _try_model(model, watch, tries, ask, first))
+            return (yield from _try_model(model, watch, tries, ask))
         except Exception as error:
             if place == len(models) or not gives_way(error):
                 raise
@@ -138,31 +148,22 @@ def try_again(
             next_try = NextTry(0.0, in_short(error), 1, 1, tries.heard, models[place].name)
             if not (yield Backoff(next_try)):
                 raise WaitEnded from error
-        first = None
     raise AssertionError("there is a model")
 
 
-def _try_model(
-    model: AskedModel, watch: CallBounds, tries: Tries, ask: Ask[_T], first: Exception | None
-) -> Part[_T]:
-    """first: the error of its first attempt, if that was made already."""
-    due, why = list[float](), ""
-    policy = model.retries or ModelRetries(tries=1)
-    for attempt in policy.attempts(watch.until, due.append):
-        if due:
-            done, seconds = attempt.retry_state.attempt_number - 1, due.pop()
+def _try_model(model: AskedModel, watch: CallBounds, tries: Tries, ask: Ask[_T]) -> Part[_T]:
+    attempt = 0
+    while True:
+        attempt += 1
+        bounds = watch.renewed()
+        try:
+            return (yield from ask(model, bounds))
+        except Exception as error:
+            tries.heard, policy = bounds.heard, model.retries
+            seconds = policy.next_wait(attempt, error, watch.until) if policy else None
+            if policy is None or seconds is None:
+                raise
             tries.again += 1
             tries.waited += seconds
-            if not (yield Backoff(NextTry(seconds, why, done, policy.tries, tries.heard))):
-                raise WaitEnded
-        with attempt:
-            bounds = watch.renewed()
-            try:
-                if first is not None and attempt.retry_state.attempt_number == 1:
-                    raise first
-                return (yield from ask(model, bounds))
-            except Exception as error:
-                why = in_short(error)
-                tries.heard = bounds.heard if error is not first else tries.heard
-                raise
-    raise AssertionError("the last error is raised")
+            if not (yield Backoff(NextTry(seconds, in_short(error), attempt, policy.tries, tries.heard))):
+                raise WaitEnded from error

@@ -63,13 +63,13 @@ from signoff.guards.steps import (
 )
 from signoff.guards.versions import check_version
 from signoff.nodes.execute import runs_again
-from signoff.nodes.model.advice import advise, is_too_long, refuses_stream, secrets_of
+from signoff.nodes.model.advice import advise, is_empty_stream, is_too_long, secrets_of
 from signoff.nodes.model.guard import guarded as guarded_model
-from signoff.nodes.model.guard import has_last_step, warn_unstreamed, without_streaming
+from signoff.nodes.model.guard import has_last_step, in_call, without_streaming
 from signoff.nodes.model.heard import Heard
 from signoff.nodes.model.messages import is_streamed
 from signoff.nodes.model.models import BoundModels
-from signoff.nodes.model.refused import refused_reply
+from signoff.nodes.model.refused import refused_reply, unfinished
 from signoff.nodes.model.sent import last_step
 from signoff.nodes.model.shown import shown_after, shown_to
 from signoff.nodes.model.trying import Tries
@@ -275,6 +275,9 @@ class Guards(AgentMiddleware[Any, Any, Any]):
                 raise too_long
             response = yield from _chosen(asked, offered, handler, heard, tries)
             reply = _with_marks(response, heard, offered, begins, walk, tries)
+            # Any other reply that broke off is kept as a cut one, and the model is asked again.
+            if isinstance(full := unfinished(reply), ContextOverflowError) and not reply.tool_calls:
+                raise full
         except Exception as error:
             # Middleware around this one may shorten a history that is too long, and ask again.
             if gets_past(error) or (isinstance(error, ContextOverflowError) and error is not too_long):
@@ -311,7 +314,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         if before is None or before[0] is not model or before[1] is not cuts:
             sent = partial(last_step, model, deps=self._deps)
             before = self._before = model, cuts, guarded_model(model, self._deps.toolbox, sent, cuts=cuts)
-        return heard.in_model(before[2]) if cuts else before[2]
+        return in_call(before[2], heard, tries.stays_without_streaming) if cuts else before[2]
 
     def _tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
@@ -540,10 +543,10 @@ def _no_models(name: str) -> BoundModels:
 def _chosen(
     request: Request, offered: ToolChoice, handler: Callable[[Request], Any], heard: Heard, tries: Tries
 ) -> Part[Response]:
-    """The model's reply; without streaming if the provider refuses to stream, with a looser tool choice if it
-    rejects this one, and with text in the place of pictures and documents in results if it may have rejected
-    these."""
-    choice: ToolChoice = offered
+    """The model's reply; with a looser tool choice if the provider rejects this one, and with text in the
+    place of pictures and documents in results if it may have rejected these. If the stream ends with nothing
+    in it, which no client repeats, it is asked once more."""
+    choice, was_empty = offered, False
     while True:
         asked = request if choice is ToolChoice.ALL else request.override(tool_choice="any")
         try:
@@ -552,11 +555,8 @@ def _chosen(
         except Exception as error:
             if refused_reply(error) is not None:
                 raise
-            if not tries.unstreamed and refuses_stream(error):
-                tries.unstreamed = True
-                # Its guard is asked again.
-                request = request.override(model=request.model)
-                warn_unstreamed(error)
+            if not was_empty and is_empty_stream(error):
+                was_empty = True
                 continue
             refused = "tool_choice" in str(error).replace(" ", "_").lower()
             if refused and choice is not ToolChoice.ALL:

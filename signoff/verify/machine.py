@@ -28,8 +28,8 @@ from signoff.graph.inside.private import played
 from signoff.graph.machine import LAST, Event, State, enters, next_state
 from signoff.graph.messages import NOTES, append_messages, latest, result
 from signoff.graph.state import AgentState
-from signoff.nodes.call_llm import Stream
 from signoff.nodes.finishing.checks import Checking, CheckResults
+from signoff.nodes.model.calling import Stream
 from signoff.nodes.model.functions import AskFunction
 from signoff.nodes.node import Dependencies, NodeContext, Report, Work
 from signoff.nodes.tool_calls.run import ToolResult, ToolRun, ToolRuns

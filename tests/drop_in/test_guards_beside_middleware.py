@@ -222,9 +222,18 @@ def run(agent: Any, given: Any, way: str) -> Any:
     return agent.invoke(given, CONFIG) if way == "sync" else asyncio.run(agent.ainvoke(given, CONFIG))
 
 
+TOO_LONG: dict[str, Any] = {
+    "an error": ContextOverflowError("too long"),
+    "a reply of Claude": AIMessage("I", response_metadata={"finish_reason": "model_context_window_exceeded"}),
+    "a reply of Mistral": AIMessage("", response_metadata={"finish_reason": "model_length"}),
+}
+too_long = pytest.mark.parametrize("too_long", TOO_LONG.values(), ids=TOO_LONG)
+
+
+@too_long
 @pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_prompt_that_is_too_long_is_shortened_by_who_stands_around(way: str) -> None:
-    script = [call("look", name="a"), ContextOverflowError("too long"), DONE]
+def test_a_prompt_that_is_too_long_is_shortened_by_who_stands_around(way: str, too_long: Any) -> None:
+    script = [call("look", name="a"), too_long, DONE]
     found = run(agent(ShortensAndAsksAgain(), *script, first=False), GO, way)
     assert (outcome_of(found).succeeded, outcome_of(found).turns) == (True, 2)
 
@@ -237,10 +246,13 @@ SHORTENS = pytest.mark.skipif(
 
 @pytest.mark.parametrize("way", ["sync", "async"])
 @pytest.mark.parametrize("create", [create_agent, pytest.param(create_deep_agent, marks=SHORTENS)])
+@too_long
 @pytest.mark.filterwarnings("ignore:Nothing guards the sub-agents")
-def test_a_prompt_that_nobody_shortens_ends_the_task(create: Any, way: str, tmp_path: Path) -> None:
+def test_a_prompt_that_nobody_shortens_ends_the_task(
+    create: Any, way: str, too_long: Any, tmp_path: Path
+) -> None:
     # deepagents writes a file before it gives up, which LangGraph takes for the model's reply.
-    script: list[Any] = [call("look", name="a"), ContextOverflowError("too long"), DONE]
+    script: list[Any] = [call("look", name="a"), too_long, DONE]
     with sqlite_storage(tmp_path / "threads.sqlite") as storage:
         saved: Any = {"checkpointer": storage.checkpointer, "store": storage.store}
         asked = guarded(create(ScriptedModel(script), tools(), middleware=[Guards()], **saved))
@@ -251,9 +263,12 @@ def test_a_prompt_that_nobody_shortens_ends_the_task(create: Any, way: str, tmp_
     assert (outcome_of(found).succeeded, outcome_of(found).turns) == (True, 2)
 
 
+@too_long
 @pytest.mark.parametrize("saved", [True, False])
-def test_a_prompt_that_nobody_shortens_is_raised_where_nothing_could_end_the_task(saved: bool) -> None:
-    model = ScriptedModel([ContextOverflowError("too long"), DONE])
+def test_a_prompt_that_nobody_shortens_is_raised_where_nothing_could_end_the_task(
+    saved: bool, too_long: Any
+) -> None:
+    model = ScriptedModel([too_long, DONE])
     plain = create_agent(model, middleware=[Guards()], checkpointer=InMemorySaver() if saved else None)
     with pytest.raises(ContextOverflowError):
         (plain if saved else guarded(plain)).invoke(GO, CONFIG)

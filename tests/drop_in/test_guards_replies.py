@@ -290,6 +290,20 @@ def test_a_lost_reply_is_marked_under_guards_so_that_a_restart_decides_the_same(
     assert [kind for m in result["messages"] if (kind := nudge_kind(m))] == ["truncated"]
 
 
+@every_maker
+@every_way
+def test_a_stream_with_nothing_in_it_is_asked_for_once_more(
+    way: Callable[[Any], Any], make: Callable[..., Any]
+) -> None:
+    result = way(make(client([[], DONE]), Bank()))
+    assert (result["outcome"]["status"], result["outcome"]["turns"]) == ("success", 1)
+
+
+def test_nothing_twice_ends_the_task_under_guards() -> None:
+    result = on_guards(client([[], [], DONE]), Bank()).invoke(GO)
+    assert (result["outcome"]["status"], result["outcome"]["reason"]) == ("error", "model_error")
+
+
 class Rewrites(AgentMiddleware[Any, Any, Any]):
     """Writes other arguments into the first call of each reply. copies: whether the reply stays the same
     message."""

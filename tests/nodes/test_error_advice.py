@@ -75,6 +75,10 @@ NO_TOOLS = [
 OTHER = [
     (Refusal("Invalid schema for function 'write': 'format' is not supported", status_code=400), "setting"),
     (Refusal("Your credit balance is too low to access the API.", status_code=400), "does not help"),
+    (
+        Refusal('Error response 400 while fetching http://m: {"message": "No."}', status_code=400),
+        "(400): No.",
+    ),
     (Refusal("Overloaded", status_code=529), "too much to do"),
     (Refusal("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate"), "Find the cause"),
     (ConnectionError("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate"), "SSL_CERT_FILE"),

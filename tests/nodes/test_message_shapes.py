@@ -215,6 +215,7 @@ def test_a_reply_that_the_provider_interrupted_is_sent_back_as_it_is(way: str) -
     assert {message.type for message in model._seen[-1][-7:]} == {"ai"}
 
 
+BROKEN_OFF = ["error", "abort", "insufficient_system_resource", "network_error"]
 STOPS: dict[StopReason, list[Fields]] = {
     StopReason.NORMAL: [
         {"finish_reason": word}
@@ -232,10 +233,11 @@ STOPS: dict[StopReason, list[Fields]] = {
         {"done_reason": "length"},
         {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
         {"status": "incomplete"},
-        {"finish_reason": "error"},
+        *({"finish_reason": word} for word in BROKEN_OFF),
     ],
     StopReason.FILTERED: [
         *({"finish_reason": word} for word in ("content_filter", "SAFETY", "RECITATION", "BLOCKLIST")),
+        {"finish_reason": "sensitive"},
         *({"finish_reason": word} for word in ("SPII", "PROHIBITED_CONTENT", "ERROR_TOXIC", "IMAGE_SAFETY")),
         {"stop_reason": "refusal"},
         {"stopReason": "guardrail_intervened"},
@@ -253,11 +255,11 @@ STOPS: dict[StopReason, list[Fields]] = {
 def test_the_words_of_all_providers_for_how_a_reply_stopped(stop: StopReason, metadata: Fields) -> None:
     message = AIMessage("", response_metadata=metadata)
     assert stop_of(message) is stop
-    assert broken_off(message) == (metadata.get("finish_reason") == "error")
+    assert broken_off(message) == (metadata.get("finish_reason") in BROKEN_OFF)
 
 
 @pytest.mark.parametrize("way", WAYS[1:])
-@pytest.mark.parametrize("reason", ["error", "abort", "insufficient_system_resource"])
+@pytest.mark.parametrize("reason", BROKEN_OFF)
 def test_a_reply_that_the_provider_broke_off_is_an_error_and_nothing_of_it_is_kept(
     reason: str, way: str
 ) -> None:

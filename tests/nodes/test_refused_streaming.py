@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware import AgentMiddleware, ModelFallbackMiddleware
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
@@ -31,12 +31,19 @@ REFUSED: dict[str, Fault] = {
     "Bedrock: with tools": error(400, "This model doesn't support tool use in streaming mode."),
     "a server": error(400, "Streaming is not supported for this model"),
     "another server": error(501, "This endpoint does not support streaming"),
+    "a server that has none": error(501, "Not Implemented"),
+    "a parameter alone": Fault(400, {"error": {"message": "Invalid request", "param": "stream"}}),
+    "a setting": error(400, "Parameter `stream` must be set to false for this model"),
+    "an account": error(403, "Streaming has been disabled for your account"),
     "options of a stream": error(422, "Unrecognized request argument supplied: 'stream_options'"),
 }
 OTHER: dict[str, Fault] = {
     "no tools": error(400, "m does not support tools"),
     "no rights": error(403, "You may not use m"),
     "upstream": error(400, "The upstream is not available"),
+    "only streams": error(400, "Non-streaming calls are not supported; set stream to true"),
+    "no tools, not implemented": error(501, "m does not support tools"),
+    "another parameter": Fault(400, {"error": {"message": "Invalid request", "param": "n"}}),
 }
 
 
@@ -173,3 +180,13 @@ def test_nothing_but_the_reply_is_told_to_who_listens() -> None:
         with pytest.warns(UserWarning, match="streaming="):
             told = [chunk for chunk, _ in graph.stream(GO, THREAD, stream_mode="messages")]
     assert next(one.text for one in told if isinstance(one, AIMessage)) == "Hello."
+
+
+async def test_a_fallback_behind_guards_does_not_take_the_place_of_a_model_that_may_not_stream() -> None:
+    with FakeProvider([UNVERIFIED, NOTED, DONE]) as server, FakeProvider([DONE]) as elsewhere:
+        middleware = [Guards(), ModelFallbackMiddleware(model_at(elsewhere))]
+        agent = create_agent(model_at(server, streaming=True), [note], middleware=middleware)
+        with pytest.warns(UserWarning, match="streaming="):
+            found = await agent.ainvoke(GO)
+    assert outcome_of(found).succeeded
+    assert (streamed(server), elsewhere.requests) == ([True, False, False], [])

@@ -1,6 +1,7 @@
 """Errors that pass: how often a model is asked again, after which waits, and what ends the wait."""
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -162,20 +163,10 @@ def test_no_try_begins_after_the_tasks_seconds(storage: SqliteStorage) -> None:
 
 
 def test_waits_grow_and_differ() -> None:
-    due: list[float] = []
-    policy, tries = ModelRetries(tries=6, first_wait=1, longest_wait=6), 0
-
-    def all_fail() -> None:
-        nonlocal tries
-        for attempt in policy.attempts(None, due.append):
-            tries += 1
-            with attempt:
-                raise ConnectionResetError
-
-    with pytest.raises(ConnectionResetError):
-        all_fail()
-    assert tries == 6
-    assert all(low <= found <= low + 1 for found, low in zip(due, (1, 2, 4), strict=False))
+    policy = ModelRetries(tries=6, first_wait=1, longest_wait=6)
+    *due, none = [policy.next_wait(tries, ConnectionResetError(), None) for tries in range(1, 7)]
+    assert none is None
+    assert all(found and low <= found <= low + 1 for found, low in zip(due, (1, 2, 4), strict=False))
     assert due[3:] == [6, 6]
     assert len(set(due[:3])) == 3
 
@@ -394,6 +385,12 @@ def in_body(*, status_code: int | None = None, **body: Any) -> BaseException:
     return found  # type: ignore[no-any-return]  # an error
 
 
+def in_text(body: Any) -> BaseException:
+    found: Any = Refused()
+    found.body = json.dumps(body)
+    return found  # type: ignore[no-any-return]  # an error
+
+
 def in_event(name: str, message: str = "no") -> Any:
     return EventStreamError({"Error": {"Code": name, "Message": message}}, "ConverseStream")
 
@@ -448,6 +445,16 @@ READ: dict[str, tuple[BaseException, bool, str]] = {
     ),
     "Responses: invalid": (ValueError("invalid_prompt: no"), False, "ValueError"),
     "Responses: no quota": (ValueError("insufficient_quota: no"), False, "ValueError"),
+    "nothing in a stream": (ValueError("No generation chunks were returned"), True, "an empty answer"),
+    "nothing in a reply": (ValueError("No generations found in stream."), True, "an empty answer"),
+    "OpenRouter: an event": (in_text({"data": {"error": {"code": 502}}}), True, "error 502"),
+    "OpenRouter: a word": (
+        in_text({"data": {"error": {"code": "server_error"}}}),
+        True,
+        "a fault of the provider",
+    ),
+    "OpenRouter: lasting": (in_text({"data": {"error": {"code": 400}}}), False, "error 400"),
+    "OpenRouter: a body": (in_text({"error": {"code": 429}}), True, "rate limit"),
     "OpenRouter": (ValueError("OpenRouter API returned an error: no (code: 502)"), True, "error 502"),
     "Ollama: in the stream": (ResponseError("unexpected EOF"), True, "a fault of the provider"),
     "Ollama: no tools": (ResponseError("m does not support tools"), False, "a fault of the provider"),

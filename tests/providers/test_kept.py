@@ -29,7 +29,7 @@ pytestmark = [
 ]
 BY_ROW = {client.row: client for client in CLIENTS}
 OPENAI, ANTHROPIC = BY_ROW["OpenAI, chat completions"], BY_ROW["Anthropic"]
-MISTRAL, BEDROCK, RESPONSES = BY_ROW["Mistral"], BY_ROW["Amazon Bedrock"], BY_ROW["OpenAI, Responses"]
+MISTRAL, OPENROUTER = BY_ROW["Mistral"], BY_ROW["OpenRouter"]
 STREAMED: Sequence[Way] = ("build_graph, streamed", "Guards, streamed")
 BOTH = replace(work("a", "b"), ids=("call_1", "call_2"), reason="tool_calls", size=7)
 
@@ -147,12 +147,21 @@ def overload_in_the_stream() -> Fault:
     return sse(*lines)
 
 
+def event(body: Body) -> Fault:
+    return sse(f"data: {json.dumps(body)}", "data: [DONE]")
+
+
 FAULTS: dict[str, tuple[Client, Callable[[], Fault]]] = {
     "Retry-After as a date": (OPENAI, lambda: Fault(429, {"error": {"message": "Too fast"}},
                                                     {"Retry-After": in_a_second()})),
     "529": (ANTHROPIC, lambda: Fault(529, {"type": "error", "error": {"type": "overloaded_error",
                                                                       "message": "Overloaded"}})),
     "overload in a stream": (ANTHROPIC, overload_in_the_stream),
+    "an error first in a stream": (MISTRAL, lambda: event({"object": "error", "message": "Service tier "
+                                                           "capacity exceeded", "code": "3505"})),
+    "nothing in a stream": (OPENAI, lambda: sse("data: [DONE]")),
+    "an event without choices": (OPENROUTER, lambda: event({"error": {"code": 502, "message": "no"}})),
+    "a code that is a word": (OPENROUTER, lambda: event({"error": {"code": "server_error"}, "choices": []})),
 }  # fmt: skip
 
 
@@ -162,6 +171,12 @@ def test_a_fault_that_passes(name: str) -> None:
     with Playing(client, "build_graph, streamed", [fault(), work("a"), finish()]) as playing:
         succeeds(playing, ["a"])
         assert playing.outcome["retries"] == 1
+
+
+def test_nothing_in_a_stream_is_asked_for_once_more_under_guards() -> None:
+    nothing = sse("data: [DONE]")
+    with Playing(MISTRAL, "Guards, streamed", [nothing, work("a"), nothing, finish()]) as playing:
+        succeeds(playing, ["a"])
 
 
 def without_choice(check: Check) -> Check:
