@@ -297,7 +297,7 @@ def build_graph(
         outputs=outputs_folder(),
         checks=make_checks(checks, checks_folder, positive("check_seconds", check_seconds, none=False)),
         streaming=when,
-        keeper=keeper_of(own.offers),
+        keeper=keeper_of(own.asked[0].offers),
         answers=source != "none",
         name=checked_name(name),
         shape=result_shape(response_format),

@@ -25,7 +25,7 @@ from signoff.nodes.model.messages import (
     options_of,
     show,
 )
-from signoff.nodes.model.models import AskedModel, Bound, picked
+from signoff.nodes.model.models import AskedModel, Bound
 from signoff.nodes.model.refused import refused_reply, unfinished
 from signoff.nodes.model.sent import last_step
 from signoff.nodes.model.shown import shown_after
@@ -99,8 +99,7 @@ class ModelCall:
         """A part of a node: the reply of the first model that answers; None when the run is asked to stop."""
 
         def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
-            chosen = self.names is not None and not model.offers.chosen
-            offers = picked(model.offers, self.names or ()) if chosen else model.offers
+            offers = model.offers.picked(self.names)
             shown = last_step(model.model, prompt, options_of(offers[self.offered]), self.run.deps)
             chunks = yield from _streamed(offers, self.placed, shown, self.offered, bounds, self.tries)
             return _reply_of(chunks, self.run)

@@ -65,7 +65,6 @@ _BY_STATUS = {
     408: _LATE,
     413: "The prompt is larger than the model's context: shorten the task or its files, or use a model with "
     "a larger context",
-    422: "The provider rejects the request: change the model or the setting that it names",
     429: "The provider's rate limit is reached: wait a while, or use fewer runs at once",
     504: _LATE,
 }
@@ -76,7 +75,6 @@ _VARIABLES = {
     "groq": " (for Groq the variable GROQ_API_KEY)",
     "openai": " (for OpenAI the variable OPENAI_API_KEY)",
 }
-_DEEPEST = 5
 _BROKEN = "The provider has a fault or too much to do, and trying again did not help: wait a while"
 _CUT = "The connection broke off in the middle of the answer; nothing of it is kept"
 _CUTS = {
@@ -230,14 +228,6 @@ def _parsed(body: object) -> object:
     return answer.get("data") or answer
 
 
-def _raised_from(error: BaseException) -> list[BaseException]:
-    """The error, and those that it was made of."""
-    chain = [error]
-    while (cause := chain[-1].__cause__) and len(chain) < _DEEPEST:
-        chain.append(cause)
-    return chain
-
-
 def _is_late(error: BaseException) -> bool:
     return bool(_names(error) & _LATE_NAMES)
 
@@ -256,7 +246,7 @@ def _names(error: BaseException) -> set[str]:
 
 def _words(error: BaseException) -> str:
     """What the provider says, and what it calls the error, each of these in brackets."""
-    codes = [f"[{code}]" for cause in _raised_from(error) for code in _codes(cause)]
+    codes = [f"[{code}]" for cause in _causes(error, handled=False) for code in _codes(cause)]
     return " ".join([_provider_words(error), *codes])
 
 
@@ -367,16 +357,20 @@ def _variable(error: BaseException) -> str:
     return next((said for root, said in _VARIABLES.items() if root in roots), "")
 
 
-def _causes(error: BaseException) -> list[BaseException]:
-    found = [error]
-    while (cause := found[-1].__cause__ or found[-1].__context__) and cause not in found:
+def _causes(error: BaseException, *, handled: bool = True) -> list[BaseException]:
+    """The error, and those that it was made of; handled: or that were being handled when it was raised."""
+    found = list[BaseException]()
+    cause: BaseException | None = error
+    while cause is not None and cause not in found:
         found.append(cause)
+        cause = cause.__cause__ or (cause.__context__ if handled else None)
     return found
 
 
 def _origin(error: BaseException) -> BaseException:
     """The error that carries the provider's answer: this one, or the one that it was made of."""
-    return next((cause for cause in _raised_from(error) if _own_status(cause) is not None), error)
+    made_of = _causes(error, handled=False)
+    return next((cause for cause in made_of if _own_status(cause) is not None), error)
 
 
 def _status(error: BaseException) -> int | None:

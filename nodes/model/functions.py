@@ -65,11 +65,10 @@ class AskFunction:
 
     def _call_in_thread(self) -> Iterator[Any]:
         """What it comes to in a thread without an event loop."""
-        for found in self._returned():
-            if isawaitable(found):
-                yield self._checked(*asyncio.run(acall(self.bounds, partial(_awaited, found))))
-            else:
-                yield found
+        found = self.function(self.state, self.context)
+        if isawaitable(found):
+            found = self._checked(*asyncio.run(acall(self.bounds, partial(_awaited, found))))
+        yield found
 
     def _checked(self, given: list[_T], error: BaseException | None) -> _T:
         if given:

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCallChunk
-from langchain_core.messages.ai import UsageMetadata, subtract_usage
+from langchain_core.messages.ai import UsageMetadata, add_usage, subtract_usage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGenerationChunk
 
@@ -86,8 +86,10 @@ class Incoming:
         self._watch = watch
         self._end: list[ChatGenerationChunk] = []
         self._id: str | None = None
-        self._chars = self._reported_read = self._reported_written = 0
+        self._chars = 0
         self._last_usage: UsageMetadata | None = None
+        # What the provider has reported of what was handed on.
+        self._reported = add_usage(None, None)
         self._calls: list[IncomingCall] = []
         # The places of the calls that the last chunk is of; and the chunks of calls that were handed on, each
         # with the lowest place in it.
@@ -96,8 +98,6 @@ class Incoming:
         self._by_index: dict[int | str, list[int]] = {}
         # How many calls from the start are complete and decide nothing.
         self._settled = 0
-        # How many of them are kept of a reply that its watch has cut off.
-        self._keep: int | None = None
         self._closing: float | None = None
 
     def take(self, chunk: ChatGenerationChunk) -> list[ChatGenerationChunk]:
@@ -111,6 +111,7 @@ class Incoming:
             return [chunk]
         if usage := message.usage_metadata:
             message.usage_metadata = self._not_reported_before(usage)
+        self._id = message.id or self._id
         text = _text_of(message)
         stop = self._watch.took(_size(text, message)) if self._watch else None
         if self._closing is None and _closes(chunk, message):
@@ -122,17 +123,17 @@ class Incoming:
             self.over = for_cost > (_USAGE_SECONDS if stop is None else _SHORT_OF_TIME)
             return [chunk]
         if stop is EarlyEnd.STOPPED:
-            self._finish(self._last({"stopped": True}, message.id))
+            self._ended(stop)
             return []
         if (keep := self._cut_at(message)) is not None:
             parts = zip(message.tool_call_chunks, self._places, strict=True)
             own = [part for part, place in parts if place < keep]
             begin = self._handed(_with_parts(message, own), text) if own else []
-            self._finish(self._last({"cut": keep}, message.id, finish_reason="tool_calls"))
+            self._finish({"cut": keep}, finish_reason="tool_calls")
             return begin
         given = [] if stop is EarlyEnd.SIZE else self._handed(message, text, chunk)
-        if stop and (last := self._ended(stop)):
-            self._finish(last)
+        if stop:
+            self._ended(stop)
         return given
 
     def _not_reported_before(self, usage: UsageMetadata) -> UsageMetadata:
@@ -148,12 +149,7 @@ class Incoming:
         stop = self._watch.end if self._watch else None
         if stop is None:
             return False
-        if self._closing is None and not self.over:
-            last = self._ended(stop)
-            if last is None:
-                return False
-            self._finish(last)
-        return True
+        return self._closing is not None or self.over or self._ended(stop)
 
     def ended_by(self, watch: CallBounds) -> list[BaseMessage] | None:
         """The messages to append to what has arrived, once `watch` has ended the reply; None if there is no
@@ -169,22 +165,17 @@ class Incoming:
             raise Silent(f"no answer for {self._watch.silence:g} seconds (model_seconds)")
         return self._end
 
-    def _finish(self, last: ChatGenerationChunk) -> None:
-        self.over, self._end = True, [last]
-        if self._keep is not None:
-            self._drop_from(self._keep)
-
-    def _ended(self, stop: EarlyEnd) -> ChatGenerationChunk | None:
-        """The chunk that ends a reply which its watch cuts off; None when nothing of it counts."""
+    def _ended(self, stop: EarlyEnd) -> bool:
+        """Ends a reply that its watch cuts off; whether anything of it counts."""
         if stop is EarlyEnd.STOPPED:
-            return self._last({"stopped": True}, None)
-        if self._decided() is not None:
-            return self._last({"cut": self._settled + 1}, None, finish_reason="tool_calls")
-        if stop is EarlyEnd.SILENT:
-            return None
-        whole = len(list(takewhile(IncomingCall.whole, self._calls)))
-        self._keep = whole
-        return self._last({"cut": whole, "ended": str(stop)}, None, finish_reason="length")
+            self._finish({"stopped": True})
+        elif self._decided() is not None:
+            self._finish({"cut": self._settled + 1}, finish_reason="tool_calls")
+        elif stop is not EarlyEnd.SILENT:
+            whole = len(list(takewhile(IncomingCall.whole, self._calls)))
+            self._finish({"cut": whole, "ended": str(stop)}, finish_reason="length")
+            self._drop_from(whole)
+        return self.over
 
     def _cut_at(self, message: AIMessageChunk) -> int | None:
         """How many calls are kept when what comes with `message` cannot count any more. None: it counts."""
@@ -201,10 +192,8 @@ class Incoming:
         self, message: AIMessageChunk, text: str, chunk: ChatGenerationChunk | None = None
     ) -> list[ChatGenerationChunk]:
         self._chars += len(text)
-        self._id = message.id or self._id
         if usage := message.usage_metadata:
-            self._reported_read += usage["input_tokens"]
-            self._reported_written += usage["output_tokens"]
+            self._reported = add_usage(self._reported, usage)
         if self._places:
             self._call_chunks.append((min(self._places), message))
         return [chunk or ChatGenerationChunk(message=message)]
@@ -242,20 +231,21 @@ class Incoming:
             self._settled += 1
         return None
 
-    def _last(self, mark: dict[str, Any], id: str | None, **metadata: Any) -> ChatGenerationChunk:
+    def _finish(self, mark: dict[str, Any], **metadata: Any) -> None:
+        """Ends the reply with a chunk that carries this mark."""
         message = AIMessageChunk(
             content="",
-            id=self._id or id,
+            id=self._id,
             response_metadata={**metadata, NOTES: {**mark, "estimated": True}},
             usage_metadata=self._usage(),
             chunk_position="last",
         )
-        return ChatGenerationChunk(message=message)
+        self.over, self._end = True, [ChatGenerationChunk(message=message)]
 
     def _usage(self) -> UsageMetadata:
         """An estimate of what the call cost, less what the provider has reported already: usages add up."""
         read = 0
-        if not self._reported_read:
+        if not self._reported["input_tokens"]:
             read = count_tokens_approximately(self._shown, tools=list(self._tools or ()))
         # Of a text only the length is counted.
         chars = self._chars + sum(len(call.name) + call.length for call in self._calls)
@@ -263,7 +253,7 @@ class Incoming:
         if self._watch and self._watch.tokens and self._watch.end is self._watch.tokens[1]:
             # It was by this measure that the limit was reached.
             written = max(written, ceil(self._watch.tokens[0]))
-        written = max(0, written - self._reported_written)
+        written = max(0, written - self._reported["output_tokens"])
         return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
 
 

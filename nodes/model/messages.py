@@ -8,7 +8,7 @@ ids of their own.
 import asyncio
 import hashlib
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
@@ -122,12 +122,8 @@ def keeping(run: NodeContext, name: str) -> Callable[[str], str]:
     those of a workspace do), else in the folder for outputs."""
     tools = run.deps.toolbox.tools.values()
     own = next((keep for tool in tools if (keep := getattr(tool, "keep", None))), None)
-    found: Callable[[str], str] = (own or _in_outputs(run))(name)
+    found: Callable[[str], str] = (own or run.outputs.keep)(name)
     return found
-
-
-def _in_outputs(run: NodeContext) -> Callable[[str], Callable[[str], str]]:
-    return run.outputs.keep
 
 
 def bind_to_thread(state: AgentState, run: NodeContext) -> Callable[[Any], Runnable[Any, Any]]:
@@ -137,9 +133,6 @@ def bind_to_thread(state: AgentState, run: NodeContext) -> Callable[[Any], Runna
         # Requests with the same key are routed to one server, which has their prefix cached. The thread id is
         # unique.
         key = f"signoff-{hashlib.sha256(run.thread_id.encode()).hexdigest()[:32]}"
-    if not keeps and not key:
-        return lambda model: model
-
     acting, messages = state.get("acting"), state["messages"]
 
     def in_place(model: Any) -> Runnable[Any, Any]:
@@ -235,18 +228,12 @@ def _asks_for_stream(model: Runnable[Any, Any]) -> bool:
 
 def is_listened_to(model: Runnable[Any, Any], config: RunnableConfig) -> bool:
     """Whether something consumes the chunks of a reply."""
-    return any(map(_takes_pieces, _handlers(model, config)))
-
-
-def _handlers(model: Runnable[Any, Any], config: RunnableConfig) -> Iterator[object]:
-    yield from _of(config.get("callbacks"))
     model = _inmost(model)
-    if isinstance(model, BaseChatModel):
-        yield from _of(model.callbacks)
-
-
-def _of(callbacks: Any) -> Iterable[object]:
-    return getattr(callbacks, "handlers", callbacks) or ()
+    of_model = model.callbacks if isinstance(model, BaseChatModel) else None
+    # A list of handlers, or a manager that has one.
+    every: list[Any] = [config.get("callbacks"), of_model]
+    handlers = (handler for each in every for handler in getattr(each, "handlers", each) or ())
+    return any(map(_takes_pieces, handlers))
 
 
 def _takes_pieces(handler: object) -> bool:

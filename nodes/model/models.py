@@ -141,11 +141,6 @@ class BoundModels:
     summariser: BaseChatModel | None
     continues: bool = False
 
-    @property
-    def offers(self) -> Mapping[ToolChoice, Runnable[Any, Any]]:
-        """The first model with the tools of each offer."""
-        return self.asked[0].offers
-
 
 @runtime_checkable
 class Keeper(Protocol):
@@ -249,8 +244,7 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
     """The model for each choice of tools, made when it is first asked for: most runs need one only. Each has
     the same tools.
 
-    tools, options: in place of the working tools of `box`, and for `bind_tools`. chosen: whether there are
-    such tools.
+    tools, options: in place of the working tools of `box`, and for `bind_tools`.
     """
 
     def __init__(
@@ -265,7 +259,6 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
         self._controls = [control.tool for control in box.controls.values()]
         self._every = box.every if tools is None else [*tools, *self._controls]
         self._picked: dict[tuple[str, ...], Bound] = {}
-        self.chosen = tools is not None
 
     def __missing__(self, offer: ToolChoice) -> Runnable[Any, Any]:
         # Never with fewer tools: a provider's cached prompt begins with them.
@@ -286,9 +279,11 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
         """The same model with these working tools; the control tools stay."""
         return Bound(self._model, self._box, tools, options)
 
-    def picked(self, names: tuple[str, ...]) -> "Bound":
-        """The model for each offer, with only these working tools. The same selection returns the same
-        object, so that a provider's cache hits."""
+    def picked(self, names: tuple[str, ...] | None) -> "Bound":
+        """The model for each offer, with only these working tools; this object for None, or where others
+        stand in their place. The same selection returns the same object, so that a provider's cache hits."""
+        if names is None or self._tools is not None:
+            return self
         if names not in self._picked:
             while len(self._picked) >= _MOST_PICKED:
                 self._picked.pop(next(iter(self._picked)), None)
@@ -319,13 +314,7 @@ def bound(model: Model, box: Toolbox, *, quiet: bool, streaming: Streaming = "al
     return offers
 
 
-def picked(models: Mapping[ToolChoice, Runnable[Any, Any]], names: tuple[str, ...]) -> Bound:
-    """The model for each offer with only these of the working tools."""
-    assert isinstance(models, Bound), "a graph that runs has bound models"
-    return models.picked(names)
-
-
-def keeper_of(models: Mapping[ToolChoice, Runnable[Any, Any]]) -> Keeper | None:
+def keeper_of(models: Bound) -> Keeper | None:
     """The model, if it stores something in the thread (a `TaggedText` does)."""
     found: Any = models[ToolChoice.ALL]
     return found if isinstance(found, Keeper) else None

@@ -32,7 +32,7 @@ from signoff.nodes.model.calling import Stream
 from signoff.nodes.model.functions import FunctionFailed
 from signoff.nodes.model.guard import without_streaming
 from signoff.nodes.model.messages import bind_to_thread, options_of, show
-from signoff.nodes.model.models import context_of, picked
+from signoff.nodes.model.models import context_of
 from signoff.nodes.model.sent import last_step
 from signoff.nodes.model.stream import CallBounds, watch_of
 from signoff.nodes.model.trying import WaitEnded
@@ -147,7 +147,7 @@ def _on_the_prompt(compaction: Compaction, state: AgentState, run: NodeContext) 
         return None
     replies = compaction.reader.replies
     names = marks(replies[-1].message).get("offered") if replies else None
-    offers = asked.offers if names is None else picked(asked.offers, tuple(names))
+    offers = asked.offers.picked(None if names is None else tuple(names))
     offers = offers.unstreamed if run.task(state).unstreamed else offers
     model = offers[ToolChoice.ALL]
     prompt = last_step(asked.model, [*shown.messages, wish], options_of(model), run.deps)

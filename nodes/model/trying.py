@@ -3,7 +3,7 @@
 import asyncio
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -52,24 +52,24 @@ class Backoff:
         event = _event(run, self.told)
         if _can_report(run.config):
             dispatch_custom_event(RETRYING, event, config=run.config)
-        end = time.monotonic() + self.told.seconds
-        while (left := end - time.monotonic()) > 0:
-            if run.draining:
-                return False
-            # Without a control nobody can ask for anything.
-            time.sleep(left if run.control is None else min(left, _LOOK))
+        for seconds in self._pieces(run):
+            time.sleep(seconds)
         return not run.draining
 
     async def ado(self, run: NodeContext) -> bool:
         event = _event(run, self.told)
         if _can_report(run.config):
             await adispatch_custom_event(RETRYING, event, config=run.config)
-        end = time.monotonic() + self.told.seconds
-        while (left := end - time.monotonic()) > 0:
-            if run.draining:
-                return False
-            await asyncio.sleep(left if run.control is None else min(left, _LOOK))
+        for seconds in self._pieces(run):
+            await asyncio.sleep(seconds)
         return not run.draining
+
+    def _pieces(self, run: NodeContext) -> Iterator[float]:
+        """The wait in pieces of seconds, after each of which a stop or a pause ends it."""
+        end = time.monotonic() + self.told.seconds
+        while (left := end - time.monotonic()) > 0 and not run.draining:
+            # Without a control nobody can ask for anything.
+            yield left if run.control is None else min(left, _LOOK)
 
 
 def _event(run: NodeContext, next_try: NextTry) -> dict[str, Any]:
