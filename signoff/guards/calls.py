@@ -38,9 +38,9 @@ class GuardedRequest(ModelRequest[Any]):
     def __init__(
         self, *, guard: Callable[[BaseChatModel], BaseChatModel], model: BaseChatModel, **others: Any
     ) -> None:
-        super().__init__(model=guard(model), **others)
-        # The request warns of an attribute that is set.
+        # The request warns of an attribute that is set, and LangChain 1.4 sets its own by `__setattr__`.
         object.__setattr__(self, "guard", guard)
+        super().__init__(model=guard(model), **others)
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, self.guard(value) if name == "model" else value)
