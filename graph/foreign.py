@@ -39,6 +39,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from signoff.graph.errors import SetupError, quote_id
+from signoff.graph.foreign_files import read_regular
 from signoff.graph.inside.installing import install_hint
 
 if TYPE_CHECKING:
@@ -402,8 +403,8 @@ def _texts(folder: Path) -> Iterator[_Text]:
         with suppress(OSError):
             ended = (own / _MARK).stat().st_mtime
             for path in own.glob("*.txt"):
-                size = path.stat().st_size
-                if size > 300 or not path.read_text("utf-8", "replace").startswith(_GONE):
+                size = path.lstat().st_size
+                if size > 300 or not read_regular(path, size).startswith(_GONE.encode()):
                     yield _Text(path, ended, size)
 
 

@@ -68,6 +68,11 @@ TESTS = {
     ),
     "typer, rich, platformdirs": ("tests/cli/test_show.py",),
     "jinja2": ("tests/page/test_safe.py",),
+    "pathspec": (
+        "tests/tools/test_file_tools.py::test_what_gitignore_leaves_out_is_said_and_not_entered",
+        "tests/tools/test_file_tools.py::test_gitignore_is_read_as_git_reads_it",
+        "tests/tools/test_file_tools.py::test_a_hostile_gitignore_takes_no_time",
+    ),
     "ptyprocess": (
         "tests/tools/test_terminal.py::test_the_result_is_the_output_and_a_line_of_notes",
         "tests/tools/test_terminal.py::test_each_thread_has_its_shell",

@@ -1,4 +1,4 @@
-"""Writes the table of `tools/filesystem/unseen.py` from Unicode's own properties: `python -m tests.unseen`.
+"""Writes the table of `signoff/front/unseen.py` from Unicode's own properties: `python -m tests.unseen`.
 
 The `regex` package brings them; Python's `unicodedata` has neither of the two that count here.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import regex  # type: ignore[import-untyped]  # the package has no types
 
-TABLE = Path(__file__).parent.parent / "tools/filesystem/unseen.py"
+TABLE = Path(__file__).parent.parent / "signoff/front/unseen.py"
 PROPERTIES = ("Default_Ignorable_Code_Point", "White_Space", "Noncharacter_Code_Point")
 # Format characters, but for those that enclose numbers and are seen.
 FORMAT = r"[\p{Format}--\p{Prepended_Concatenation_Mark}]"

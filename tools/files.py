@@ -1,373 +1,323 @@
 """The file tools: list, read, write, edit and search the files of a workspace.
 
-`edit_file` makes one exact, unique replacement, and gives advice if there is no match.
+Each reading and writing of a file notes its version, in this process and with the thread, as the artifact of
+the result. `write_file` does not replace a file that has another version by now: somebody's change, also one
+of a command or of the run's own Python code, would be lost.
 """
 
-import difflib
 import os
-import re
-import unicodedata
-from collections.abc import Callable, Collection, Iterator
-from functools import partial
-from itertools import islice
-from typing import BinaryIO
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import accumulate, pairwise
+from threading import Lock
+from typing import Annotated, Any
 
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
-from pydantic import BaseModel, Field
+from langgraph.prebuilt import InjectedState
+from pydantic import Field
 
 from signoff.graph.errors import SetupError
-from signoff.graph.foreign import LIMIT, capped, count_noun, valid_text
+from signoff.graph.foreign import LIMIT, Outputs, capped, count_noun, outputs_folder, valid_text
+from signoff.graph.inside.private import saver_of
 from signoff.graph.kinds import Kind
+from signoff.tools.filesystem.edits import line_at, numbered, replaced
 from signoff.tools.filesystem.globs import fitting
-from signoff.tools.filesystem.paths import quote_path
-from signoff.tools.filesystem.search import search_files
-from signoff.tools.filesystem.text import Measured, clipped, end_of, measured, one_line_of, split_lines
-from signoff.tools.filesystem.unseen import UNSEEN
-from signoff.tools.workspace import FolderEntry, Workspace
+from signoff.tools.filesystem.paths import few, one_line, quote_path, spelled
+from signoff.tools.filesystem.search import MOST_CONTEXT, search_files
+from signoff.tools.filesystem.text import (
+    MOST_READ,
+    LineEnds,
+    TextFile,
+    part,
+    split_lines,
+    version_of,
+    with_ends,
+)
+from signoff.tools.protected import within
+from signoff.tools.workspace import MOST_VISITED, Deadline, FolderEntry, ThreadFolder, Workspace
 
 __all__ = ["workspace_tools"]
 
-_CONTEXT = 3
-_MOST_PLACES = 3
-_MOST_NAMED_LINES = 10
-_MOST_IN_A_LINE = 300
-_COMPARED_LINES = 5_000
-# The second and third parts of a Korean syllable: not combining characters, but composed with the first.
-_JAMO = {chr(code) for code in range(0x1161, 0x1200)}
-_LOOKS = {code: "" for first, last in UNSEEN for code in range(first, last + 1) if code != ord("\t")}
-_LOOKS |= {code: " " for code in _LOOKS if unicodedata.category(chr(code)) == "Zs" or code == 0x2800}
-_LINE_NUMBER = re.compile(r"^ *\d+\|", re.MULTILINE)
-
-
-def numbered(lines: list[str], first: int) -> str:
-    """`lines` as "12|text", counted from `first`; a long line is truncated."""
-    return "\n".join(f"{number}|{clipped(line, _MOST_IN_A_LINE)}" for number, line in enumerate(lines, first))
-
-
-def edit_file(workspace: Workspace, path: str, old: str, new: str) -> str:
-    """Replaces `old`, which must occur exactly once in the file, by `new`; returns the surrounding lines.
-
-    The line endings of `old` and `new` do not matter: those of the file are kept. Raises ToolException, with
-    the file unchanged, if `old` is missing or ambiguous, or the file is not UTF-8 text.
-    """
-    name = workspace.relative(path)
-    old, new = (text.replace("\r\n", "\n") for text in (old, new))
-    if not old:
-        raise ToolException("old is empty; pass the exact text to replace, or use write_file for a new file.")
-    if old == new:
-        raise ToolException(
-            "old and new are the same, so nothing would change; pass the changed text as new."
-        )
-    if valid_text(new) != new:
-        raise ToolException("new holds characters that are not valid text; leave them out.")
-    text = _text(workspace.read(path), name)
-    found = _occurrences(text, old)
-    if not found:
-        raise ToolException(_missing(text, old, name))
-    if len(found) > 1:
-        raise ToolException(_ambiguous(text, found, name))
-    start, end = found[0].span()
-    inserted = new.replace("\n", _line_end(text, found[0].group()))
-    changed = text[:start] + inserted + text[end:]
-    workspace.write(path, changed.encode())
-    return _result(changed, start, start + len(inserted), name)
-
-
-def _text(data: bytes, name: str) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise ToolException(
-            f"{name} is not UTF-8 text, an edit would damage it; leave it as it is."
-        ) from None
-
-
-def _pattern(old: str) -> str:
-    return r"\r?\n".join(re.escape(line) for line in old.split("\n"))
-
-
-def _occurrences(text: str, old: str) -> list[re.Match[str]]:
-    """The matches of `old`, including overlaps, with any line endings; enough of them for the message."""
-    pattern = re.compile(_pattern(old))
-    found: list[re.Match[str]] = []
-    match = pattern.search(text)
-    while match and len(found) <= _MOST_NAMED_LINES:
-        found.append(match)
-        match = pattern.search(text, match.start() + 1)
-    return found
-
-
-def _line_end(text: str, replaced: str) -> str:
-    sample = replaced if "\n" in replaced else text
-    return end_of(sample.count("\n"), sample.count("\r\n"))
-
-
-def _line_at(text: str, offset: int) -> int:
-    return text.count("\n", 0, offset) + 1
-
-
-def _result(text: str, start: int, end: int, name: str) -> str:
-    lines = split_lines(text)
-    first, last = _line_at(text, start), _line_at(text, end)
-    above = max(first - _CONTEXT, 1)
-    around = numbered(lines[above - 1 : last + _CONTEXT], above)
-    return capped(f"Edited {name}. The lines there are now:\n{around}", limit=4_000, keep=None)
-
-
-def _ambiguous(text: str, found: list[re.Match[str]], name: str) -> str:
-    lines = dict.fromkeys(str(_line_at(text, match.start())) for match in found[:_MOST_NAMED_LINES])
-    more = " and more" if len(found) > _MOST_NAMED_LINES else ""
-    word = "line" if len(lines) == 1 else "lines"
-    return (
-        f"old occurs more than once in {name}, at {word} {', '.join(lines)}{more}; nothing was changed. "
-        "Include more lines before or after it in old, so that it fits one place only."
-    )
-
-
-def _missing(text: str, old: str, name: str) -> str:
-    said = f"old is not in {name}; nothing was changed."
-    if _LINE_NUMBER.search(old) and _occurrences(text, _LINE_NUMBER.sub("", old)):
-        return f"{said} Leave out the line numbers and the bar that read_file puts before each line."
-    if ends := _too_many_ends(text, old):
-        return f"{said} {ends}"
-    if alike := _alike(text, old):
-        return f"{said} {alike}"
-    if " ".join(old.split()) in " ".join(text.split()):
-        said += " It is there with other spaces, indentation or line breaks."
-    places = _closest(split_lines(text), split_lines(old))
-    if not places:
-        return f"{said} No line comes close; read the file with read_file and copy the text exactly."
-    return f"{said} The closest lines are below; copy the text exactly.\n" + "\n...\n".join(places)
-
-
-def _too_many_ends(text: str, old: str) -> str:
-    """Advice if `old` matches except for line endings after it, as at the end of a file without one."""
-    bare = old.rstrip("\n")
-    found = re.search(rf"{_pattern(bare)}((?:\r?\n)*)\Z", text) if bare != old and bare else None
-    if not found:
-        return ""
-    has = found[1].count("\n")
-    ends = count_noun(has, "line end") if has else "no line end"
-    given = count_noun(len(old) - len(bare), "line end")
-    line = _line_at(text, found.start(1))
-    return f"The file has {ends} behind line {line}, its last one, where old has {given}: leave out the rest."
-
-
-def _alike(text: str, old: str) -> str:
-    """Where the file has text that only looks like `old`, with the names of the characters that differ."""
-    look, wanted = _look(text), _look(old)
-    at = look.find(wanted) if wanted.strip() else -1
-    if at < 0:
-        return ""
-    first = look.count("\n", 0, at)
-    there = text.split("\n")[first : first + wanted.count("\n") + 1]
-    names: dict[str, None] = {}
-    for number, (line, given) in enumerate(zip(there, old.split("\n"), strict=True), start=first + 1):
-        for has, wants in _differences(line.removesuffix("\r"), given):
-            names.setdefault(
-                f"line {number} has {_name_characters(has)} where old has {_name_characters(wants)}"
-            )
-    few = list(names)[:_MOST_PLACES]
-    more = ", and more" if len(names) > len(few) else ""
-    return (
-        f"It looks the same in the file but is written otherwise: {'; '.join(few)}{more}. Write it in old as "
-        "the file has it, in JSON with escapes such as \\u00a0."
-    )
-
-
-def _differences(line: str, given: str) -> Iterator[tuple[str, str]]:
-    """The pairs of characters in a line and in the given part of it that only look alike."""
-    here, wanted = _pieces(line), _pieces(given)
-    looks, target = [*map(_line_look, here)], [*map(_line_look, wanted)]
-    for start in range(len(here) - len(wanted) + 1):
-        if looks[start : start + len(wanted)] == target:
-            pairs = zip(here[start:], wanted, strict=False)
-            yield from ((has, wants) for has, wants in pairs if has != wants)
-            return
-
-
-def _pieces(line: str) -> list[str]:
-    """The characters of `line`, each with its combining and invisible characters."""
-    found: list[str] = []
-    for character in line:
-        joins = unicodedata.combining(character) or character in _JAMO or not _line_look(character)
-        if found and (joins or not _line_look(found[-1])):
-            found[-1] += character
-        else:
-            found.append(character)
-    return found
-
-
-def _look(text: str) -> str:
-    """`text` as it looks: composed, every kind of space as a space, without invisible characters."""
-    return "\n".join(_line_look(line) for line in text.split("\n"))
-
-
-def _line_look(line: str) -> str:
-    return unicodedata.normalize("NFC", line.translate(_LOOKS)) if not line.isascii() else line.rstrip("\r")
-
-
-def _name_characters(piece: str) -> str:
-    return " ".join(f"U+{ord(each):04X} {unicodedata.name(each, '')}".strip() for each in piece)
-
-
-def _closest(lines: list[str], old: list[str]) -> list[str]:
-    """The places in `lines` that are most similar to `old`, found by its longest line, each once."""
-    anchor = max(range(len(old)), key=lambda index: len(old[index].strip()))
-    wanted = old[anchor].strip()[:_MOST_IN_A_LINE]
-    known: dict[str, int] = {}
-    for number, line in enumerate(lines[:_COMPARED_LINES]):
-        known.setdefault(line.strip()[:_MOST_IN_A_LINE], number)
-    if not wanted:
-        return []
-    close = difflib.get_close_matches(wanted, known, _MOST_PLACES, 0.5)
-    span = min(len(old), _MOST_NAMED_LINES)
-    places: list[tuple[int, int]] = []
-    for start in sorted(known[line] - anchor for line in close):
-        first, end = max(start - 1, 0), min(max(start, 0) + span + 1, len(lines))
-        if places and first <= places[-1][1]:
-            places[-1] = (places[-1][0], max(end, places[-1][1]))
-        else:
-            places.append((first, end))
-    return [numbered(lines[first:end], first + 1) for first, end in places]
-
-
 # Room for the other lines of a result around the lines of a file.
-_AROUND = 200
+_AROUND = 300
 
+_CONTEXT = 3
+_MOST_IN_A_LINE = 2_000
 _MOST_ENTRIES = 5_000
-_MOST_VISITED = 100_000
-_MOST_NAMED = 5
+_MOST_VERSIONS = 10_000
+_LIST_SECONDS = 10.0
+_VERSION = "file_version"
 
-_PATH = "Path of the file, relative to the workspace, for example src/app.py."
-_FOLDER = "Folder, relative to the workspace; . is the workspace itself."
-_DESCRIPTIONS = {
-    "list_files": "List all files in a folder and its subfolders, with sizes in bytes.",
-    "read_file": "Read a text file. Each line is shown as number|text; the file itself has no numbers.",
-    "write_file": "Create a file, or replace all of it. To change a part of a file, use edit_file.",
-    "edit_file": "Replace one piece of text in a file. Read the file first: old must be in it exactly once.",
-    "search_files": "Find lines in files by a regular expression. Each result is file:line: text.",
-}
-_GLOB = "Only files whose name or path fits, for example *.py, src/**/*.ts or *.{js,ts}."
+_Path = Annotated[
+    str, Field(description="Path of the file, relative to the workspace, for example src/app.py.")
+]
+_Folder = Annotated[str, Field(description="Folder, relative to the workspace; . is the workspace itself.")]
+_Searched = Annotated[str, Field(description="File or folder to search; . is the whole workspace.")]
+_Glob = Annotated[
+    str | None,
+    Field(description="Only files whose name or path fits, for example *.py, src/**/*.ts or *.{js,ts}."),
+]
+_Start = Annotated[int, Field(description="First line to read, counted from 1.")]
+_End = Annotated[int | None, Field(description="Last line to read; leave out for the end.")]
+_Character = Annotated[
+    int, Field(description="First character of start_line to show, counted from 1, for very long lines.")
+]
+_Content = Annotated[str, Field(description="The whole content of the file.")]
+_Ends = Annotated[LineEnds, Field(description="keep: as the file has them. lf, crlf: change them.")]
+_Old = Annotated[str, Field(description="The text to replace, exactly as in the file, without line numbers.")]
+_New = Annotated[str, Field(description="The text to put in its place.")]
+_All = Annotated[bool, Field(description="Replace every place where old is, not just one.")]
+_Wanted = Annotated[str, Field(description="Regular expression, or plain text, to find within a line.")]
+_Around = Annotated[int, Field(description=f"Lines to show around each match, at most {MOST_CONTEXT}.")]
+_Messages = Annotated[Any, InjectedState("messages")]
 
-
-class ListFiles(BaseModel):
-    """Arguments of `list_files`."""
-
-    path: str = Field(default=".", description=_FOLDER)
-    glob: str | None = Field(default=None, description=_GLOB)
-
-
-class ReadFile(BaseModel):
-    """Arguments of `read_file`."""
-
-    path: str = Field(description=_PATH)
-    start_line: int = Field(default=1, description="First line to read, counted from 1.")
-    end_line: int | None = Field(default=None, description="Last line to read; leave out for the end.")
-
-
-class WriteFile(BaseModel):
-    """Arguments of `write_file`."""
-
-    path: str = Field(description=_PATH)
-    content: str = Field(description="The whole content of the file.")
+_Versioned = tuple[str, dict[str, Any] | None]
+"""A result, and its artifact: the version of the file that it is about."""
 
 
-class EditFile(BaseModel):
-    """Arguments of `edit_file`."""
+class Versions:
+    """The version of each file as a thread has last seen it."""
 
-    path: str = Field(description=_PATH)
-    old: str = Field(description="The text to replace, exactly as in the file, without line numbers.")
-    new: str = Field(description="The text to put in its place.")
+    def __init__(self) -> None:
+        self._noted: OrderedDict[tuple[str | None, str], str] = OrderedDict()
+        # Reads run side by side.
+        self._lock = Lock()
+
+    def note(self, config: RunnableConfig, real: str, version: str) -> dict[str, Any]:
+        """Notes what the thread has seen; returns the artifact by which the thread keeps it."""
+        with self._lock:
+            self._noted[_thread(config), real] = version
+            self._noted.move_to_end((_thread(config), real))
+            if len(self._noted) > _MOST_VERSIONS:
+                self._noted.popitem(last=False)
+        return {_VERSION: {"path": real, "version": version}}
+
+    def seen(self, config: RunnableConfig, real: str, messages: Any) -> set[str]:
+        """What the thread has last seen: as this process knows, which the calls of a reply share, and as its
+        messages say, which another process may have written."""
+        noted = self._noted.get((_thread(config), real))
+        kept = next(_kept(messages, real), None)
+        return {version for version in (noted, kept) if version is not None}
 
 
-class SearchFiles(BaseModel):
-    """Arguments of `search_files`."""
-
-    pattern: str = Field(description="Regular expression, or plain text, to find within a line.")
-    path: str = Field(default=".", description="File or folder to search; . is the whole workspace.")
-    glob: str | None = Field(default=None, description=_GLOB)
+def _thread(config: RunnableConfig) -> str | None:
+    thread_id = (config.get("configurable") or {}).get("thread_id")
+    return None if thread_id is None else str(thread_id)
 
 
-def list_files(workspace: Workspace, path: str = ".", glob: str | None = None) -> str:
-    """The files below `path` with their sizes in bytes, one per line; long listings are truncated."""
-    name = workspace.relative(path)
-    if workspace.kind(path) != "folder":
-        return f"{name} is not a folder; read it with read_file."
-    fits = fitting(glob, name)
-    lines: list[str] = []
-    ignored: list[str] = []
-    for entry in islice(workspace.walk(path), _MOST_VISITED):
-        if entry.kind == "ignored":
-            ignored.append(quote_path(entry.path))
-        elif not glob or (entry.kind == "file" and fits(entry.path)):
-            lines.append(_listed(entry))
-        if len(lines) > _MOST_ENTRIES:
-            lines[-1] = f"Stopped after {_MOST_ENTRIES} entries; list one folder or pass a glob."
-            break
-    if not lines:
-        none = f"No file in {name} fits {glob}." if glob else f"The folder {name} is empty."
-        lines = [none] if glob or not ignored else []
-    if ignored:
-        more = f" and {len(ignored) - _MOST_NAMED:,} more" if len(ignored) > _MOST_NAMED else ""
-        lines.append(f"Not listed, as .gitignore says: {', '.join(ignored[:_MOST_NAMED])}{more}.")
-    return capped("\n".join(lines), keep=workspace.keep("list_files"))
+def _kept(messages: Any, real: str) -> Iterator[str]:
+    for message in reversed(messages or ()):
+        if isinstance(message, ToolMessage) and isinstance(message.artifact, Mapping):
+            version = message.artifact.get(_VERSION)
+            if isinstance(version, Mapping) and version.get("path") == real:
+                yield str(version.get("version"))
+
+
+class FileTools:
+    """The functions of the five tools for one workspace. Their docstrings are what the model reads.
+
+    An edit or a replacement keeps the file's line endings (unless `line_ends` says otherwise) and its byte
+    order mark, and raises ToolException with the file unchanged if that is not UTF-8 text.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._versions = Versions()
+
+    def _reading(self, path: str, config: RunnableConfig) -> Workspace:
+        """The workspace; or, for an absolute path in that, the folder of the thread's long results."""
+        if not os.path.isabs(path) or within(os.path.normpath(path), self._workspace.root):
+            return self._workspace
+        configurable = config.get("configurable") or {}
+        outputs = Outputs.of(outputs_folder(), saver_of(configurable), _thread(config))
+        names = (str(outputs.own), os.path.realpath(outputs.own))
+        inside = any(within(os.path.normpath(path), name) for name in names)
+        return ThreadFolder(outputs) if inside and outputs.own.is_dir() else self._workspace
+
+    def list_files(self, config: RunnableConfig, path: _Folder = ".", glob: _Glob = None) -> str:
+        """List all files in a folder and its subfolders, with sizes in bytes."""
+        workspace = self._reading(path, config)
+        name = workspace.relative(path)
+        if workspace.entry(path).kind != "folder":
+            return f"{name} is not a folder; read it with read_file."
+        fits = fitting(glob, name)
+        deadline = Deadline(_LIST_SECONDS)
+        lines: list[str] = []
+        ignored: list[str] = []
+        end = ""
+        for visited, entry in enumerate(workspace.walk(path)):
+            if entry.kind == "ignored":
+                ignored.append(quote_path(entry.path))
+            elif not glob or (entry.kind == "file" and fits(entry.path)):
+                lines.append(_listed(entry))
+            if len(lines) > _MOST_ENTRIES:
+                lines, end = lines[:_MOST_ENTRIES], f"{_MOST_ENTRIES} entries"
+            elif visited >= MOST_VISITED:
+                end = f"a look at {MOST_VISITED:,} entries"
+            elif deadline.left <= 0:
+                end = f"{deadline.seconds:g} seconds"
+            if end:
+                break
+        if not lines:
+            none = f"No file in {name} fits {glob}." if glob else f"The folder {name} is empty."
+            lines = [none] if glob or not ignored else []
+        if end:
+            lines.append(f"Stopped after {end}; list one folder or pass a glob.")
+        if ignored:
+            lines.append(f"Not listed, as .gitignore says: {few(ignored)}.")
+        return capped("\n".join(lines), keep=workspace.keep("list_files"))
+
+    def read_file(
+        self,
+        config: RunnableConfig,
+        path: _Path,
+        start_line: _Start = 1,
+        end_line: _End = None,
+        start_character: _Character = 1,
+    ) -> _Versioned:
+        """Read a text file. Each line is shown as number|text; the file itself has no numbers."""
+        workspace = self._reading(path, config)
+        name = workspace.relative(path)
+        with workspace.open(path) as file:
+            text, size = TextFile(file), os.fstat(file.fileno()).st_size
+        if text.kind:
+            what = "a binary file" if text.kind == "binary" else f"{text.kind} text"
+            raise ToolException(
+                f"{name} is {what} ({size} bytes), not UTF-8; choose another, or convert it by a command."
+            )
+        _check_range(name, text, start_line, end_line, start_character)
+        version = self._versions.note(config, str(file.name), text.version)
+        count = len(text.lines)
+        if not count:
+            return f"{name} is empty (0 lines).", version
+        last_wanted = min(end_line or count, count)
+        rows = _rows(text, start_line, last_wanted, start_character)
+        last = start_line + len(rows) - 1
+        head = f"{name}, lines {start_line} to {last} of {count}"
+        if not text.is_whole:
+            head += f" in the first {MOST_READ:,} bytes; the rest of the file was not read"
+        if not text.is_text:
+            head += " (some bytes are not UTF-8 and shown as \ufffd)"
+        head += _other_name(workspace, path, str(file.name))
+        rest = "" if last == last_wanted else f"\n[Cut here: go on with start_line={last + 1}.]"
+        return valid_text(f"{head}:\n" + "\n".join(rows) + rest), version
+
+    def write_file(
+        self,
+        config: RunnableConfig,
+        path: _Path,
+        content: _Content,
+        line_ends: _Ends = "keep",
+        messages: _Messages = None,
+    ) -> _Versioned:
+        """Create a file, or replace all of it. To change a part of a file, use edit_file."""
+        if valid_text(content) != content:
+            raise ToolException("content holds characters that are not valid text; leave them out.")
+        workspace, name = self._workspace, self._workspace.relative(path)
+        before, real = _before(workspace, path, name), workspace.real(path)
+        seen = self._versions.seen(config, real, messages)
+        if before and seen and before.version not in seen:
+            raise ToolException(
+                f"{name} has changed since you read it: by a person, a command or Python code. Nothing was "
+                "written, so that the change is not lost. Read it again with read_file, then write."
+            )
+        if line_ends != "keep":
+            content = with_ends(content, {"lf": "\n", "crlf": "\r\n"}[line_ends])
+        text, kept = before.applied(content, line_ends) if before else (content, "")
+        data = text.encode()
+        done = "Created" if workspace.write(path, data) else "Replaced"
+        size = f"{count_noun(len(split_lines(text)), 'line')}, {count_noun(len(data), 'byte')}"
+        return f"{done} {name}: {size}.{kept}", self._versions.note(config, real, version_of(data))
+
+    def edit_file(
+        self,
+        config: RunnableConfig,
+        path: _Path,
+        old: _Old,
+        new: _New,
+        replace_all: _All = False,
+        messages: _Messages = None,
+    ) -> _Versioned:
+        """Replace one piece of text in a file. Read the file first: old must be in it exactly once."""
+        workspace, name = self._workspace, self._workspace.relative(path)
+        old, new = (text.replace("\r\n", "\n") for text in (old, new))
+        if not old:
+            raise ToolException("old is empty; pass the text to replace, or use write_file for a new file.")
+        if old == new:
+            raise ToolException("old and new are the same; pass the changed text as new.")
+        if valid_text(new) != new:
+            raise ToolException("new holds characters that are not valid text; leave them out.")
+        data = workspace.read(path)
+        edited = replaced(_text(data, name), old, new, name, everywhere=replace_all)
+        workspace.write(path, edited.text.encode())
+        real = workspace.real(path)
+        seen = self._versions.seen(config, real, messages)
+        result = _edit_result(edited.text, edited.places, name)
+        if version_of(data) not in seen:
+            # Somebody's change that the thread has not seen is not seen now either.
+            return result, None
+        return result, self._versions.note(config, real, version_of(edited.text.encode()))
+
+    def search_files(
+        self,
+        config: RunnableConfig,
+        pattern: _Wanted,
+        path: _Searched = ".",
+        glob: _Glob = None,
+        context: _Around = 0,
+    ) -> str:
+        """Find lines in files by a regular expression, which works within one line. Each result is file:line:
+        text. If nothing matches, the pattern is looked for as plain text."""
+        return search_files(self._reading(path, config), pattern, path, glob, context)
 
 
 def _listed(entry: FolderEntry) -> str:
-    path = valid_text(entry.path).replace("\n", "\\n")
-    said = {
+    note = {
         "file": f"({entry.size} bytes)",
         "link": "(link)",
         "other": "(not a regular file)",
         "empty": "(empty folder)",
         "skipped": "(folder, not listed)",
         "closed": "(folder, no access)",
+        "deep": "(folder, too deep to be listed)",
         "ignored": "(ignored)",
     }[entry.kind]
-    return f"{path}{'/' if 'folder' in said else ''} {said}"
+    return f"{one_line(entry.path)}{'/' if 'folder' in note else ''} {note}"
 
 
-def read_file(workspace: Workspace, path: str, start_line: int = 1, end_line: int | None = None) -> str:
-    """Lines `start_line` to `end_line` (from 1, both included) of a text file, numbered "12|text"."""
-    name = workspace.relative(path)
-    with workspace.open(path) as file:
-        if b"\0" in file.read(8_000):
-            size = os.fstat(file.fileno()).st_size
-            raise ToolException(f"{name} is a binary file ({size} bytes), not text; choose a text file.")
-        found = measured(file, start_line)
-        _check_range(name, found.lines, start_line, end_line)
-        if not found.lines:
-            return f"{name} is empty (0 lines)."
-        last_wanted = min(end_line or found.lines, found.lines)
-        file.seek(found.offset)
-        rows = _rows(file, start_line, last_wanted)
-    last = start_line + len(rows) - 1
-    head = f"{name}, lines {start_line} to {last} of {found.lines}"
-    if not found.is_text:
-        head += " (some bytes are not UTF-8 and shown as \ufffd)"
-    rest = "" if last == last_wanted else f"\n[Cut here: go on with start_line={last + 1}.]"
-    return valid_text(f"{head}:\n" + "\n".join(rows) + rest)
+def _other_name(workspace: Workspace, path: str, real: str) -> str:
+    """A note if the file was opened by a name that only looks like its own."""
+    if os.path.lexists(workspace.real(path)):
+        return ""
+    return f" (its name only looks like that: it is {spelled(os.path.relpath(real, workspace.root))})"
 
 
-def _check_range(name: str, count: int, start: int, end: int | None) -> None:
-    if start < 1:
-        raise ToolException("start_line counts from 1; pass 1 or more.")
+def _check_range(name: str, text: TextFile, start: int, end: int | None, character: int) -> None:
+    if start < 1 or character < 1:
+        raise ToolException("start_line and start_character count from 1; pass 1 or more.")
     if end is not None and end < start:
         raise ToolException("end_line is before start_line; leave it out to read to the end.")
-    if start > max(count, 1):
+    if start <= max(len(text.lines), 1):
+        return
+    lines = count_noun(len(text.lines), "line")
+    if not text.is_whole:
         raise ToolException(
-            f"{name} has {count_noun(count, 'line')}, so line {start} does not exist; use a "
-            "smaller start_line."
+            f"{name} is read to {MOST_READ:,} bytes, which are {lines}; read what is behind by a command."
         )
+    raise ToolException(f"{name} has {lines}, so line {start} does not exist; use a smaller start_line.")
 
 
-def _rows(file: BinaryIO, first: int, last: int) -> list[str]:
-    """The numbered lines, as many as fit into one result, at least one."""
+def _rows(text: TextFile, first: int, last: int, character: int) -> list[str]:
+    """The numbered lines, as many as fit into one result, at least one. A first line from a character on may
+    fill all of it."""
     rows: list[str] = []
     left = LIMIT - _AROUND
     for number in range(first, last + 1):
-        row = f"{number}|{one_line_of(file)}"
+        start = character if number == first else 1
+        most = left - _AROUND if start > 1 else _MOST_IN_A_LINE
+        row = f"{number}|{part(text.line(number), number, start, most)}"
         left -= len(row) + 1
         if left < 0 and rows:
             break
@@ -375,38 +325,46 @@ def _rows(file: BinaryIO, first: int, last: int) -> list[str]:
     return rows
 
 
-def write_file(workspace: Workspace, path: str, content: str) -> str:
-    """Creates the file with its folders, or replaces all of its text; `content` is written as UTF-8.
-
-    A replaced file keeps its line endings and its byte order mark. Raises ToolException, with the file
-    unchanged, if it is not UTF-8 text.
-    """
-    if valid_text(content) != content:
-        raise ToolException("content holds characters that are not valid text; leave them out.")
-    name = workspace.relative(path)
-    style = _style(workspace, path, name)
-    text, kept = style.applied(content) if style else (content, "")
-    data = text.encode()
-    done = "Created" if workspace.write(path, data) else "Replaced"
-    size = f"{count_noun(len(split_lines(text)), 'line')}, {count_noun(len(data), 'byte')}"
-    return f"{done} {name}: {size}.{kept}"
-
-
-def _style(workspace: Workspace, path: str, name: str) -> Measured | None:
-    """The format of the file at `path`; None if it does not exist."""
+def _before(workspace: Workspace, path: str, name: str) -> TextFile | None:
+    """The file at `path` that is to be replaced; None if it does not exist."""
     try:
         with workspace.open(path) as file:
-            style = measured(file)
+            text = TextFile(file)
     except ToolException as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return None
         raise
-    if not style.is_text:
+    if not text.is_whole:
+        raise ToolException(f"{name} is larger than {MOST_READ:,} bytes; change it by a command.")
+    if not text.is_text:
         raise ToolException(
             f"{name} is not UTF-8 text, replacing it by text would damage it; leave it as it is, or write to "
             "another file."
         )
-    return style
+    return text
+
+
+def _text(data: bytes, name: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise ToolException(f"{name} is not UTF-8 text, an edit would damage it; leave it.") from None
+
+
+def _edit_result(text: str, places: tuple[tuple[int, int], ...], name: str) -> str:
+    (start, length), lines = places[0], split_lines(text)
+    first, last = line_at(text, start), line_at(text, start + length)
+    above = max(first - _CONTEXT, 1)
+    # Of a long line, what was put into it is shown.
+    within_line = start - (text.rfind("\n", 0, start) + 1)
+    before = numbered(lines[above - 1 : first - 1], above)
+    after = numbered(lines[first - 1 : last + _CONTEXT], first, within_line)
+    what = f"Edited {name}. The lines there are now:"
+    if len(places) > 1:
+        breaks = accumulate(text.count("\n", *span) for span in pairwise((0, *(at for at, _ in places))))
+        numbers = [*dict.fromkeys(str(count + 1) for count in breaks)]
+        what = f"Edited {name} in {len(places):,} places, in lines {few(numbers)}; around the first:"
+    return capped("\n".join(filter(None, (what, before, after))), limit=4_000, keep=None)
 
 
 def workspace_tools(
@@ -414,24 +372,22 @@ def workspace_tools(
 ) -> list[BaseTool]:
     """The five file tools for the folder `root`; they return text and raise ToolException.
 
-    protect: what they may read but never write. None means `PROTECTED` of `signoff.tools.protected`: "git"
-    (`.git` and repositories), "python" (virtual environments, conda environments, the running Python) and
-    "signoff" (its installation and its folder `.signoff`). Omit a name to remove that protection, add a path
-    of the workspace to protect it, add "!path" to exempt it. A Workspace brings its own protection.
+    protect: paths of the workspace that they may read but never write, beside git's folders, Python
+    environments and Signoff's own folder; "!path" may be written. A Workspace brings its own protection.
 
     Raises SetupError if the folder, or a path in `protect`, does not exist.
     """
     if isinstance(root, Workspace) and protect is not None:
         raise SetupError("This Workspace already defines what is protected: pass protect to Workspace(…).")
     workspace = root if isinstance(root, Workspace) else Workspace(root, protect=protect)
-    table: list[tuple[Callable[..., str], type[BaseModel], Kind]] = [
-        (list_files, ListFiles, Kind.READ),
-        (read_file, ReadFile, Kind.READ),
-        (write_file, WriteFile, Kind.WRITE),
-        (edit_file, EditFile, Kind.WRITE),
-        (search_files, SearchFiles, Kind.READ),
+    tools = FileTools(workspace)
+    return [
+        _tool(workspace, tools.list_files, Kind.READ),
+        _tool(workspace, tools.read_file, Kind.READ, versioned=True),
+        _tool(workspace, tools.write_file, Kind.WRITE, versioned=True),
+        _tool(workspace, tools.edit_file, Kind.WRITE, versioned=True),
+        _tool(workspace, tools.search_files, Kind.READ),
     ]
-    return [_tool(workspace, *row) for row in table]
 
 
 class _Working(StructuredTool):
@@ -440,12 +396,12 @@ class _Working(StructuredTool):
     keep: Callable[[str], Callable[[str], str]] = Field(exclude=True, repr=False)
 
 
-def _tool(workspace: Workspace, run: Callable[..., str], schema: type[BaseModel], kind: Kind) -> BaseTool:
-    return _Working(
+def _tool(workspace: Workspace, run: Callable[..., Any], kind: Kind, *, versioned: bool = False) -> BaseTool:
+    """The tool whose arguments and description are those of the function `run`."""
+    return _Working.from_function(
+        run,
         keep=workspace.keep,
-        name=run.__name__,
-        description=_DESCRIPTIONS[run.__name__],
-        args_schema=schema,
-        func=partial(run, workspace),
+        description=" ".join((run.__doc__ or "").split()),
+        response_format="content_and_artifact" if versioned else "content",
         metadata={"kind": str(kind)},
     )

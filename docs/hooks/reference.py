@@ -66,7 +66,6 @@ PUBLIC = {
     "signoff.tools.control": "control tools and their arguments",
     "signoff.tools.files": "tools for the files of a folder",
     "signoff.tools.mcp": "tools of MCP servers",
-    "signoff.tools.protected": "what nothing may change in a workspace",
     "signoff.tools.sandbox": "`run_python` and its sandboxes",
     "signoff.tools.terminal": "`run_shell` and its shells",
     "signoff.tools.workspace": "the folder that tools work in",

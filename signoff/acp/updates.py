@@ -14,6 +14,7 @@ from signoff.front.record.run import Run
 from signoff.front.text import cut, one_line, plain
 from signoff.front.work import Loading, News
 from signoff.graph.foreign import valid_values
+from signoff.graph.foreign_files import read_regular
 from signoff.session.decisions import Approval, PendingCall
 from signoff.session.events import (
     Answered,
@@ -179,8 +180,9 @@ class Updates:
         text = None
         with suppress(OSError, ValueError):
             file = (root / args["path"]).resolve()
-            if file.is_relative_to(root) and file.is_file() and file.stat().st_size <= _MOST_RESULT:
-                text = file.read_text("utf-8")
+            if file.is_relative_to(root):
+                data = read_regular(file, _MOST_RESULT + 1)
+                text = data.decode() if len(data) <= _MOST_RESULT else None
         self._before[found] = text
 
     def _convert_phase(self, summary: str, following: str, percentage: float) -> Update:

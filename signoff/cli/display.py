@@ -182,6 +182,10 @@ def _fitted(text: Text) -> Text:
     return text
 
 
+PYTHON_WRITES = "Python may change this workspace, except .git, environments and .signoff at its top."
+"""Shown at the beginning of a run whose Python is not read-only."""
+
+
 def read_line(prompt: str) -> str:
     """Reads the next line, without its newline.
 
@@ -342,6 +346,8 @@ class Plain(Display):
     def begin(self, thread_id: str, settings: Settings, note: str) -> None:
         parts = (thread_id, settings.workspace, settings.model)
         self.print(Text(" · ".join(one_line(part) for part in parts), style="dim"))
+        if settings.python_writes:
+            self.print(Text(PYTHON_WRITES, style="dim"))
         if note:
             self.note(note)
         self.gap()

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from signoff.cli.console import stdout_console
+from signoff.cli.probes import PROBES, Check, selftest
 from signoff.front.text import cut, one_line
-from signoff.tools.sandbox.selftest import PROBES, Check, selftest
 from signoff.tools.sandbox.tool import SandboxKind, choose_sandbox
 
 app = typer.Typer(help="Show what the sandbox for Python allows on this machine.", no_args_is_help=True)
@@ -31,11 +31,11 @@ def sandbox() -> None:
 def run_selftest(
     kind: Annotated[
         SandboxKind,
-        typer.Option("--sandbox", help="Which sandbox: landlock needs no bubblewrap; unsafe is none."),
+        typer.Option("--sandbox", help="Which sandbox; unsafe is none."),
     ] = "auto",
     workspace: Annotated[
         Path | None,
-        typer.Option("--workspace", "-w", metavar="FOLDER", help="A folder that the code may change."),
+        typer.Option("--workspace", "-w", metavar="FOLDER", help="A folder that the code may read."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
@@ -49,7 +49,7 @@ def run_selftest(
     quiet = as_json or not working.is_terminal
     with nullcontext() if quiet else working.status("") as status:
         checks = []
-        for check in selftest(chosen, kind):
+        for check in selftest(kind):
             checks.append(check)
             if status:
                 status.update(f"{check.name} ({len(checks)} of {len(PROBES)} programs)")
@@ -89,7 +89,8 @@ def checks_table(checks: Sequence[Check]) -> Table:
     """Returns the table of the programs, one per row, with their output sanitised."""
     table = Table("program", "tries to", "contained", "seen", "s", box=None, padding=(0, 2, 0, 0))
     for check in checks:
-        verdict = Text("yes", "green") if check.contained else Text("LEAKED", "bold red")
+        contained = Text("yes", "green") if check.tried else Text("cannot try", "dim")
+        verdict = contained if check.contained else Text("LEAKED", "bold red")
         seen = Text(cut(one_line(check.observed), _MOST_SEEN), "" if check.contained else "red")
         table.add_row(check.name, check.tries, verdict, seen, f"{check.seconds:.1f}")
     return table
@@ -98,6 +99,8 @@ def checks_table(checks: Sequence[Check]) -> Table:
 def summary(checks: Sequence[Check]) -> Text:
     """Returns the result in one line."""
     leaked = [check.name for check in checks if not check.contained]
+    lacking = sum(not check.tried for check in checks)
     if not leaked:
-        return Text(f"All {len(checks)} programs were contained.", "green")
+        also = f"; {lacking} had nothing to try it with" if lacking else ""
+        return Text(f"All {len(checks)} programs were contained{also}.", "green")
     return Text(f"{len(leaked)} of {len(checks)} programs got through: {', '.join(leaked)}.", "red")

@@ -41,7 +41,7 @@ from signoff.nodes.model.providers import EMBEDDED, SCRIPTED
 if TYPE_CHECKING:
     from langgraph.store.base import BaseStore
 
-TOOL_GROUPS = ("files", "shell", "python")
+TOOL_GROUPS = ("files", "shell", "python", "python-write")
 PROTOCOLS = ("tools", "tagged")
 NO_CONFIG = "none"
 """The value that names no settings file."""
@@ -152,8 +152,8 @@ class RunOptions(BaseModel):
     )
     tools: Annotated[tuple[str, ...], BeforeValidator(_listed)] | None = _option(
         "LIST",
-        "What the model works with: any of files, shell and python, or none (default: the thread's own, else "
-        "files,shell; files for the embedded model).",
+        "What the model works with: any of files, shell and python, or none; python-write may also change "
+        "the workspace (default: the thread's own, else files,shell; files for the embedded model).",
         kind=str,
     )
     approve: Annotated[tuple[str, ...], BeforeValidator(_listed)] | None = _option(
@@ -165,8 +165,8 @@ class RunOptions(BaseModel):
     protocol: str | None = _option(
         "NAME",
         "How the model works: tools; or tagged, a text protocol of plans and Python code for models "
-        "without tool calling, with the tools python and files and 10 turns (default: the thread's own, else "
-        "tools).",
+        "without tool calling, with the tools python and files, in a workspace that Python may change, and "
+        "10 turns (default: the thread's own, else tools).",
     )
     constitution: Path | None = _option(
         "FILE",
@@ -446,6 +446,11 @@ class Settings(BaseModel):
     constitution: str | None = None
     checks: tuple[str, ...] = ()
     approve_by: str | None = Field(default=None, exclude=True)
+
+    @property
+    def python_writes(self) -> bool:
+        """Whether `run_python` may change the workspace: an agent that works by text acts by nothing else."""
+        return "python-write" in self.tools or (self.protocol == "tagged" and "python" in self.tools)
 
     @property
     def limits(self) -> Limits:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
-from signoff.tools.filesystem.unseen import UNSEEN
+from signoff.front.unseen import UNSEEN
 
 _UNSEEN = "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSEEN)
 _HIDES = re.compile(f"[{_UNSEEN}]")

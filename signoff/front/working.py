@@ -45,11 +45,11 @@ def working_tools(settings: Settings, on_output: OnOutput) -> Iterator[list[Base
             pool = ShellPool(start=partial(HeardShell, on_output, environment))
             stack.callback(pool.close)
             found.append(terminal_tool(settings.workspace, pool))
-        if "python" in settings.tools:
-            # Not needed otherwise, and it starts processes to check that it works.
+        if not {"python", "python-write"}.isdisjoint(settings.tools):
+            # Not needed otherwise, and it starts a process to check that it works.
             from signoff.tools.sandbox import choose_sandbox, python_tool
 
-            sandbox = choose_sandbox(workspace=settings.workspace)
+            sandbox = choose_sandbox(workspace=settings.workspace, writable=settings.python_writes)
             stack.callback(sandbox.close)
             found.append(python_tool(sandbox, settings.workspace))
         yield found

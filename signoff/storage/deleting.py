@@ -1,11 +1,10 @@
 """Deletes a thread and all that is stored of it.
 
-That is its checkpoints, journal, records, settings, place in the workers' queue, and the files that hold its
-long results. Both checkpointers use `delete_thread` here, so that a server, a program and the command line
-all leave nothing behind. Only a row of `signoff_runners` in PostgreSQL stays, an id and a number: without it
-a runner that lost its connection before could mistake a new thread with the same id for its own and write to
-it.
-"""
+That is its checkpoints, journal, records, settings, place in the workers' queue, the files that hold its long
+results, and the folder of its Python. Both checkpointers use `delete_thread` here, so that a server, a
+program and the command line all leave nothing behind. Only a row of `signoff_runners` in PostgreSQL stays, an
+id and a number: without it a runner that lost its connection before could mistake a new thread with the same
+id for its own and write to it."""
 
 import json
 import re
@@ -36,12 +35,17 @@ class DeletingSaver(Protocol):
 
 def delete_thread(saver: DeletingSaver, thread_id: str) -> None:
     """Deletes the thread if it exists. Raises ThreadBusy while it runs."""
+    # It imports the sandboxes, which most users of a database do not need.
+    from signoff.tools.sandbox.folder import delete as delete_folders
+
     checked_thread_id(thread_id)
     with saver.runner(thread_id):
         # The files first: after a crash in between, the thread still exists and can be deleted again.
         for file in _in_workspace(saver, thread_id):
             file.unlink(missing_ok=True)
-        Outputs.of(outputs_folder(), saver, thread_id).delete()
+        outputs = Outputs.of(outputs_folder(), saver, thread_id)
+        delete_folders(outputs)
+        outputs.delete()
         saver.delete_rows(thread_id)
 
 

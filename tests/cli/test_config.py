@@ -222,7 +222,10 @@ WRONG: Mapping[str, tuple[str | bytes, list[str]]] = {
     "model": ("model = 3", ["model in {} is 3", "write a text"]),
     "rounds": ("rounds = 'perhaps'", ["rounds in {} is 'perhaps'", "true or false"]),
     "protocol": ("protocol = 'soap'", ["protocol in {} is 'soap'", "use tools or tagged"]),
-    "tools": ("tools = ['files', 'shel']", ["tools in {} names 'shel'", "use files, shell, python, or none"]),
+    "tools": (
+        "tools = ['files', 'shel']",
+        ["tools in {} names 'shel'", "use files, shell, python, python-write, or none"],
+    ),
     "tool": ("tools = 3", ["tools in {} is 3", "a list of texts"]),
     "control": ("approve = ['control']", ["approve in {} cannot name control"]),
     "approve": ("approve = ['terminl']", ["approve in {} names 'terminl'", "read, write, terminal"]),

@@ -9,6 +9,7 @@ from signoff.front.settings import Given, settle
 from signoff.front.working import shell_path
 from tests.support.benches.cli import Bench, one_sentence, steps
 from tests.support.process_table import runs
+from tests.support.tagged_replies import DONE as TAGGED_DONE
 
 DONE = 'call("finish_task", summary="All done.")'
 TOOLS = 'lambda m: call("nothing")'
@@ -52,6 +53,30 @@ def test_python_runs_in_the_sandbox(bench: Bench) -> None:
         assert part in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("options", "writes"),
+    [
+        (("--tools", "python"), False),
+        (("--tools", "python-write"), True),
+        (("--protocol", "tagged"), True),
+        (("--protocol", "tagged", "--tools", "python"), True),
+        (("--protocol", "tagged", "--tools", "files"), None),
+    ],
+)
+def test_python_changes_the_workspace_only_where_that_is_said(
+    bench: Bench, options: tuple[str, ...], writes: bool | None
+) -> None:
+    code = "open('made.txt', 'w').write('x')"
+    working = "<STATE_UPDATE>\nStatus: Working\n</STATE_UPDATE>"
+    tagged = [f"<PLAN>p</PLAN>\n```python\n{code}\n```\n{working}", TAGGED_DONE]
+    bench.model(repr(tagged) if "tagged" in options else steps(f'call("run_python", code="{code}")', SAY))
+    result = bench.run("x", *options)
+    assert ("Python may change this workspace" in result.stdout) is bool(writes)
+    assert (bench.workspace / "made.txt").exists() is bool(writes), result.output
+    if writes is False:
+        assert "its own folder" in result.stdout
+
+
 def test_the_default_of_the_embedded_model_is_files_only() -> None:
     assert settle(Given(model="local"), None, {}).tools == ("files",)
     assert settle(Given(model="gpt-x"), None, {}).tools == ("files", "shell")
@@ -60,7 +85,7 @@ def test_the_default_of_the_embedded_model_is_files_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tools", "told"), [("files,frob", "names 'frob'; use files, shell, python"), ("", "empty")]
+    ("tools", "told"), [("files,frob", "names 'frob'; use files, shell, python, python-write"), ("", "empty")]
 )
 def test_unknown_tools(bench: Bench, tools: str, told: str) -> None:
     one_sentence(bench.run("x", "--tools", tools), "--tools", told)

@@ -19,6 +19,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             "signoff.graph.errors",
             "signoff.graph.foreign",
+            "signoff.graph.foreign_files",
             "signoff.graph.values",
             "signoff.graph.inside.installing",
             "signoff.graph.inside.private",

@@ -1,14 +1,19 @@
 """The working tools as a model meets them: text back, or one sentence that says what to do."""
 
+import json
+import os
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
+from signoff.tools import files
 from signoff.tools.files import workspace_tools
+from signoff.tools.filesystem import search
 from signoff.tools.workspace import Workspace
 from tests.support.benches.workspace import Bench
 
@@ -146,9 +151,31 @@ def test_a_glob_may_begin_in_the_folder_that_is_listed(bench: Bench) -> None:
     assert bench("list_files", path="src", glob="deep/*.py") == "src/deep/a.py (0 bytes)"
 
 
-@pytest.mark.parametrize("glob", ["{a,b}" * 30, "{" * 200 + "}" * 200, "{a,b,c,d,e,f}" * 8 + "*" * 50])
-def test_a_glob_that_stands_for_too_many_is_refused(bench: Bench, glob: str) -> None:
-    assert "expands to too many patterns; use fewer braces" in bench.refusal("list_files", glob=glob)
+@pytest.mark.timed
+@pytest.mark.parametrize(
+    ("glob", "listed"),
+    [
+        ("{a,b}" * 20 + "*", True),
+        ("{a,aa,aaa}" * 20 + "b", None),
+        ("*a" * 60 + "b", None),
+        ("{" * 200 + "}" * 200, None),
+        ("[" * 100_000, None),
+        ("**/" * 300 + "x", None),
+        ("[z-a]*", None),
+        ("\0(*", None),
+    ],
+)
+def test_a_hostile_glob_takes_no_time(bench: Bench, glob: str, listed: bool | None) -> None:
+    name = "a" * 60
+    bench.put(name, "")
+    started = time.monotonic()
+    try:
+        found = bench("list_files", glob=glob)
+    except ToolException as refusal:
+        found = str(refusal)
+        assert "use a shorter one" in found or "use a simpler one" in found or "is not valid" in found
+    assert (name in found) is bool(listed)
+    assert time.monotonic() - started < 5
 
 
 # .gitignore
@@ -277,9 +304,10 @@ def test_a_long_listing_is_bounded_and_kept_whole_for_reading(bench: Bench) -> N
 
 
 def test_a_name_that_is_not_valid_text_does_not_break_a_listing(bench: Bench) -> None:
-    (bench.root / "bad\udcff\nname").touch()
-    assert bench("list_files") == "bad\ufffd\\nname (0 bytes)"
-    assert "could not be read" in bench.refusal("search_files", pattern="x")
+    (bench.root / "bad\udcff\nname").write_text("x\n")
+    assert bench("list_files") == "bad\ufffd\\nname (2 bytes)"
+    assert bench("search_files", pattern="x").startswith("bad\ufffd\\nname:1: x\n")
+    assert bench("read_file", path="bad\ufffd\\nname").endswith("rename it with a command):\n1|x")
 
 
 # read_file
@@ -322,7 +350,7 @@ def test_reading_unusual_content(bench: Bench, content: bytes, expected: str) ->
     ("arguments", "said"),
     [
         ({"path": "a.txt", "start_line": 4}, "a.txt has 3 lines, so line 4 does not exist"),
-        ({"path": "a.txt", "start_line": 0}, "start_line counts from 1"),
+        ({"path": "a.txt", "start_line": 0}, "start_line and start_character count from 1"),
         ({"path": "a.txt", "start_line": 3, "end_line": 2}, "end_line is before start_line"),
         ({"path": "image.png"}, "image.png is a binary file (5 bytes)"),
         ({"path": "."}, ". is a folder"),
@@ -366,15 +394,18 @@ def test_a_file_over_ten_megabytes_is_read_by_range(bench: Bench) -> None:
 def test_lines_at_the_edge_of_a_block(bench: Bench, length: int, end: str) -> None:
     bench.put("f", "é" + "x" * (length - 1) + (end or "\n") + "last" + end)
     assert bench("read_file", path="f", end_line=1).endswith(
-        f"[{length - 2_000} more characters in this line]"
+        f"[{length - 2_000} more characters in this line; start_line=1, start_character=2001 shows them]"
     )
+    shown = bench("read_file", path="f", start_line=1, end_line=1, start_character=length - 1)
+    assert shown.endswith(f"1|[{length - 2:,} characters before] ...xx")
     assert bench("read_file", path="f", start_line=2) == "f, lines 2 to 2 of 2:\n2|last"
 
 
 def test_a_huge_line_is_cut(bench: Bench) -> None:
     bench.put("min.js", "x" * 100_000 + "\nend")
     assert bench("read_file", path="min.js").splitlines()[1:] == [
-        f"1|{'x' * 2_000}... [98000 more characters in this line]",
+        f"1|{'x' * 2_000}... [98000 more characters in this line; start_line=1, start_character=2001 "
+        "shows them]",
         "2|end",
     ]
 
@@ -423,3 +454,158 @@ def test_writing_says_what_it_did(bench: Bench) -> None:
 def test_what_is_not_text_is_not_written(bench: Bench, content: str) -> None:
     assert "not valid text" in bench.refusal("write_file", path="a.txt", content=content)
     assert not (bench.root / "a.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "content", "line_ends", "after"),
+    [
+        ("a\r\nb\r\n", "x\ny\n", "lf", "x\ny\n"),
+        ("a\nb\n", "x\ny\n", "crlf", "x\r\ny\r\n"),
+        ("a\nb\n", "x\r\ny\n", "crlf", "x\r\ny\r\n"),
+        ("\ufeffa\r\n", "x\r\n", "lf", "\ufeffx\n"),
+        (None, "x\ny\n", "crlf", "x\r\ny\r\n"),
+        (None, "x\r\ny\n", "keep", "x\r\ny\n"),
+    ],
+)
+def test_line_ends_can_be_changed(
+    bench: Bench, before: str | None, content: str, line_ends: str, after: str
+) -> None:
+    if before is not None:
+        bench.put("f", before)
+    told = bench("write_file", path="f", content=content, line_ends=line_ends)
+    assert (bench.root / "f").read_bytes().decode() == after
+    assert "line endings" not in told
+
+
+# names
+
+
+NFD, NFC = "re\u0301sume\u0301.txt", "r\u00e9sum\u00e9.txt"
+ALIKE = [
+    (NFD, NFC),
+    (NFC, NFD),
+    ("Screenshot at 1.01\u202fPM.txt", "Screenshot at 1.01 PM.txt"),
+    ("a b.txt", "a\u00a0b.txt"),
+    ("it\u2019s.txt", "it's.txt"),
+    ("2019\u20132020.txt", "2019-2020.txt"),
+    ("zero\u200bwidth.txt", "zerowidth.txt"),
+    (f"{NFD}/a\u3000b.txt", f"{NFC}/a b.txt"),
+]
+
+
+@pytest.mark.parametrize(("name", "path"), ALIKE)
+def test_a_name_that_only_looks_like_an_entry_s(bench: Bench, name: str, path: str) -> None:
+    """It is opened for reading, and spelled out where something would be written."""
+    bench.put(name, "hi\n")
+    spelled = json.dumps(name)
+    assert bench("read_file", path=path).endswith(f"it is {spelled}):\n1|hi")
+    assert ":1: hi" in bench("search_files", pattern="hi", path=path)
+    for tool, arguments in (("write_file", {"content": "x"}), ("edit_file", {"old": "hi", "new": "x"})):
+        assert f"Write its path as {spelled}" in bench.refusal(tool, path=path, **arguments)
+    assert (bench.root / name).read_text() == "hi\n"
+    # By its own name it is written.
+    assert bench("edit_file", path=json.loads(spelled), old="hi", new="ho").startswith("Edited")
+    # What looks the same twice is nobody's.
+    bench.put(path, "other\n")
+    assert bench("read_file", path=path).endswith("1|other")
+
+
+def test_no_folder_is_made_that_only_looks_like_one(bench: Bench) -> None:
+    bench.put(f"{NFD}/a", "")
+    said = bench.refusal("write_file", path=f"{NFC}/new", content="x")
+    assert f"Write its path as {json.dumps(f'{NFD}/new')}" in said
+    assert os.listdir(bench.root) == [NFD]
+    assert "There is no" in bench.refusal("read_file", path=f"{NFC}/new")
+
+
+def test_a_name_that_looks_like_several_is_none_of_them(bench: Bench) -> None:
+    bench.put("a\u00a0b", "1")
+    bench.put("a\u3000b", "2")
+    assert "There is no a b" in bench.refusal("read_file", path="a b")
+
+
+@pytest.mark.parametrize("name", ["read_file", "write_file", "edit_file"])
+@pytest.mark.parametrize("path", ["a.txt/", "new/", "src/", "a.txt//"])
+def test_a_path_that_ends_in_a_slash_is_no_file(bench: Bench, name: str, path: str) -> None:
+    bench.put("a.txt", "root\n")
+    bench.put("src/b.txt", "")
+    assert "ends in a slash" in bench.refusal(name, path=path, **PATH_ARGUMENTS[name])
+    assert sorted(os.listdir(bench.root)) == ["a.txt", "src"]
+
+
+# bounds
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("write_file", {"path": "d/" * 400 + "x", "content": "x"}, "100 folders"),
+        ("write_file", {"path": "d/" * 101 + "x", "content": "x"}, "100 folders"),
+        ("read_file", {"path": "../" * 1_300 + "x"}, "too long"),
+        ("list_files", {"path": "x" * 100_000}, "too long"),
+        ("list_files", {"path": ".", "glob": "[" * 100_000}, "longer than 1,000 characters"),
+        ("write_file", {"path": "sparse", "content": "x"}, "larger than 50,000,000 bytes"),
+        ("edit_file", {"path": "sparse", "old": "x", "new": "y"}, "larger than 10,000,000 bytes"),
+        ("search_files", {"path": "sparse", "pattern": "x"}, "larger than 50,000,000 bytes"),
+        ("read_file", {"path": "lines", "start_line": 30_000_000}, "50,000,000 bytes"),
+    ],
+)
+def test_a_bound_says_how_to_ask_for_less(
+    bench: Bench, name: str, arguments: dict[str, Any], said: str
+) -> None:
+    for sparse, begin in (("sparse", b""), ("lines", b"\n" * 20_000)):
+        bench.put(sparse, begin)
+        os.truncate(bench.root / sparse, 300 * 10**9)
+    started = time.process_time()
+    assert said in bench.refusal(name, **arguments)
+    assert time.process_time() - started < 6
+
+
+def test_a_tree_too_deep_is_listed_to_the_bound(bench: Bench) -> None:
+    at = os.open(bench.root, os.O_RDONLY)
+    for _ in range(300):
+        os.mkdir("d", dir_fd=at)
+        at, before = os.open("d", os.O_RDONLY, dir_fd=at), at
+        os.close(before)
+    os.close(at)
+    bench.put("a.txt", "needle\n")
+    listed = bench("list_files").splitlines()
+    assert listed == ["a.txt (7 bytes)", "d/" * 100 + " (folder, too deep to be listed)"]
+    assert "Passed over: d/d/d" in bench("search_files", pattern="needle")
+
+
+def test_a_file_too_large_to_be_read_whole_is_read_from_its_start(bench: Bench) -> None:
+    bench.put("big.log", b"a line\n" * 8_000_000)
+    read = bench("read_file", path="big.log", end_line=1)
+    assert read.startswith("big.log, lines 1 to 1 of 7142857 in the first 50,000,000 bytes; the rest")
+    assert read.endswith("1|a line")
+
+
+@pytest.mark.slow
+def test_nested_rules_are_read_as_git_reads_them(bench: Bench) -> None:
+    bench.put(".gitignore", "*.log\nbuild/\n/dist\n!keep.log\n")
+    bench.put("web/.gitignore", "!b.log\nout/*\n!out/keep\n")
+    bench.put("web/deep/.gitignore", "*\n!.gitignore\n!keep.*\n")
+    for folder in ("", "web/", "web/deep/", "web/out/", "build/", "dist/"):
+        for name in ("a.log", "b.log", "keep.log", "keep", "x.py"):
+            bench.put(folder + name, "")
+    git = ["git", "-C", str(bench.root)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    listed = subprocess.run(
+        [*git, "ls-files", "-z", "--others", "--exclude-standard"], check=True, capture_output=True, text=True
+    )
+    entries = [entry.path for entry in Workspace(bench.root).walk() if entry.kind == "file"]
+    assert sorted(entries) == sorted(listed.stdout.split("\0")[:-1])
+    assert "Not listed, as .gitignore says: a.log, b.log, build/, dist/, web/a.log" in bench("list_files")
+
+
+def test_a_walk_that_is_too_long_says_where_it_stopped(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(30):
+        bench.put(f"{number:02}.txt", "needle")
+    monkeypatch.setattr(files, "MOST_VISITED", 10)
+    monkeypatch.setattr(search, "MOST_VISITED", 10)
+    assert "Stopped after a look at 10 entries; list one folder" in bench("list_files", glob="2*")
+    assert "Stopped after 10 entries: make the pattern narrower" in bench("search_files", pattern="needle")
+    monkeypatch.setattr(files, "_LIST_SECONDS", 0.0)
+    assert "Stopped after 0 seconds; list one folder" in bench("list_files")

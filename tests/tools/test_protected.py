@@ -1,17 +1,22 @@
-"""What is protected in a workspace: found by a walk through all of it, or asked of one path."""
+"""What is protected in a workspace: by name and by place, asked of one path or of the top."""
 
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
-from signoff.tools.protected import GIT, PROTECTED, PYTHON, SIGNOFF, PathGuard, find_protected
+from signoff.tools.files import workspace_tools
+from signoff.tools.protected import Protected
+from signoff.tools.sandbox import choose_sandbox, python_tool
+from signoff.tools.workspace import Workspace
 
-posix = pytest.mark.skipif(sys.platform == "win32", reason="links and modes are those of Unix")
+posix = pytest.mark.skipif(sys.platform == "win32", reason="links and pipes are those of Unix")
 
 
 def put(root: Path, *names: str) -> None:
@@ -32,13 +37,6 @@ def repository(root: Path, name: str) -> None:
     put(root / name, "HEAD", "config", "objects/", "refs/heads/")
 
 
-def found(root: Path, *protect: str) -> dict[str, str]:
-    """Path below the workspace: what it is, with an arrow for a link."""
-    places = find_protected(str(root), protect or None)
-    arrow = {True: "->", False: ""}
-    return {os.path.relpath(one.path, root): arrow[one.link] + one.why.split("'s")[0] for one in places}
-
-
 def _link_to_venv(root: Path) -> None:
     venv(root, "envs/main")
     (root / ".venv").symlink_to("envs/main")
@@ -46,108 +44,63 @@ def _link_to_venv(root: Path) -> None:
 
 def _link_outside(root: Path) -> None:
     venv(root.parent, "far")
-    (root / ".venv").symlink_to(root.parent / "far")
+    (root / "env").symlink_to(root.parent / "far")
 
 
-def _chain(root: Path) -> None:
-    venv(root, "envs/main")
-    (root / "one").symlink_to("two")
-    (root / "two").symlink_to("envs/main")
-
-
-def _separate(root: Path) -> None:
-    repository(root, "kept/git")
-    put(root, "src/")
-    (root / "src/.git").write_text("gitdir: ../kept/git\n")
-
-
-def _includes(root: Path) -> None:
-    repository(root, ".git")
-    put(root, "build/gitconfig", "build/more", "build/last", "build/odd", "build/other")
-    (root / ".git/config").write_text("[include]\n\tpath = ../build/gitconfig ; ours\n")
-    (root / "build/gitconfig").write_text('[includeIf "onbranch:x"]\nPATH="more"\n')
-    (root / "build/more").write_text('[include] path = last\n[includeIf "gitdir:~/a]b/"]path=odd\n')
-
-
-def _twin(root: Path) -> None:
-    venv(root, ".venv")
-    put(root, "a/plain", "a/other")
-    os.link(root / ".venv/bin/python", root / "a/twin")
-    os.link(root / "a/plain", root / "a/pair")
-
-
-def _home_of_a_venv(root: Path) -> None:
-    venv(root, ".venv")
-    put(root, "pythons/3/bin/python")
-    (root / ".venv/pyvenv.cfg").write_text(f"home = {root}/pythons/3/bin\n")
-
-
-def _home_of_an_inner_venv(root: Path) -> None:
-    venv(root, "back/.venv")
-    put(root, "pythons/3/lib/python3.11/os.py", "rootfs/usr/lib/python3.11/os.py")
-    (root / "back/.venv/pyvenv.cfg").write_text(f"home = {root}/pythons/3/bin\n")
+def _pipes(root: Path) -> None:
+    put(root, "sub/.git/", "env/")
+    os.mkfifo(root / "sub/.git/config")
+    os.mkfifo(root / "env/pyvenv.cfg")
 
 
 def _two_environments(root: Path) -> None:
-    venv(root, ".venv")
+    venv(root, "e")
     venv(root, "a/b")
 
 
-def _closed(root: Path) -> None:
-    venv(root, "closed/.venv")
-    (root / "closed").chmod(0)
+def _signoffs(root: Path) -> None:
+    put(root, ".signoff/x", "a/.signoff/x")
 
 
-ENV, REPO, OWN = "a virtual environment", "a git repository", "git"
-TABLE: list[tuple[str, Callable[[Path], object], dict[str, str]]] = [
-    ("nothing", lambda root: put(root, "a.py", "bin/tool", "lib/x", "HEAD", "refs/x"), {}),
-    ("git", lambda root: put(root, ".git/config", "a/.git/config"), {".git": OWN, "a/.git": OWN}),
-    ("a .git that is a file", lambda root: put(root, "a/.git"), {"a/.git": OWN}),
-    ("a .git elsewhere", _separate, {"src/.git": OWN, "kept/git": REPO}),
-    ("other letters", lambda root: put(root, ".GIT/config"), {".GIT": OWN}),
-    (
-        "what its configuration includes",
-        _includes,
-        {".git": OWN, **{f"build/{name}": OWN for name in ("gitconfig", "more", "last", "odd")}},
-    ),
-    ("a bare repository", lambda root: repository(root, "a/b"), {"a/b": REPO}),
-    ("a second work tree's", lambda root: put(root, "w/HEAD", "w/commondir"), {"w": REPO}),
-    ("the workspace is one", lambda root: repository(root, ""), dict.fromkeys(("HEAD", "config"), REPO)),
-    ("environments", _two_environments, {".venv": ENV, "a/b": ENV}),
-    ("conda", lambda root: put(root, "c/conda-meta/history", "c/x"), {"c": "a conda environment"}),
-    ("the workspace is an environment", lambda root: venv(root, ""), dict.fromkeys(("bin", "lib"), ENV)),
-    ("a venv's own Python", _home_of_a_venv, {".venv": ENV, "pythons/3": ENV}),
-    ("an inner venv's own Python", _home_of_an_inner_venv, {"back/.venv": ENV, "pythons/3": ENV}),
-    ("own state", lambda root: put(root, ".signoff/x", "a/.signoff/x"), {".signoff": "Signoff"}),
-    ("a link", _link_to_venv, {".venv": "->" + ENV, "envs/main": ENV}),
-    ("a link that leads out", _link_outside, {".venv": "->" + ENV}),
-    ("a chain", _chain, {"one": "->" + ENV, "two": "->" + ENV, "envs/main": ENV}),
-    ("a second name", _twin, {".venv": ENV, "a/twin": "a second name of a protected file"}),
-    pytest.param(
-        "closed", _closed, {"closed": "a folder that cannot be looked into"},
-        marks=pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root sees all"),
-    ),  # type: ignore[list-item]  # a row with a mark
+ENV, GIT, OWN = "a Python environment", "git's own files", "Signoff's own files"
+TABLE: list[tuple[str, Callable[[Path], object], dict[str, str], dict[str, str]]] = [
+    # What, how it is made, what is protected at the top, and where else.
+    ("nothing", lambda root: put(root, "a.py", "bin/tool", "lib/x", "HEAD", "refs/x"), {}, {}),
+    ("git", lambda root: put(root, ".git/config", "a/.git/config"), {".git": GIT}, {"a/.git": GIT}),
+    ("a .git that is a file", lambda root: put(root, ".git", "a/.git"), {".git": GIT}, {"a/.git": GIT}),
+    ("other letters", lambda root: put(root, ".GIT/config"), {".GIT": GIT}, {}),
+    ("a bare repository", lambda root: repository(root, "b"), {"b": GIT}, {}),
+    ("a bare repository below", lambda root: repository(root, "a/b"), {}, {"a/b": GIT}),
+    ("a second work tree's", lambda root: put(root, "w/HEAD", "w/commondir"), {"w": GIT}, {}),
+    ("the root is one", lambda root: repository(root, ""), dict.fromkeys(("HEAD", "config"), GIT), {}),
+    ("environments", _two_environments, {"e": ENV}, {"a/b": ENV}),
+    ("by name alone", lambda root: put(root, ".venv/x"), {".venv": ENV}, {}),
+    ("conda", lambda root: put(root, "c/conda-meta/history", "c/x"), {"c": ENV}, {}),
+    ("the root is an environment", lambda root: venv(root, ""), dict.fromkeys(("bin", "lib"), ENV), {}),
+    ("Signoff's", _signoffs, {".signoff": OWN}, {"a/.signoff": OWN}),
+    ("a link", _link_to_venv, {".venv": ENV}, {"envs/main": ENV}),
+    ("a link that leads out", _link_outside, {"env": ENV}, {}),
+    ("pipes instead of configurations", _pipes, {"env": ENV}, {"sub/.git": GIT}),
 ]  # fmt: skip
 
 
 @posix
-@pytest.mark.parametrize(("name", "make", "expected"), TABLE)
+@pytest.mark.parametrize(("name", "make", "top", "below"), TABLE)
 def test_what_is_protected(
-    name: str, make: Callable[[Path], object], expected: dict[str, str], tmp_path: Path
+    name: str, make: Callable[[Path], object], top: dict[str, str], below: dict[str, str], tmp_path: Path
 ) -> None:
     root = tmp_path.resolve() / "work"
     root.mkdir()
     make(root)
-    seen = found(root)
-    assert expected.items() <= seen.items()
-    if "workspace is" not in name:
-        assert seen == expected
-    # One path at a time says the same of all that is no second name, which a write leaves alone.
-    guard = PathGuard(str(root))
-    for path, why in expected.items():
-        if not why.startswith(("->", "a second", "a folder")):
-            assert guard.why(path), path
-            assert path.startswith("build/") or guard.why(f"{path}/below/it"), path
+    entries = Protected(str(root)).top()
+    assert top.items() <= entries.items()
+    if "root is" not in name:
+        assert entries == top
+    for path, what in (top | below).items():
+        for each in (path, f"{path}/below/it", str(root / path)):
+            why = Protected(str(root)).why(each)
+            assert why, each
+            assert what in why, each
 
 
 @posix
@@ -166,84 +119,83 @@ def test_what_is_protected(
         (".signoff/threads.sqlite", True),
         ("Makefile", False),
         (".", False),
+        ("way/config", True),
+        ("../elsewhere", False),
+        ("a\udcff/.git/x", True),
     ],
 )
 def test_of_one_path(path: str, protected: bool, tmp_path: Path) -> None:
     venv(tmp_path, ".venv")
-    assert bool(PathGuard(str(tmp_path)).why(path)) is protected
+    (tmp_path / "way").symlink_to(".git")
+    assert bool(Protected(str(tmp_path.resolve())).why(path)) is protected
+
+
+USUAL = {".venv", "other", ".git", ".signoff"}
 
 
 @posix
-def test_it_can_be_widened_and_lifted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("protect", "protected", "ordinary", "top"),
+    [
+        ([], [".git/config", "other/bin/x"], ["deploy/key"], USUAL),
+        (["deploy"], ["deploy", "deploy/key", ".git"], [], USUAL | {"deploy"}),
+        # An entry that holds something protected cannot be opened as a whole.
+        (["deploy/key"], ["deploy/key"], ["deploy", "deploy/x"], USUAL | {"deploy"}),
+        (["!.git"], ["other"], [".git", ".git/config"], USUAL - {".git"}),
+        (["!.git/hooks"], [".git", ".git/config"], [".git/hooks", ".git/hooks/x"], USUAL),
+        (["!other", "deploy"], ["deploy", ".git"], ["other/bin/x"], (USUAL | {"deploy"}) - {"other"}),
+        (["deploy", "!deploy/key"], ["deploy", "deploy/x"], ["deploy/key"], USUAL | {"deploy"}),
+        (["!.", "deploy/key"], ["deploy/key"], [*USUAL, ".git/config", "deploy"], {"deploy"}),
+    ],
+)
+def test_paths_are_added_and_lifted(
+    protect: list[str], protected: list[str], ordinary: list[str], top: set[str], tmp_path: Path
+) -> None:
     root = tmp_path.resolve()
     venv(root, ".venv")
     venv(root, "other")
-    put(root, ".git/config", "deploy/key", ".signoff/x")
-    usual = {".venv", "other", ".git", ".signoff"}
-    for protect, expected in [
-        (PROTECTED, usual),
-        (PROTECTED | {"deploy"}, {*usual, "deploy"}),
-        (PROTECTED - {GIT}, usual - {".git"}),
-        ({GIT}, {".git"}),
-        ({PYTHON}, {".venv", "other"}),
-        ({SIGNOFF}, {".signoff"}),
-        (PROTECTED | {"!other"}, usual - {"other"}),
-        (PROTECTED | {"!.git", "deploy/key"}, {*usual - {".git"}, "deploy/key"}),
-        ({"!."}, set()),
-        ((), set()),
-    ]:
-        assert {os.path.relpath(one.path, root) for one in find_protected(str(root), protect)} == expected
-        guard = PathGuard(str(root), protect)
-        assert {path for path in (*usual, "deploy", "deploy/key") if guard.why(path)} >= expected
-        assert not any(guard.why(path) for path in usual - expected)
+    put(root, ".git/config", ".git/hooks/x", "deploy/key", ".signoff/x")
+    guard = Protected(str(root), protect)
+    assert [path for path in [*protected, *ordinary] if guard.why(path)] == protected
+    assert set(guard.top()) == top
 
 
-@pytest.mark.parametrize("protect", [["gti"], ["!none"], ["../x"], ["/"], ["!"], "git"])
+@pytest.mark.parametrize("protect", [["git"], ["!none"], ["../x"], ["/"], ["!"], ".git"])
 def test_a_slip_is_an_error(protect: list[str], tmp_path: Path) -> None:
     (tmp_path.parent / "x").mkdir(exist_ok=True)
-    for ask in (find_protected, PathGuard):
-        with pytest.raises(SetupError, match="protect"):
-            ask(str(tmp_path.resolve()), protect)
+    (tmp_path / ".git").mkdir()
+    with pytest.raises(SetupError, match="protect"):
+        Protected(str(tmp_path.resolve()), protect)
 
 
 def test_the_running_python_and_signoff_are_protected(tmp_path: Path) -> None:
     """Wherever they lie: here they are asked of a workspace around them."""
     top = Path(sys.modules["signoff"].__path__[0]).resolve().parent
-    assert PathGuard(str(top)).why("signoff/__init__.py")
-    prefix = Path(sys.prefix).resolve()
-    guard = PathGuard(str(prefix.parent))
-    assert guard.why(f"{prefix.name}/lib/x")
+    assert Protected(str(top)).why("signoff/__init__.py")
+    assert "signoff" in Protected(str(top)).top()
+    assert Path(sys.prefix).resolve().name in Protected(str(Path(sys.prefix).resolve().parent)).top()
     base = Path(sys.base_prefix).resolve()
-    assert PathGuard(str(base.parent)).why(f"{base.name}/lib/x")
+    assert Protected(str(base.parent)).why(f"{base.name}/lib/x")
     # A workspace in a folder of Python's is nothing else.
     inside = Path(os.__file__).resolve().parent / "json"
-    assert [place.path for place in find_protected(str(inside))] == [str(inside)]
-    assert PathGuard(str(inside)).why("tool.py")
-
-
-@posix
-def test_a_path_too_long_is_no_obstacle(tmp_path: Path) -> None:
-    """Whoever makes one could otherwise keep every later start from happening."""
-    at = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(25):
-        os.mkdir("x" * 200, dir_fd=at)
-        at, before = os.open("x" * 200, os.O_RDONLY, dir_fd=at), at
-        os.close(before)
-    os.close(at)
-    put(tmp_path, ".git/config")
-    assert found(tmp_path.resolve()) == {".git": OWN}
+    assert {*Protected(str(inside)).top()} == {*os.listdir(inside)}
+    assert Protected(str(inside)).why("tool.py")
 
 
 @posix
 def test_the_folders_of_threads_and_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path.resolve()
     monkeypatch.setenv("SIGNOFF_CACHE", str(root / "models"))
-    monkeypatch.setattr("signoff.tools.protected.user_data_path", lambda name: root / "share" / name)
+    monkeypatch.setenv("XDG_DATA_HOME", str(root / "share"))
     put(root, "models/x.gguf", "share/signoff/threads.sqlite", "share/other/x")
-    assert found(root) == {"models": "Signoff", "share/signoff": "Signoff"}
+    guard = Protected(str(root))
+    assert guard.why("models/x.gguf")
+    if sys.platform == "linux":
+        assert guard.top() == {"models": OWN, "share": OWN}
+        assert not guard.why("share/other/x")
     # A workspace below one of them is nothing of Signoff's.
     put(root, "models/mine/x")
-    assert not PathGuard(str(root / "models/mine")).why("x")
+    assert not Protected(str(root / "models/mine")).why("x")
 
 
 @pytest.mark.slow
@@ -252,4 +204,105 @@ def test_a_real_environment_and_a_real_repository(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", root / "env"], check=True)
     subprocess.run(["git", "init", "--quiet", root / "work"], check=True)
     subprocess.run(["git", "init", "--quiet", "--bare", root / "bare"], check=True)
-    assert set(found(root)) == {"env", "work/.git", "bare"}
+    guard = Protected(str(root))
+    assert guard.top() == {"env": ENV, "bare": GIT}
+    assert guard.why("work/.git/config")
+    assert not guard.why("work/new.py")
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A project with a repository, an environment, files and folders."""
+    work = tmp_path.resolve() / "work"
+    put(work, "docs/")
+    for file in (".git/HEAD", ".git/config", ".venv/pyvenv.cfg", ".venv/bin/python", "src/app.py", "top.py"):
+        put(work, file)
+        (work / file).write_text("as it was")
+    return work
+
+
+REFUSED = [
+    (".git/config", "git's own files"),
+    (".git/hooks/pre-commit", "git's own files"),
+    ("src/.git/config", "git's own files"),
+    (".venv/bin/python", "a Python environment"),
+    (".venv/lib/python3/site-packages/evil.pth", "a Python environment"),
+    ("src/../.venv/bin/signoff", "a Python environment"),
+    ("way/config", "git's own files"),
+    ("far/bin/new", "a Python environment"),
+    (".signoff/threads.sqlite", "Signoff's own files"),
+]
+
+
+@pytest.mark.parametrize(("path", "why"), REFUSED)
+def test_the_file_tools_do_not_write_there(path: str, why: str, work: Path) -> None:
+    (work / "way").symlink_to(".git")
+    (work / "far").symlink_to(work / ".venv")
+    before = {each: each.is_file() and each.read_text() for each in work.rglob("*")}
+    tools = {tool.name: tool for tool in workspace_tools(work)}
+    for name, arguments in [
+        ("write_file", {"content": "changed"}),
+        ("edit_file", {"old": "as it was", "new": "changed"}),
+    ]:
+        if name == "edit_file" and not (work / path).is_file():
+            continue
+        with pytest.raises(ToolException, match=f"is protected: it belongs to {why}, .*ask the user"):
+            tools[name].invoke({"path": path, **arguments})
+    # Not even a folder was made on the way.
+    assert {each: each.is_file() and each.read_text() for each in work.rglob("*")} == before
+
+
+def test_the_file_tools_read_everything_and_write_the_rest(work: Path) -> None:
+    tools = {tool.name: tool for tool in workspace_tools(work)}
+    assert "as it was" in tools["read_file"].invoke({"path": ".git/config"})
+    for path in ("Makefile", ".envrc", "src/app.py", ".github/ci.yml", ".gitignore", "venv/readme"):
+        assert tools["write_file"].invoke({"path": path, "content": "x"}).split()[0] in (
+            "Created",
+            "Replaced",
+        )
+
+
+def test_what_the_file_tools_protect_can_be_said(work: Path) -> None:
+    def write(path: str, protect: list[str]) -> str:
+        tools = {tool.name: tool for tool in workspace_tools(work, protect=protect)}
+        return str(tools["write_file"].invoke({"path": path, "content": "x"}))
+
+    assert write(".git/config", ["!.git"]).startswith("Replaced")
+    assert write(".venv/bin/python", ["!.venv"]).startswith("Replaced")
+    with pytest.raises(ToolException, match="what your program protects"):
+        write("src/app.py", ["src"])
+    with pytest.raises(SetupError, match="protect names 'scr'"):
+        write("a", ["scr"])
+    with pytest.raises(SetupError, match="already defines what is protected"):
+        workspace_tools(Workspace(work), protect=[])
+    assert workspace_tools(Workspace(work, protect=[]))
+
+
+def test_full_texts_are_still_kept(work: Path) -> None:
+    """The folder of Signoff is its own: it writes there, and through no link."""
+    kept = Workspace(work).keep("tool")("long text")
+    assert (work / kept).read_text() == "long text"
+    (work / ".signoff").rename(work / "old")
+    (work / ".signoff").symlink_to(".git")
+    with pytest.raises(ToolException, match="is a link"):
+        Workspace(work).keep("tool")("long text")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are confined on Linux only")
+@pytest.mark.slow
+def test_python_code_still_writes_to_a_file_that_was_edited(work: Path) -> None:
+    """Beside something protected it has rights on the entries that were there when it began."""
+    tools = {tool.name: tool for tool in workspace_tools(work)}
+    sandbox = choose_sandbox(workspace=work, writable=True)
+    python = python_tool(sandbox, workspace=work)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    try:
+        python.invoke({"code": "kept = 1; open('top.py', 'a').write(', python')"}, config)
+        tools["edit_file"].invoke({"path": "top.py", "old": "as it was", "new": "edited"}, config)
+        tools["write_file"].invoke({"path": "src/app.py", "content": "written\n"}, config)
+        code = "for name in ('top.py', 'src/app.py'): open(name, 'a').write(', again')\nkept"
+        assert python.invoke({"code": code}, config).endswith("1")
+    finally:
+        sandbox.close()
+    assert (work / "top.py").read_text() == "edited, python, again"
+    assert (work / "src/app.py").read_text() == "written\n, again"

@@ -10,6 +10,7 @@ from signoff.graph.errors import SetupError
 from signoff.graph.inside.installing import install_hint
 from signoff.tools.sandbox import MontySandbox, Sandbox, UnsafeSandbox, choose_sandbox
 from signoff.tools.sandbox.base import Captured
+from signoff.tools.sandbox.folder import OwnFolders
 
 
 def test_what_cannot_be_had_is_a_setup_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -17,7 +18,7 @@ def test_what_cannot_be_had_is_a_setup_error(monkeypatch: pytest.MonkeyPatch, tm
         UnsafeSandbox(unsafe=False)
     with pytest.raises(SetupError, match="not an existing folder"):
         choose_sandbox(workspace=tmp_path / "missing")
-    with pytest.raises(SetupError, match="use auto, linux, landlock, monty or unsafe"):
+    with pytest.raises(SetupError, match="use auto, linux, monty or unsafe"):
         choose_sandbox("docker")  # type: ignore[arg-type]  # what a user may type
     monkeypatch.setitem(sys.modules, "pydantic_monty", None)
     with pytest.raises(SetupError, match=re.escape(install_hint("monty"))):
@@ -52,9 +53,30 @@ def test_monty_keeps_variables_and_ends_what_takes_too_long(tmp_path: Path) -> N
     assert sandbox.run("x = 'x' * 10**10", thread="a").exit == "memory"
     late = sandbox.run("while True: pass", timeout=0.5, thread="a")
     assert (late.exit, late.note) == ("timeout", "The time limit was reached.")
-    sandbox.run("open('out.txt', 'w').write('done')")
-    assert (tmp_path / "out.txt").read_text() == "done"
     sandbox.close()
+
+
+def test_monty_reads_the_workspace_and_writes_to_a_folder_of_its_own(tmp_path: Path) -> None:
+    pytest.importorskip("pydantic_monty")
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "in.txt").write_text("hello")
+    sandbox = MontySandbox(work)
+    assert sandbox.run("open('in.txt').read()", thread="a").value == "'hello'"
+    refused = sandbox.run("open('out.txt', 'w')", thread="a")
+    assert (refused.exit, "/own" in refused.note) == ("error", True)
+    result = sandbox.run("open('/own/out.txt', 'w').write('done')", thread="a")
+    [(name, size)] = result.files.items()
+    assert (Path(name).read_text(), size) == ("done", 4)
+    assert sandbox.run("open('/own/out.txt').read()", thread="a").value == "'done'"
+    assert sandbox.run("open('/own/out.txt').read()", thread="b").exit == "error"
+    sandbox.close()
+    assert not Path(name).exists()
+    open_workspace = MontySandbox(work, writable=True)
+    assert open_workspace.run("open('out.txt', 'w').write('x')", thread="a").exit == "ok"
+    open_workspace.close()
+    (work / ".git").mkdir()
+    assert MontySandbox(work, writable=True).enforced()["workspace"] == "read-only, since .git is protected"
 
 
 @pytest.mark.parametrize("sizes", [[10], [3, 3, 3, 1], [1] * 10, [100], [7] * 50])
@@ -69,3 +91,28 @@ def test_captured_output_keeps_both_ends(sizes: list[int]) -> None:
     text = captured.text()
     assert text == data.decode() if len(data) <= 10 else text.startswith(data[:5].decode() + "\n")
     assert text.endswith(data[-5:].decode())
+
+
+# Other systems than Linux, as far as they differ.
+
+
+def test_without_locks_on_files_there_is_a_folder_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("signoff.tools.sandbox.folder.fcntl", None)
+    monkeypatch.setattr("signoff.tools.sandbox.folder._PROGRAMS", "/nowhere")
+    folders = OwnFolders()
+    own = folders.of("a")
+    (Path(own.path) / "x").touch()
+    assert folders.of("a").path == own.path
+    folders.close("a")
+    assert not Path(own.path).exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the unsafe sandbox does not exist there")
+def test_the_interrupt_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox = UnsafeSandbox(unsafe=True)
+    sandbox.run("x = 1", thread="a")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    result = sandbox.run("import time; time.sleep(60)", thread="a", timeout=0.3)
+    monkeypatch.undo()
+    assert (result.exit, sandbox.run("x", thread="a").value) == ("timeout", "1")
+    sandbox.close()

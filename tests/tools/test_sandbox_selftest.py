@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from signoff.cli.probes import PROBES
 from signoff.cli.sandbox import app
-from signoff.tools.sandbox.selftest import PROBES
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="most of the programs are written for Linux")
 
@@ -28,10 +28,8 @@ def selftest(kind: str, *more: str, exit_code: int) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("kind", ["auto", "landlock", "monty"])
-def test_everything_is_contained_in_each_layer(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("kind", ["auto", "monty"])
+def test_everything_is_contained(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind == "monty":
         pytest.importorskip("pydantic_monty")
     workspace, home = tmp_path / "workspace", tmp_path / "home"
@@ -42,9 +40,12 @@ def test_everything_is_contained_in_each_layer(
     told = selftest(kind, "--workspace", str(workspace), exit_code=0)
     assert [check for check in told["checks"] if not check["contained"]] == []
     assert told["contained"] == len(NAMES)
+    # Monty has no modules for some of them, which therefore show nothing.
+    assert all(check["tried"] for check in told["checks"]) is (kind != "monty")
     assert told["enforced"]["own network"]
     assert dict(os.environ) == before
-    assert os.listdir(home) == os.listdir(workspace) == []
+    assert os.listdir(workspace) == []
+    assert [path for path in home.rglob("*") if path.is_file() or path.name.startswith("python-")] == []
 
 
 def test_without_a_sandbox_it_says_what_got_through() -> None:

@@ -20,6 +20,7 @@ from signoff.tools.sandbox.tool import result_text
         (PythonResult("timeout", "a\n", seconds=2.04, note="Gone."), "a\nTimed out after 2.0 s.\nGone."),
         (PythonResult("killed", note="Gone."), "The interpreter has ended.\nGone."),
         (PythonResult("memory", stderr="MemoryError\n"), "MemoryError\nOut of memory."),
+        (PythonResult("ok", files={"a/b.png": 1234}), "New files: a/b.png (1,234 bytes)"),
     ],
 )
 def test_what_the_model_reads(result: PythonResult, text: str) -> None:

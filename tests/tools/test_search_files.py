@@ -1,15 +1,13 @@
 """search_files finds lines by a regular expression, in bounded time, whatever the expression."""
 
-import json
-import subprocess
-import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from langchain_core.tools import ToolException
 
-from signoff.tools.filesystem import search, search_worker
+from signoff.tools.filesystem import search
 from signoff.tools.filesystem.search import search_files
 from signoff.tools.workspace import Workspace
 from tests.support.benches.workspace import Bench
@@ -29,7 +27,8 @@ def test_a_search_shows_file_line_and_text(bench: Bench) -> None:
     assert bench("search_files", pattern="^PORT = \\d$").splitlines() == [
         "a.py:2: PORT = 1",
         "src/b.py:1: PORT = 2",
-        "2 matching lines in 3 files.",
+        "2 matching lines in 3 files. Passed over: .git. Not searched, binary: image.bin. "
+        "Pass one of them as path to search it.",
     ]
     assert bench("search_files", pattern="PORT", path="src", glob="*.py").splitlines() == [
         "src/b.py:1: PORT = 2",
@@ -49,7 +48,10 @@ def test_a_search_shows_file_line_and_text(bench: Bench) -> None:
         ({"pattern": "a{99999999999999999999}"}, "too large"),
         ({"pattern": "x" * 1_001}, "longer than 1000 characters"),
         ({"pattern": "x", "path": "missing"}, "There is no missing"),
-        ({"pattern": "x", "path": "image.bin"}, "no text file to search in image.bin"),
+        (
+            {"pattern": "x", "path": "image.bin"},
+            "Nothing was searched in image.bin. Not searched, binary: image.bin.",
+        ),
         ({"pattern": "x", "glob": "*.rs"}, "no text file to search in the workspace (names that match *.rs)"),
     ],
 )
@@ -70,7 +72,8 @@ def test_hits_are_bounded_and_kept_whole_for_reading(bench: Bench) -> None:
     found = bench("search_files", pattern="hit")
     assert len(found) <= 20_000
     assert found.endswith(
-        "500 matching lines in 1 file. Stopped at 500: make the pattern narrower to see others."
+        "500 matching lines in 1 file. Stopped at 500 lines: make the pattern narrower, or pass a path or a "
+        "glob, to see others."
     )
     kept = found.split("the full text is in ")[1].split(" ...]")[0]
     assert "300|many.txt:300: hit 299 xxx" in bench("read_file", path=kept, start_line=300, end_line=300)
@@ -102,42 +105,153 @@ def test_a_large_file_that_is_named_is_searched_or_refused_by_its_size(
         bench.refusal("search_files", pattern="needle")
     )
     monkeypatch.setattr(search, "MOST_SEARCHED_BYTES", 12_000_006)
-    assert "big.log has 12,000,007 bytes, more than" in bench.refusal(
+    assert "larger than 12,000,006 bytes: big.log. Read parts of it with read_file" in bench.refusal(
         "search_files", pattern="needle", path="big.log"
     )
 
 
-EXPONENTIAL = "(a|a)*b"
+EXPONENTIAL = "(a|aa)+$"
 
 
 @pytest.mark.timed
 def test_a_pattern_that_takes_for_ever_is_stopped(bench: Bench) -> None:
-    bench.put("z.txt", "a" * 60)
+    bench.put("z.txt", "a" * 60 + "b")
     started = time.monotonic()
-    with pytest.raises(ToolException, match="longer than 1 second; use a simpler pattern"):
+    with pytest.raises(ToolException, match="took too long, and found nothing before; use a simpler pattern"):
         search_files(Workspace(bench.root), EXPONENTIAL, seconds=1)
     assert time.monotonic() - started < 5
 
 
 def test_what_was_found_before_the_time_was_up_is_shown(bench: Bench) -> None:
-    bench.put("a.txt", "ab\n" * 3)
-    bench.put("z.txt", "a" * 60)
+    bench.put("a.txt", "a\n" * 3)
+    bench.put("z.txt", "a" * 60 + "b")
     found = search_files(Workspace(bench.root), EXPONENTIAL, seconds=1).splitlines()
-    assert found[:3] == ["a.txt:1: ab", "a.txt:2: ab", "a.txt:3: ab"]
-    assert "Stopped after 1 second: the rest was not searched" in found[-1]
+    assert found[:3] == ["a.txt:1: a", "a.txt:2: a", "a.txt:3: a"]
+    assert "Not searched to the end, since the pattern takes too long: z.txt" in found[-1]
 
 
-def test_the_searching_process_ends_by_itself_when_nobody_ends_it() -> None:
-    text = b"a" * 60
-    request = {"pattern": EXPONENTIAL, "hits": 5, "characters": 80, "seconds": 1}
-    source = (
-        json.dumps(request).encode()
-        + b"\n"
-        + json.dumps({"file": "z", "bytes": len(text)}).encode()
-        + b"\n"
-        + text
-    )
-    command = [sys.executable, "-I", "-S", search_worker.__file__]
-    ended = subprocess.run(command, input=source, capture_output=True, timeout=30, check=False)
-    assert ended.returncode != 0
-    assert ended.stdout == b""
+@pytest.mark.timed
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "((((a{99}){99}){99}){99}){99}",
+        "(a{1,100}){1,100}b",
+        "(.)*[cd]",
+        "(?:(?:a|ab|b)*?)*[cd]",
+        "(?:a?){19999}b",
+        "(?R)",
+        "(" * 500 + ")" * 500,
+        "\\" * 999,
+        "[",
+        "\0",
+    ],
+)
+def test_no_pattern_takes_the_time_or_the_memory_of_others(bench: Bench, pattern: str) -> None:
+    bench.put("a.txt", "a" * 60 + "b\n" + "ab" * 100_000 + "\n")
+    started = time.monotonic()
+    # Refused or not, by a sentence.
+    with suppress(ToolException):
+        bench("search_files", pattern=pattern)
+    assert time.monotonic() - started < 8
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        # As it is, and where that finds nothing, as plain text.
+        ("price(order)", "plain text. 1 matching line"),
+        ("$5.00", "plain text. 1 matching line"),
+        ("price(order)[0]", "plain text. 1 matching line"),
+        ("price\\(order\\)", "1: total = price(order)[0]"),
+        ("main(", "not a valid regular expression"),
+        ("f'{e}'", "3: main(f'{e}')"),
+        ("5.00", "2: cost = '$5.00'"),
+        ("nothing(here)", "No matches."),
+        ("total.*\\ncost", "within one line"),
+        ("total\ncost", "within one line"),
+    ],
+)
+def test_a_pattern_is_also_looked_for_as_plain_text(bench: Bench, pattern: str, found: str) -> None:
+    bench.put("c.py", "total = price(order)[0]\ncost = '$5.00'\nmain(f'{e}')\n")
+    assert found in bench("search_files", pattern=pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^b$",
+        "(?<!x)b$",
+        "\\Ab\\Z",
+        "(?=b)",
+        "[^ab]",
+        "b(?!\\w)",
+        "(?i)B",
+        "(?<!\\s)b",
+        "^(?>b[^c]*)$",
+        "(?<!a)b",
+        "b(?![^b])",
+        "(?<![ab])b",
+        "^b[^a]*+$",
+        "b(?!.)",
+    ],
+)
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_pattern_matches_within_a_line(bench: Bench, pattern: str, line_end: str) -> None:
+    bench.put("f", line_end.join(["a", "b", "", "a"]))
+    rows = bench("search_files", pattern=pattern).splitlines()
+    assert rows[:-1] == (["No matches."] if pattern == "[^ab]" else ["f:2: b"])
+
+
+def test_lines_around_a_match_are_shown_on_request(bench: Bench) -> None:
+    bench.put("f", "".join(f"line {number}\n" for number in range(1, 21)))
+    assert bench("search_files", pattern="line (3|5|12)$", context=1).splitlines() == [
+        "f-2- line 2",
+        "f:3: line 3",
+        "f-4- line 4",
+        "f:5: line 5",
+        "f-6- line 6",
+        "--",
+        "f-11- line 11",
+        "f:12: line 12",
+        "f-13- line 13",
+        "3 matching lines in 1 file.",
+    ]
+    assert len(bench("search_files", pattern="line 10", context=99).splitlines()) == 21
+
+
+def test_a_search_says_what_it_did_not_read(bench: Bench) -> None:
+    bench.put("a.js", "x\n")
+    for folder in ("node_modules", ".venv", "src/__pycache__", ".signoff"):
+        bench.put(f"{folder}/x.js", "the word\n")
+    bench.put("u16.txt", "the word\n".encode("utf-16"))
+    bench.put("latin.txt", "café: the word\n".encode("latin-1"))
+    bench.put("big.log", b"x" * 2_000_001)
+    bench.put("image.png", b"\x89P\0\0\0")
+    found = bench("search_files", pattern="the word")
+    assert found.splitlines()[0] == "latin.txt:1: caf\ufffd: the word"
+    for said in (
+        "Passed over: .venv, node_modules.",
+        "Not searched, UTF-16: u16.txt.",
+        "Not searched, binary: image.png.",
+        "Not searched, larger than 2,000,000 bytes: big.log.",
+        "Searched by ASCII characters only, since not UTF-8: latin.txt.",
+        "Pass one of them as path to search it.",
+    ):
+        assert said in found
+    assert "node_modules/x.js:1: the word" in bench("search_files", pattern="word", path="node_modules")
+    assert "UTF-16 text" in bench.refusal("read_file", path="u16.txt")
+
+
+def test_a_filter_that_fits_no_file_is_explained(bench: Bench) -> None:
+    bench.put("src/a.py", "x\n")
+    said = bench.refusal("search_files", pattern="x", glob="src/*.rs")
+    assert "names that match src/*.rs" in said
+    assert "write *.py, src/**/*.ts" in said
+
+
+def test_lines_have_the_same_numbers_as_in_a_reading(bench: Bench) -> None:
+    bench.put("f", "a\x0cb\x0bc\u2028d\x85e\rf\r\nneedle\x1c\r\nlast")
+    assert bench("search_files", pattern="needle").startswith("f:2: needle")
+    assert "\n2|needle" in bench("read_file", path="f")
+    assert "\n2|pin" in bench("edit_file", path="f", old="needle", new="pin")
+    assert "lines 1 to 3 of 3" in bench("read_file", path="f")

@@ -11,8 +11,8 @@ from signoff.front.cards import asking, card
 from signoff.front.choices import arguments_text
 from signoff.front.record.draw import templates
 from signoff.front.text import one_line, plain, shell_command
+from signoff.front.unseen import UNSEEN
 from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting
-from signoff.tools.filesystem.unseen import UNSEEN
 from signoff.web.pane_shell import announced
 from tests import unseen
 

@@ -2,13 +2,13 @@
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
 from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
-from signoff.tools.filesystem import paths
 from signoff.tools.workspace import Workspace
 
 SECRET = "the secret outside"
@@ -48,10 +48,8 @@ def root(tmp_path: Path, outside: Path) -> Path:
     return root
 
 
-@pytest.fixture(params=["opened step by step", "compared"])
-def workspace(root: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """The workspace as it is here, and as it is on a platform that cannot open relative to a folder."""
-    monkeypatch.setattr(paths, "RACE_FREE", request.param == "opened step by step")
+@pytest.fixture
+def workspace(root: Path) -> Workspace:
     return Workspace(root)
 
 
@@ -142,6 +140,55 @@ def test_a_write_creates_folders_and_keeps_the_mode_of_what_it_replaces(workspac
     assert (root / "a/b/run.sh").read_bytes() == b"two"
     assert stat.S_IMODE((root / "a/b/run.sh").stat().st_mode) == 0o750
     assert os.listdir(root / "a/b") == ["run.sh"]
+
+
+def test_a_reader_never_sees_half_a_write(workspace: Workspace) -> None:
+    texts = [b"a" * 300_000, b"b" * 300_000]
+    workspace.write("big.txt", texts[0])
+    ended = threading.Event()
+
+    def write() -> None:
+        while not ended.is_set():
+            for text in texts:
+                workspace.write("big.txt", text)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        seen = {workspace.read("big.txt") for _ in range(300)}
+    finally:
+        ended.set()
+        writer.join()
+    assert seen <= set(texts)
+
+
+@pytest.mark.parametrize(
+    ("path", "beside", "stays"),
+    [
+        ("notes.txt", ".git/config", True),
+        ("notes.txt", "docs/x", False),
+        ("src/app.py", ".git/config", False),
+        ("hard", ".git/config", False),
+    ],
+)
+def test_beside_something_protected_an_entry_at_the_top_stays_the_same_file(
+    workspace: Workspace, outside: Path, path: str, beside: str, stays: bool
+) -> None:
+    """There the sandbox of Python code is given rights on single entries, which another file would lose."""
+    root = Path(workspace.root)
+    (root / beside).parent.mkdir()
+    (root / beside).touch()
+    os.link(outside / "secret.txt", root / "hard")
+    # Held open, so that no new file gets its number.
+    held = os.open(root / path, os.O_RDONLY)
+    before = os.fstat(held)
+    for text in (b"longer than it was before\n", b"x"):
+        assert workspace.write(path, text) is False
+        assert (root / path).read_bytes() == text
+    assert ((root / path).stat().st_ino == before.st_ino) is stays
+    assert (root / path).stat().st_mode == before.st_mode
+    os.close(held)
+    assert (outside / "secret.txt").read_text() == SECRET
 
 
 def test_a_new_file_has_the_mode_that_the_user_s_mask_gives(workspace: Workspace) -> None:

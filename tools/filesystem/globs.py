@@ -1,189 +1,136 @@
 """Matches paths against globs, as models write them, and against the rules of a `.gitignore`.
 
-Both match one component at a time with `fnmatch`, whose expressions do not backtrack. A `.gitignore` turned
-into one regular expression could take exponential time and block the interpreter meanwhile.
+Both become regular expressions, a `.gitignore` by `pathspec`, which knows git's rules. As they may come from
+anywhere, their expressions have a deadline.
 """
 
-import fnmatch
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice, product
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import islice
 
+import regex  # type: ignore[import-untyped]  # the package has no types
 from langchain_core.tools import ToolException
+from pathspec.patterns.gitignore import GitIgnorePatternError
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from signoff.tools.filesystem.paths import quote_path
 
-_MOST_ALTERNATIVES = 500
+_MOST_IN_A_GLOB = 1_000
 _MOST_BRACES = 50
+# Stand for the parts of braces; a path cannot have the first.
+_OPEN, _OR, _CLOSE = "\0(", "\0|", "\0)"
+_SIGNS = {_OPEN: "(?:", _OR: "|", _CLOSE: ")", "?": "."}
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_PART = re.compile(r"\0.|(?:(?<=^)|(?<=[/(|]))\*\*/|\*+|\[(?P<set>[^\]][^\]]*)\]|.", re.DOTALL)
 _MOST_RULES = 2_000
-_MOST_STEPS = 50
-_SPECIAL = "*?["
+_MOST_IN_A_RULE = 1_000
+_RULE_SECONDS = 0.2
 
 
 def fitting(glob: str | None, folder: str = ".") -> Callable[[str], bool]:
-    """Returns a test whether a path of the workspace matches `glob`.
+    """A test whether a path of the workspace matches `glob`.
 
     It matches by its name, or by its path from the workspace or from `folder`. `*` also matches "/", "**/"
-    also nothing, `{a,b}` each of its parts, and brackets either one of their characters or themselves,
-    because folders may be called `[id]`. Raises ToolException for too many braces.
+    also nothing, `{a,b}` each of its parts or itself, and brackets either one of their characters or
+    themselves, because folders may be called `[id]`. Raises ToolException if it is too long; the test, if it
+    takes too long.
     """
     if not glob:
         return lambda path: True
+    if len(glob) > _MOST_IN_A_GLOB or glob.count("{") > _MOST_BRACES:
+        raise ToolException(
+            f"The glob {quote_path(glob)} is longer than {_MOST_IN_A_GLOB:,} characters or has more than "
+            f"{_MOST_BRACES} braces; use a shorter one."
+        )
     short = re.sub(r"(?:^|(?<=/))(?:\./|/)+", "", glob)
     short += "*" if short.endswith("/") else ""
-    few = short.count("{") <= _MOST_BRACES
-    wanted = list(islice(_alternatives(short), _MOST_ALTERNATIVES + 1)) if few else []
-    if not 0 < len(wanted) <= _MOST_ALTERNATIVES:
-        raise ToolException(f"The glob {quote_path(glob)} expands to too many patterns; use fewer braces.")
+    try:
+        either = regex.compile(f"{_expression(_grouped(short))}|{_expression(short)}", regex.DOTALL)
+    except regex.error:
+        raise ToolException(f"The glob {quote_path(glob)} is not valid; leave out its brackets.") from None
     prefix = "" if folder == "." else f"{folder}/"
-    tests = [re.compile(fnmatch.translate(each)).match for each in dict.fromkeys(wanted)]
 
     def fits(path: str) -> bool:
         names = {path, path.rsplit("/", 1)[-1], path.removeprefix(prefix)}
-        return any(test(name) for name in names for test in tests)
+        try:
+            return any(either.fullmatch(name, timeout=_RULE_SECONDS) for name in names)
+        except TimeoutError:
+            raise ToolException(f"The glob {quote_path(glob)} takes too long; use a simpler one.") from None
 
     return fits
 
 
-def _alternatives(glob: str) -> Iterator[str]:
-    """Returns the globs without braces that `glob` expands to."""
-    return ("".join(parts) for parts in product(*_parts(glob)))
+def _grouped(glob: str) -> str:
+    """`glob` with its braces and their commas, from the inside out, as signs that no path has."""
+    before = ""
+    while before != glob:
+        before = glob
+        glob = _BRACES.sub(lambda match: f"{_OPEN}{match[1].replace(',', _OR)}{_CLOSE}", glob)
+    return glob
 
 
-def _parts(glob: str) -> list[list[str]]:
-    """Returns the alternatives at each position."""
-    found: list[list[str]] = []
-    at = 0
-    while at < len(glob):
-        end = at + 1
-        if glob.startswith("**/", at) and (at == 0 or glob[at - 1] in "/,{"):
-            end = at + 3
-            found.append(["**/", ""])
-        elif glob[at] == "[" and (close := glob.find("]", at + 2)) > 0:
-            end = close + 1
-            found.append([glob[at:end], "[[]" + glob[at + 1 : end]])
-        elif glob[at] == "{" and (choices := _choices(glob, at)):
-            end = at + 1 + sum(len(choice) + 1 for choice in choices)
-            # The braces may also be part of a name.
-            each = [alternative for choice in choices for alternative in _bounded(choice)]
-            found.append([*each, glob[at:end]])
-        else:
-            found.append([glob[at]])
-        at = end
-    return found
+def _expression(glob: str) -> str:
+    return _PART.sub(_translated, glob)
 
 
-def _bounded(glob: str) -> Iterator[str]:
-    return islice(_alternatives(glob), _MOST_ALTERNATIVES + 1)
+def _translated(part: re.Match[str]) -> str:
+    text = part[0]
+    if text in _SIGNS:
+        return _SIGNS[text]
+    if text.startswith("*"):
+        return "(?:.*/)?" if text.endswith("/") else ".*"
+    if part["set"]:
+        inner = part["set"].replace("\\", r"\\").replace("[", r"\[")
+        inner = f"^{inner[1:]}" if inner.startswith("!") else inner.replace("^", r"\^")
+        return f"(?:[{inner}]|{re.escape(text)})"
+    return re.escape(text)
 
 
-def _choices(glob: str, start: int) -> list[str]:
-    """Returns the parts of the braces that open at `start`; none without a closing brace or a comma."""
-    depth, begun = 0, start + 1
-    choices: list[str] = []
-    for at in range(start, len(glob)):
-        depth += {"{": 1, "}": -1}.get(glob[at], 0)
-        if depth == 0:
-            return [*choices, glob[begun:at]] if choices else []
-        if depth == 1 and glob[at] == ",":
-            choices.append(glob[begun:at])
-            begun = at + 1
-    return []
+class IgnoreRules:
+    """The rules of a `.gitignore`; none is left once one of them took too long."""
+
+    def __init__(self, rules: Sequence[tuple["regex.Pattern[str]", bool]]) -> None:
+        # The last one that matches decides.
+        self._rules = rules[::-1]
+        all_of_them = "|".join(rule.pattern for rule, _ in rules)
+        self._any = regex.compile(all_of_them, regex.DOTALL) if rules else None
+
+    def verdict(self, path: str) -> bool | None:
+        """Whether a rule excludes this path, which ends in a slash for a folder; None if none matches."""
+        try:
+            if self._any is None or not self._any.search(path, timeout=_RULE_SECONDS):
+                return None
+            matching = (out for rule, out in self._rules if rule.search(path, timeout=_RULE_SECONDS))
+            return next(matching, None)
+        except TimeoutError:
+            self._any = None
+            return None
 
 
-_Step = Callable[[str], object] | None
+@lru_cache(256)
+def rules_of(text: str) -> IgnoreRules:
+    """The rules of a `.gitignore` with this text; what is not a rule is passed over, as git does."""
+    rules: list[tuple[regex.Pattern[str], bool]] = []
+    for line in islice(text.split("\n"), _MOST_RULES):
+        if len(line) > _MOST_IN_A_RULE or not line.strip("/\r "):
+            continue
+        try:
+            rule, excludes = GitIgnoreSpecPattern.pattern_to_regex(line)
+            if rule is not None and excludes is not None:
+                # Only for the entry itself: what is below an excluded folder is never asked for.
+                end = "\\Z" if "ps_d" in rule else "." if rule.endswith("/") else ""
+                rules.append((regex.compile(rule + end, regex.DOTALL), excludes))
+        except (GitIgnorePatternError, regex.error):
+            continue
+    return IgnoreRules(rules)
 
 
-@dataclass(frozen=True)
-class IgnoreRule:
-    """One line of a `.gitignore`. steps: a test for each name on the way; None stands for `**`."""
-
-    folder: str
-    steps: tuple[_Step, ...]
-    negated: bool
-    folders_only: bool
-
-
-def rules_of(text: str, folder: str) -> list[IgnoreRule]:
-    """Returns the rules of the `.gitignore` in `folder` ("" or a path that ends with "/")."""
-    lines = (line.removesuffix("\r") for line in text.split("\n"))
-    return [rule for line in islice(lines, _MOST_RULES) if (rule := _rule(line, folder))]
-
-
-def is_ignored(rules: Sequence[IgnoreRule], path: str, *, is_folder: bool) -> bool:
-    """Whether the last rule that matches this path excludes it."""
-    for rule in reversed(rules):
-        if (is_folder or not rule.folders_only) and _leads(rule.steps, path[len(rule.folder) :].split("/")):
-            return not rule.negated
+def is_ignored(rules: Sequence[tuple[str, IgnoreRules]], path: str, *, is_folder: bool) -> bool:
+    """Whether the innermost rules that match this path exclude it. rules: each with its folder, "" or a path
+    that ends in a slash."""
+    for folder, own in reversed(rules):
+        verdict = own.verdict(path[len(folder) :] + "/" * is_folder)
+        if verdict is not None:
+            return verdict
     return False
-
-
-def _rule(line: str, folder: str) -> IgnoreRule | None:
-    line = re.sub(r"(?<!\\) +$", "", line)
-    negated = line.startswith("!")
-    line = line[negated:]
-    if not line or (line.startswith("#") and not negated):
-        return None
-    folders_only = line.endswith("/")
-    names = line.rstrip("/").split("/")
-    if len(names) == 1:
-        names = ["**", *names]
-    elif not names[0]:
-        del names[0]
-    if not any(names) or len(names) > _MOST_STEPS:
-        return None
-    return IgnoreRule(folder, tuple(map(_step, names)), negated, folders_only)
-
-
-def _step(name: str) -> _Step:
-    if name == "**":
-        return None
-    if not any(sign in name for sign in (*_SPECIAL, "\\")):
-        return name.__eq__
-    return re.compile(fnmatch.translate(_as_fnmatch(name))).match
-
-
-def _as_fnmatch(name: str) -> str:
-    """Translates a git pattern to `fnmatch`: `\\` escapes the next character, and `[^a]` becomes `[!a]`."""
-    found, at = "", 0
-    while at < len(name):
-        if name[at] == "\\" and at + 1 < len(name):
-            found += f"[{name[at + 1]}]" if name[at + 1] in _SPECIAL else name[at + 1]
-            at += 2
-        elif name.startswith("[^", at):
-            found += "[!"
-            at += 2
-        else:
-            found += name[at]
-            at += 1
-    return re.sub(r"\*+", "*", found)
-
-
-def _leads(steps: tuple[_Step, ...], names: list[str]) -> bool:
-    """Whether the names match the steps; all possible positions are followed at once."""
-    here = _reached(steps, {0})
-    for name in names:
-        after: set[int] = set()
-        for at in here:
-            if at < len(steps):
-                step = steps[at]
-                if step is None:
-                    after.add(at + 1 if at == len(steps) - 1 else at)
-                    after.add(at)
-                elif step(name) not in (None, False):
-                    after.add(at + 1)
-        if not after:
-            return False
-        here = _reached(steps, after)
-    return len(steps) in here
-
-
-def _reached(steps: tuple[_Step, ...], places: set[int]) -> set[int]:
-    """Adds the positions after a `**` that matches nothing; the last step must match something."""
-    found = set(places)
-    for at in sorted(places):
-        while at < len(steps) - 1 and steps[at] is None:
-            at += 1
-            found.add(at)
-    return found

@@ -1,31 +1,27 @@
-"""Resolves a path that a model wrote to a place that is certainly inside the workspace.
-
-Checking the path and then opening it would leave a gap in which it can be replaced by a link. So the path is
-walked one component at a time, each opened relative to the folder before it and never through a link; a link
-is read and its target walked in the same way, beneath the same root.
-"""
+"""Paths as a model writes them, and what it is told about them."""
 
 import errno
+import json
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 
 from langchain_core.tools import ToolException
 
 from signoff.graph.foreign import valid_text
+from signoff.graph.foreign_files import NotRegular
+from signoff.tools.filesystem.looks import look
 
-RACE_FREE = hasattr(os, "O_NOFOLLOW") and {os.open, os.mkdir, os.readlink, os.rename, os.stat} <= (
-    os.supports_dir_fd
-)
-"""Whether this platform can open files relative to a folder; if not (Windows), real paths are compared."""
+DEEPEST = 100
+"""How many folders a path may lead through."""
 
-FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
-
-_MOST_LINKS = 20
 _MOST_CHARACTERS = 4_000
+_MOST_COMPARED = 10_000
+_MOST_NAMED = 5
 _SEPARATORS = re.compile("[" + re.escape("/" + os.sep) + "]+")
+_LINE_ENDS = re.compile("[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _REASONS = {
     errno.ENOENT: "There is no {path}; call list_files to see what is there.",
     errno.EISDIR: "{path} is a folder; pass the path of a file.",
@@ -40,26 +36,25 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True)
-class Place:
-    """A name in an opened folder, not a link as far as is known.
-
-    folder: its file descriptor; None where the platform cannot open relative to a folder, and `name` is then
-    a full path.
-    """
-
-    folder: int | None
-    name: str
+def one_line(path: str) -> str:
+    """`path` as valid text on one line."""
+    return _LINE_ENDS.sub(lambda end: end[0].encode("unicode_escape").decode(), valid_text(path))
 
 
 def quote_path(path: str) -> str:
-    """Returns `path` for a message: valid text, on one line and short."""
-    text = valid_text(path).replace("\n", "\\n").replace("\r", "\\r")
+    """`path` for a message: valid text, on one line and short."""
+    text = one_line(path)
     return text if len(text) <= 200 else f"{text[:100]}...{text[-80:]}"
 
 
+def few(names: Sequence[str]) -> str:
+    """The first of these names, and how many more there are."""
+    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
 def outside(path: str) -> ToolException:
-    """Returns the error for a path outside the workspace."""
+    """The error for a path outside the workspace."""
     return ToolException(
         f"{quote_path(path)} is outside the workspace; use a path relative to the workspace, "
         "such as src/app.py."
@@ -71,6 +66,11 @@ def explained(path: str) -> Iterator[None]:
     """Turns an OSError into a ToolException that names `path` and says what to do."""
     try:
         yield
+    except NotRegular as error:
+        what = "a folder; pass the path of a file"
+        if not os.path.isdir(error.filename):
+            what = "not a regular file (a device, a pipe or the like); choose another"
+        raise ToolException(f"{quote_path(path)} is {what}.") from error
     except OSError as error:
         reason = _REASONS.get(
             error.errno or 0, "{path} cannot be used: " + (error.strerror or "failed") + "."
@@ -79,20 +79,24 @@ def explained(path: str) -> Iterator[None]:
 
 
 def steps(path: str, roots: tuple[str, ...]) -> list[str]:
-    """Returns the components of `path` below the workspace, with `..`, without `.` and empty ones.
+    """The components of `path` below the workspace, with `..`, without `.` and empty ones.
 
     roots: the names of the workspace folder itself; an absolute path must begin with one. Raises
     ToolException for a path that cannot lie inside the workspace.
     """
     if not path.strip():
         raise ToolException("The path is empty; pass a path relative to the workspace, such as src/app.py.")
-    if valid_text(path) != path:
+    if "\0" in path or re.search("[\ud800-\udfff]", path):
         raise ToolException(
             f"{quote_path(path)} contains characters that a path cannot contain; remove them."
         )
-    if len(path) > _MOST_CHARACTERS:
-        raise ToolException(f"The path {quote_path(path)} is too long; use a shorter one.")
-    return [step for step in _SEPARATORS.split(_below(path, roots)) if step not in ("", ".")]
+    names = [name for name in _SEPARATORS.split(_below(path, roots)) if name not in ("", ".")]
+    if len(path) > _MOST_CHARACTERS or len(names) > DEEPEST:
+        raise ToolException(
+            f"The path {quote_path(path)} is too long; use one of at most {_MOST_CHARACTERS:,} characters "
+            f"and {DEEPEST} folders."
+        )
+    return names
 
 
 def _below(path: str, roots: tuple[str, ...]) -> str:
@@ -105,111 +109,31 @@ def _below(path: str, roots: tuple[str, ...]) -> str:
     raise outside(path)
 
 
-@contextmanager
-def beneath(
-    roots: tuple[str, ...],
-    path: str,
-    *,
-    create: bool = False,
-    check: Callable[[str], None] = lambda real: None,
-) -> Iterator[Place]:
-    """Yields the place of `path`, with every link on the way resolved inside the workspace.
-
-    roots: the first is the real path of the workspace folder. create: make missing parents. check: called
-    with the real path below the workspace before anything is created; may raise ToolException. An OSError,
-    also one raised in the `with` block, becomes a ToolException.
-    """
-    todo = steps(path, roots)
-    with explained(path):
-        if not RACE_FREE:
-            yield _compared(roots[0], path, todo, create, check)
-            return
-        opened = [_root(roots[0])]
-        try:
-            yield _walked(opened, roots, path, todo, create, check)
-        finally:
-            for folder in opened:
-                os.close(folder)
+def alike(root: str, path: str) -> str | None:
+    """The path below `root` that looks like the missing `path` and has the names of existing entries, as far
+    as exactly one looks like a name: in another normal form, with another space, or with bytes that a listing
+    shows as U+FFFD. None if there is no such name."""
+    real, names = root, os.path.relpath(path, root).split(os.sep)
+    for name in names:
+        if not os.path.lexists(os.path.join(real, name)):
+            name = _only_alike(real, name) or name
+        real = os.path.join(real, name)
+    return real if real != path else None
 
 
-def _root(path: str) -> int:
+def _only_alike(folder: str, name: str) -> str | None:
+    wanted = look(name)
     try:
-        return os.open(path, FOLDER_FLAGS)
-    except (FileNotFoundError, NotADirectoryError):
-        raise ToolException("The workspace folder no longer exists; ask the user to restore it.") from None
+        with os.scandir(folder) as entries:
+            names = (entry.name for entry in islice(entries, _MOST_COMPARED))
+            matches = [each for each in names if look(one_line(each)) == wanted]
+    except OSError:
+        return None
+    return matches[0] if len(matches) == 1 else None
 
 
-def _walked(
-    opened: list[int],
-    roots: tuple[str, ...],
-    path: str,
-    todo: list[str],
-    create: bool,
-    check: Callable[[str], None],
-) -> Place:
-    """Walks `todo` from the root in `opened`, the list of the folders that are open."""
-    todo = todo[::-1]
-    # The names of the opened folders, none of which is a link: together they form the real path.
-    names: list[str] = []
-    links = 0
-    while todo:
-        name = todo.pop()
-        if name == "..":
-            if len(opened) == 1:
-                raise outside(path)
-            os.close(opened.pop())
-            names.pop()
-            continue
-        target = _link_target(opened[-1], name)
-        if target is None:
-            check("/".join([*names, name]))
-            if not todo:
-                return Place(opened[-1], name)
-            opened.append(_folder(opened[-1], name, create))
-            names.append(name)
-            continue
-        links += 1
-        if links > _MOST_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        if os.path.isabs(target):
-            target = _target_below(target, roots, path)
-            names.clear()
-            while len(opened) > 1:
-                os.close(opened.pop())
-        todo.extend(reversed([step for step in target.split("/") if step not in ("", ".")]))
-    check("/".join(names) or ".")
-    return Place(opened[-1], ".")
-
-
-def _target_below(target: str, roots: tuple[str, ...], path: str) -> str:
-    try:
-        return _below(target, roots)
-    except ToolException:
-        raise outside(path) from None
-
-
-def _link_target(folder: int, name: str) -> str | None:
-    try:
-        return os.readlink(name, dir_fd=folder)
-    except OSError as error:
-        # EINVAL: not a link. ENOENT: it does not exist; opening it then fails or creates it.
-        if error.errno in (errno.EINVAL, errno.ENOENT):
-            return None
-        raise
-
-
-def _folder(parent: int, name: str, create: bool) -> int:
-    if create:
-        with suppress(FileExistsError):
-            os.mkdir(name, dir_fd=parent)
-    return os.open(name, FOLDER_FLAGS, dir_fd=parent)
-
-
-def _compared(root: str, path: str, todo: list[str], create: bool, check: Callable[[str], None]) -> Place:
-    real = os.path.realpath(os.path.join(root, *todo))
-    if real != root and not real.startswith(root.rstrip(os.sep) + os.sep):
-        raise outside(path)
-    check(os.path.relpath(real, root).replace(os.sep, "/"))
-    if create:
-        os.makedirs(os.path.dirname(real), exist_ok=True)
-    return Place(None, real)
+def spelled(path: str) -> str:
+    """`path` as a model can write it in JSON, or a sentence if it cannot."""
+    if valid_text(path) != path:
+        return f"{quote_path(path)}, whose name is not UTF-8: rename it with a command"
+    return json.dumps(path)

@@ -1,126 +1,109 @@
-"""Text files on disk: their lines, line endings and byte order mark, at any size."""
+"""Text files on disk: their lines, line endings, byte order mark and version, read to a bound."""
 
 import codecs
-from collections.abc import Iterator
-from dataclasses import dataclass
+import hashlib
 from typing import BinaryIO, Literal
 
-CLIPPED = 2_000
-"""How many characters of one line are shown."""
+LineEnds = Literal["keep", "lf", "crlf"]
 
-_BLOCK = 1_000_000
+MOST_READ = 50_000_000
+"""How many bytes of a file are read at all: it may be sparse, or without an end."""
+
 _BOM = "\ufeff"
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The format of a file.
+class TextFile:
+    """The content of a file, of which at most `MOST_READ` bytes are read, to the end of a line.
 
-    lines: how many lines it has, as editors count them. offset: where the wanted line begins. is_text:
-    whether the whole file is UTF-8. ends, windows_ends: how many line endings there are, and how many of them
-    are "\\r\\n".
+    is_whole: whether all of it was read. is_text: whether it is UTF-8. kind: "binary" or "UTF-16" if it
+    cannot be read as text. version: tells it from the same file with other content.
     """
 
-    lines: int
-    offset: int
-    is_text: bool
-    ends: int
-    windows_ends: int
-    has_bom: bool
+    def __init__(self, file: BinaryIO) -> None:
+        data = file.read(MOST_READ + 1)
+        self.is_whole = len(data) <= MOST_READ
+        self.data = data if self.is_whole else data[: data.rfind(b"\n") + 1 or MOST_READ]
+        self.kind = not_text(data)
+        self.version = version_of(self.data)
+        # As editors count them: only "\n" and "\r\n" end a line, and a byte order mark alone is none.
+        body = self.data.removeprefix(codecs.BOM_UTF8)
+        self.lines = body.removesuffix(b"\n").split(b"\n") if body else []
 
-    def applied(self, content: str) -> tuple[str, str]:
-        """Returns `content` with this file's line endings and byte order mark, and a sentence about them."""
-        text = content
-        if self.ends:
-            text = content.replace("\r\n", "\n").replace("\n", end_of(self.ends, self.windows_ends))
-        if self.has_bom and not text.startswith(_BOM):
-            text = _BOM + text
-        if text == content:
-            return text, ""
-        return text, f" Unchanged: {self._describe()}."
+    @property
+    def is_text(self) -> bool:
+        try:
+            self.data.decode()
+        except UnicodeDecodeError:
+            return False
+        return True
 
-    def _describe(self) -> str:
-        name = "CRLF" if end_of(self.ends, self.windows_ends) == "\r\n" else "LF"
-        mixed = " (most of them; they were mixed)" if 0 < self.windows_ends < self.ends else ""
-        parts = [f"line endings {name}{mixed}"] if self.ends else []
-        return " and ".join([*parts, "the byte order mark"] if self.has_bom else parts)
+    def line(self, number: int) -> str:
+        """The line of this number, from 1, without its ending."""
+        return self.lines[number - 1].removesuffix(b"\r").decode(errors="replace")
+
+    def applied(self, content: str, line_ends: LineEnds) -> tuple[str, str]:
+        """`content` with this file's byte order mark and, unless they are to change, line endings; and a
+        sentence about what stays."""
+        ends, windows_ends = self.data.count(b"\n"), self.data.count(b"\r\n")
+        kept, text = [], content
+        if ends and line_ends == "keep":
+            end = end_of(ends, windows_ends)
+            mixed = " (most of them; they were mixed)" if 0 < windows_ends < ends else ""
+            kept.append(f"line endings {'CRLF' if end == CRLF else 'LF'}{mixed}")
+            text = with_ends(content, end)
+        if self.data.startswith(codecs.BOM_UTF8):
+            kept.append("the byte order mark")
+            text = text if text.startswith(_BOM) else _BOM + text
+        return text, "" if text == content else f" Unchanged: {' and '.join(kept)}."
 
 
-def end_of(ends: int, windows_ends: int) -> Literal["\n", "\r\n"]:
-    """Returns the most frequent line ending."""
-    return "\r\n" if windows_ends * 2 > ends else "\n"
+CRLF = "\r\n"
+
+
+def version_of(data: bytes) -> str:
+    """The version of a file with this content."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def with_ends(content: str, end: str) -> str:
+    return content.replace(CRLF, "\n").replace("\n", end)
+
+
+def end_of(ends: int, windows_ends: int) -> str:
+    """The most frequent line ending."""
+    return CRLF if windows_ends * 2 > ends else "\n"
 
 
 def split_lines(text: str) -> list[str]:
-    """Returns the lines of `text`, without their endings; only "\\n" and "\\r\\n" end a line."""
+    """The lines of `text`, without their endings."""
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
-def clipped(line: str, most: int = CLIPPED, length: int | None = None) -> str:
-    """Returns the beginning of a line. length: the characters of the whole line, if `line` is a part."""
-    length = len(line) if length is None else length
-    return line if length <= most else f"{line[:most]}... [{length - most} more characters in this line]"
+def not_text(head: bytes) -> str:
+    """What a file is that begins with these bytes, if it cannot be read as text; else empty."""
+    if head.startswith(_UTF_16):
+        return "UTF-16"
+    return "binary" if b"\0" in head[:8_000] else ""
 
 
-def measured(file: BinaryIO, line: int = 1) -> Measured:
-    """Reads the whole `file` in blocks and returns its format. line: the line whose offset is wanted."""
-    ends = windows_ends = size = offset = 0
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    is_text, held, last = True, b"", b""
-    file.seek(0)
-    has_bom = file.read(3) == codecs.BOM_UTF8
-    for block in _blocks(file):
-        try:
-            if is_text:
-                decoder.decode(block)
-        except UnicodeDecodeError:
-            is_text = False
-        found = block.count(b"\n")
-        if ends < line - 1 <= ends + found:
-            offset = size + _after(block, line - 1 - ends)
-        # A "\r\n" may begin in the block before.
-        windows_ends += (held + block).count(b"\r\n")
-        held = b"\r" if block.endswith(b"\r") else b""
-        ends += found
-        size += len(block)
-        last = block[-1:]
-    try:
-        decoder.decode(b"", final=is_text)
-    except UnicodeDecodeError:
-        is_text = False
-    # A byte order mark alone is not a line.
-    lines = ends + (last not in (b"", b"\n") and not (has_bom and size == len(codecs.BOM_UTF8)))
-    return Measured(lines, offset, is_text, ends, windows_ends, has_bom)
+def around(line: str, at: int, most: int) -> str:
+    """The part of a long line around the character at this index, and where in the line it is."""
+    if len(line) <= most:
+        return line
+    start = max(0, min(at - most // 3, len(line) - most))
+    end = start + most
+    where = f" [characters {start + 1:,} to {end:,} of {len(line):,} in this line]"
+    return ("..." if start else "") + line[start:end] + ("..." if end < len(line) else "") + where
 
 
-def one_line_of(file: BinaryIO) -> str:
-    """Reads the next line without its ending; of a long line, counts and leaves out the rest."""
-    decoder = codecs.getincrementaldecoder("utf-8-sig" if file.tell() == 0 else "utf-8")(errors="replace")
-    begun, length, end = "", 0, ""
-    while piece := file.readline(_BLOCK):
-        text = end + decoder.decode(piece, final=piece.endswith(b"\n"))
-        # Held back: it may be the first half of a line ending.
-        end = "\r" if text.endswith("\r") else ""
-        text = text.removesuffix("\r")
-        if text.endswith("\n"):
-            text, end = text.removesuffix("\n").removesuffix("\r"), ""
-        length += len(text)
-        begun += text[: CLIPPED + 1 - len(begun)]
-        if piece.endswith(b"\n"):
-            break
-    rest = decoder.decode(b"", final=True)
-    return clipped(begun + rest, length=length + len(rest))
-
-
-def _blocks(file: BinaryIO) -> Iterator[bytes]:
-    file.seek(0)
-    while block := file.read(_BLOCK):
-        yield block
-
-
-def _after(block: bytes, count: int) -> int:
-    """Returns the offset of the line after this many line endings."""
-    at = 0
-    for _ in range(count):
-        at = block.index(b"\n", at) + 1
-    return at
+def part(line: str, number: int, first: int, most: int) -> str:
+    """At most `most` characters of the line of this number from the `first` (from 1) on, and how to see the
+    others."""
+    before = f"[{first - 1:,} characters before] ..." if first > 1 else ""
+    left = len(line) - first + 1 - most
+    shown = before + line[first - 1 : first - 1 + most]
+    if left <= 0:
+        return shown
+    way = f"start_line={number}, start_character={first + most} shows them"
+    return f"{shown}... [{left} more characters in this line; {way}]"

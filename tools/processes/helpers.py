@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from signoff.graph.errors import SetupError
-from signoff.tools.protected import PathGuard, within
+from signoff.tools.protected import Protected, within
 
 _LIKE_THIS_ONE = """
 import site, sys
@@ -37,11 +37,11 @@ def base_python(workspace: str | None = None, protect: Collection[str] | None = 
     if not sys.executable:
         raise SetupError("This Python does not know its own executable; run Signoff from a normal Python.")
     found = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
-    if workspace and within(found, workspace) and PathGuard(workspace, protect).why(found[len(workspace) :]):
+    if workspace and within(found, workspace) and Protected(workspace, protect).why(found):
         top = found[len(workspace) :].strip(os.sep).split(os.sep)[0]
         raise SetupError(
             f"Python itself ({found}) lies in the workspace {workspace}, and nothing is started from there. "
-            f"Take a smaller folder as the workspace, or accept it by name: protect={{*PROTECTED, '!{top}'}}."
+            f"Take a smaller folder as the workspace, or accept it by name: protect=['!{top}']."
         )
     return found
 

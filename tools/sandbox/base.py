@@ -1,5 +1,6 @@
 """The `Sandbox` protocol for model-written Python, and the result of a call, with output of bounded size."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -17,6 +18,7 @@ class PythonResult:
     stdout, stderr: what it wrote, with the traceback at the end of stderr; the middle is missing when
     `truncated`. value: `repr` of the last expression, None without one. seconds: how long the call took.
     note: a sentence for the model, for example that the variables are gone; empty when there is none.
+    files: what it wrote to its own folder, by path with the size in bytes.
     """
 
     exit: Exit
@@ -26,27 +28,28 @@ class PythonResult:
     seconds: float = 0.0
     truncated: bool = False
     note: str = ""
+    files: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Bounds:
     """The resources that code may use: sizes in bytes, `cpu` in seconds.
 
-    memory: for each process. memory_together: for all processes of one interpreter. processes: how many one
-    interpreter may have, threads included. file: for each file. disk: how much the free space may shrink
-    during one call. scratch: for the private temporary folder where that is in memory. files: how many one
-    call may make or change on disk, and how many there may be in each folder in memory. A call that exceeds
-    `disk` or `files` is ended at the next check, at most `watch.EVERY_DISK` seconds later. cpu: for each
-    process, over all calls. kept: for each stream of one call; the rest is discarded while reading. written:
-    for both streams together; an interpreter that writes more is ended.
-    """
+    memory: what one interpreter may use, checked every `watch.EVERY` seconds. memory_together: all of a
+    sandbox; when one needs more, idle ones are ended first. addresses: what one interpreter may reserve; a
+    larger allocation fails at once. threads, descriptors: how many at once. file: for each file. disk: how
+    much the free space may shrink during one call. files: how many one call may make or change. A call that
+    exceeds `disk` or `files` is ended at the next check. cpu: over all calls of an interpreter. kept: for
+    each stream of one call; the rest is discarded while reading. written: for both streams together; an
+    interpreter that writes more is ended."""
 
-    memory: int = 512 * MB
-    memory_together: int = 1_000 * MB
-    processes: int = 64
+    memory: int = 1_000 * MB
+    memory_together: int = 2_000 * MB
+    addresses: int = 4_000 * MB
+    threads: int = 64
+    descriptors: int = 256
     file: int = 256 * MB
     disk: int = 1_000 * MB
-    scratch: int = 128 * MB
     files: int = 20_000
     cpu: int = 3_600
     kept: int = 1 * MB
@@ -95,10 +98,45 @@ class Captured:
         return self.total > self.room
 
     def text(self) -> str:
-        """Returns the text, with the number of bytes left out. Bytes that are not UTF-8 become U+FFFD."""
+        """Returns the text as a terminal would show it in the end, with the number of bytes left out. Bytes
+        that are not UTF-8 become U+FFFD.
+        """
         if not self.truncated:
-            return (self._head + self._tail).decode(errors="replace")
+            return settled((self._head + self._tail).decode(errors="replace"))
         tail = self._tail[-(self.room // 2) :]
         gone = self.total - len(self._head) - len(tail)
-        head, end = self._head.decode(errors="replace"), tail.decode(errors="replace")
+        head, end = (settled(part.decode(errors="replace")) for part in (self._head, tail))
         return f"{head}\n[... {gone} bytes of output left out ...]\n{end}"
+
+
+_MOVES = re.compile(r"[\r\b\x1b]")
+# Sequences that set colours and the like, with the erasing of a line among them; or one other character.
+_PART = re.compile(
+    r"\x1b\[(?P<erase>[02]?)K|\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]|$)"
+    r"|(?P<move>[\r\b])|(?P<text>[^\r\b\x1b]+)"
+)
+
+
+def settled(text: str) -> str:
+    """Returns what a terminal would show in the end: lines that were written over, and no colours."""
+    if not _MOVES.search(text):
+        return text
+    return "\n".join(_settled_line(line) for line in text.replace("\r\n", "\n").split("\n"))
+
+
+def _settled_line(line: str) -> str:
+    if not _MOVES.search(line):
+        return line
+    cells: list[str] = []
+    at = 0
+    for part in _PART.finditer(line):
+        if text := part["text"]:
+            cells[at : at + len(text)] = text
+            at += len(text)
+        elif part["move"]:
+            at = 0 if part["move"] == "\r" else max(at - 1, 0)
+        elif part["erase"] is not None:
+            # The whole line is erased to be written again.
+            at = 0 if part["erase"] == "2" else at
+            del cells[at:]
+    return "".join(cells)

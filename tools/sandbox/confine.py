@@ -1,8 +1,10 @@
-"""The inner layer: the restrictions that the worker puts on itself before it runs the model's code.
+"""The restrictions that the worker puts on itself before it runs the model's code.
 
 Runs inside the sandbox, on the standard library alone. None of it can be undone. Landlock names the folders
 that this process may still reach. A seccomp filter refuses system calls: a call that is not named here is
-allowed, up to the newest one known when this was written; newer calls fail as if they did not exist.
+allowed, up to the newest one known when this was written; newer calls fail as if they did not exist. Landlock
+does not restrict file locks, which need only a readable file: the filter answers them as granted and grants
+none, so that the code holds nobody up.
 """
 
 import ctypes
@@ -13,8 +15,7 @@ import stat
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @functools.cache
@@ -36,22 +37,18 @@ _EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
 _MAY_TRUNCATE = 1 << 14
 _OF_A_FILE = _EXECUTE | _WRITE | _READ | _MAY_TRUNCATE
 _LOOK = _EXECUTE | _READ | _LIST
-# By version of Landlock: everything it can refuse. Devices and sockets may not be made anywhere.
+# By version of Landlock: everything it can refuse. Devices, sockets and pipes may not be made anywhere: who
+# opens one outside could wait for ever.
 _ALL = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
-_CHANGE = _ALL[3] & ~(1 << 6 | 1 << 9 | 1 << 11)
+_CHANGE = _ALL[3] & ~(1 << 6 | 1 << 9 | 1 << 10 | 1 << 11)
 _SCOPED = 6
 """From this version on, Landlock also restricts signals and abstract sockets."""
 
 
 def version() -> int:
     """Returns the version of Landlock in this kernel; 0 where there is none."""
-    found: int = libc().syscall(_MAY_CREATE, None, 0, 1)
-    return max(found, 0)
-
-
-def scopes_signals() -> bool:
-    """Whether a confined process can send signals only to confined processes."""
-    return version() >= _SCOPED
+    number: int = libc().syscall(_MAY_CREATE, None, 0, 1)
+    return max(number, 0)
 
 
 def _straight(path: str) -> int:
@@ -83,8 +80,8 @@ class Rules:
         network, scoped = (3 if self.version >= 4 else 0), (3 if self.version >= _SCOPED else 0)
         size = 24 if self.version >= _SCOPED else 16 if self.version >= 4 else 8
         attributes = struct.pack("=QQQ", self._handled, network, scoped)
-        made = libc().syscall(_MAY_CREATE, attributes, ctypes.c_size_t(size), 0)
-        self._handle = checked(made, "landlock_create_ruleset")
+        handle = libc().syscall(_MAY_CREATE, attributes, ctypes.c_size_t(size), 0)
+        self._handle = checked(handle, "landlock_create_ruleset")
 
     def allow(self, paths: Iterable[str], *, change: bool = False) -> None:
         """Allows reading and running files below `paths`, and with `change` also creating and changing them.
@@ -116,110 +113,110 @@ class Rules:
 NEWEST = 462
 """The newest call known when this was written, `mseal`. From 424 on, both processors use the same numbers."""
 
+# Every call that is named here, with its numbers on x86_64 and on aarch64, which lacks some.
 _NETWORK = """
-    socket connect bind listen accept accept4
+    accept=43/202 accept4=288/242 bind=49/200 connect=42/203 listen=50/201 socket=41/198
+"""
+_NEW_PROCESSES = """
+    execve=59/221 execveat=322/281 fork=57/- vfork=58/-
 """
 _OTHER_PROCESSES = """
-    ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd process_madvise process_mrelease
-    perf_event_open migrate_pages move_pages
+    kcmp=312/272 migrate_pages=256/238 move_pages=279/239 perf_event_open=298/241 pidfd_getfd=438/438
+    process_madvise=440/440 process_mrelease=448/448 process_vm_readv=310/270 process_vm_writev=311/271
+    ptrace=101/117
 """
 # Ending the process group has to end everything.
-_LEAVING_THE_GROUP = "setsid setpgid"
+_LEAVING_THE_GROUP = """
+    setpgid=109/154 setsid=112/157
+"""
 _FILE_SYSTEMS = """
-    mount umount2 pivot_root chroot move_mount open_tree fsopen fsconfig fsmount fspick
-    mount_setattr statmount listmount unshare setns open_by_handle_at name_to_handle_at
-    fanotify_init fanotify_mark quotactl quotactl_fd truncate
+    chroot=161/51 fanotify_init=300/262 fanotify_mark=301/263 fsconfig=431/431 fsmount=432/432
+    fsopen=430/430 fspick=433/433 listmount=458/458 mount=165/40 mount_setattr=442/442 move_mount=429/429
+    name_to_handle_at=303/264 open_by_handle_at=304/265 open_tree=428/428 pivot_root=155/41
+    quotactl=179/60 quotactl_fd=443/443 setns=308/268 statmount=457/457 truncate=76/45 umount2=166/39
+    unshare=272/97
 """
 # Parts of the kernel that often have bugs, or that bypass this filter.
 _WAYS_AROUND = """
-    keyctl add_key request_key bpf userfaultfd io_uring_setup io_uring_enter io_uring_register
-    memfd_secret seccomp lookup_dcookie nfsservctl uselib ustat sysfs _sysctl modify_ldt personality
+    _sysctl=156/- add_key=248/217 bpf=321/280 io_uring_enter=426/426 io_uring_register=427/427
+    io_uring_setup=425/425 keyctl=250/219 landlock_add_rule=445/445 landlock_create_ruleset=444/444
+    landlock_restrict_self=446/446 lookup_dcookie=212/18 memfd_secret=447/447 modify_ldt=154/-
+    nfsservctl=180/42 personality=135/92 request_key=249/218 seccomp=317/277 sysfs=139/- uselib=134/-
+    userfaultfd=323/282 ustat=136/-
 """
 _MACHINE = """
-    kexec_load kexec_file_load init_module finit_module delete_module reboot swapon swapoff
-    sethostname setdomainname acct syslog settimeofday clock_settime clock_adjtime adjtimex iopl
-    ioperm vhangup
+    acct=163/89 adjtimex=159/171 clock_adjtime=305/266 clock_settime=227/112 delete_module=176/106
+    finit_module=313/273 init_module=175/105 ioperm=173/- iopl=172/- kexec_file_load=320/294
+    kexec_load=246/104 reboot=169/142 setdomainname=171/162 sethostname=170/161 settimeofday=164/170
+    swapoff=168/225 swapon=167/224 syslog=103/116 vhangup=153/58
 """
 _USERS = """
-    setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid setgroups capset
+    capset=126/91 setfsgid=123/152 setfsuid=122/151 setgid=106/144 setgroups=116/159 setregid=114/143
+    setresgid=119/149 setresuid=117/147 setreuid=113/145 setuid=105/146
 """
-# Files in memory, which neither a limit nor the memory check counts; `memfd_secret` is above.
-_UNCOUNTED = "memfd_create"
+# Memory that neither a limit nor the memory check counts: files in memory (`memfd_secret` is above), larger
+# buffers of sockets, and sockets that are on their way inside of others.
+_UNCOUNTED = """
+    memfd_create=319/279 sendmmsg=307/269 sendmsg=46/211 setsockopt=54/208
+"""
+# A user or a machine has few of them, and other programs need some.
+_SCARCE = """
+    inotify_init=253/- inotify_init1=294/26 io_setup=206/0
+"""
 # Shared memory and queues that outlive their process.
 _OUTLIVING = """
-    shmget shmat shmctl semget semop semctl semtimedop msgget msgsnd msgrcv msgctl mq_open mq_unlink
+    mq_open=240/180 mq_unlink=241/181 msgctl=71/187 msgget=68/186 msgrcv=70/188 msgsnd=69/189
+    semctl=66/191 semget=64/190 semop=65/193 semtimedop=220/192 shmat=30/196 shmctl=31/195 shmget=29/194
 """
-
-DENIED = tuple(
-    " ".join(
-        (
-            _NETWORK,
-            _OTHER_PROCESSES,
-            _LEAVING_THE_GROUP,
-            _FILE_SYSTEMS,
-            _WAYS_AROUND,
-            _MACHINE,
-            _USERS,
-            _UNCOUNTED,
-            _OUTLIVING,
-        )
-    ).split()
-)
-"""Refused always."""
-
+# Modes, owners, times and attributes, which Landlock does not restrict.
 _METADATA = """
-    chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat utime utimes utimensat futimesat
-    setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr
+    chmod=90/- chown=92/- fchmod=91/52 fchmodat=268/53 fchmodat2=452/452 fchown=93/55 fchownat=260/54
+    fremovexattr=199/16 fsetxattr=190/7 futimesat=261/- lchown=94/- lremovexattr=198/15 lsetxattr=189/6
+    removexattr=197/14 setxattr=188/5 utime=132/- utimensat=280/88 utimes=235/-
 """
-METADATA = tuple(_METADATA.split())
-"""Changes of modes, owners, times and attributes."""
+# Refused with some arguments, or answered.
+_IN_PART = """
+    clone=56/220 clone3=435/435 creat=85/- fallocate=285/47 fcntl=72/25 flock=73/32 ioctl=16/29
+    ioprio_set=251/30 kill=62/129 mknod=133/- mknodat=259/33 open=2/- openat=257/56 openat2=437/437
+    pidfd_send_signal=424/424 prctl=157/167 prlimit64=302/261 rt_sigqueueinfo=129/138
+    rt_tgsigqueueinfo=297/240 sched_setaffinity=203/122 sched_setattr=314/274 sched_setparam=142/118
+    sched_setscheduler=144/119 setpriority=141/140 socketpair=53/199 tgkill=234/131 tkill=200/130
+"""
+_REFUSED = "".join(
+    (
+        _NETWORK,
+        _NEW_PROCESSES,
+        _OTHER_PROCESSES,
+        _LEAVING_THE_GROUP,
+        _FILE_SYSTEMS,
+        _WAYS_AROUND,
+        _MACHINE,
+        _USERS,
+        _UNCOUNTED,
+        _SCARCE,
+        _OUTLIVING,
+        _METADATA,
+    )
+)
 
-SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
+
+def _numbers(table: str) -> dict[str, tuple[int, int | None]]:
+    pairs = (entry.partition("=") for entry in table.split())
+    columns = ((name, numbers.split("/")) for name, _, numbers in pairs)
+    return {name: (int(intel), None if arm == "-" else int(arm)) for name, (intel, arm) in columns}
+
+
+DENIED = tuple(_numbers(_REFUSED))
+"""Refused always."""
+NUMBERS = _numbers(_REFUSED + _IN_PART)
+_SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 """Calls whose first argument is the process that gets a signal."""
 
-_TABLE = """
-    _sysctl=156/- accept=43/202 accept4=288/242 acct=163/89 add_key=248/217 adjtimex=159/171
-    bind=49/200 bpf=321/280 capset=126/91 chmod=90/- chown=92/- chroot=161/51 clock_adjtime=305/266
-    clock_settime=227/112 clone=56/220 clone3=435/435 connect=42/203 creat=85/- delete_module=176/106
-    fallocate=285/47
-    fanotify_init=300/262 fanotify_mark=301/263 fchmod=91/52 fchmodat=268/53 fchmodat2=452/452
-    fchown=93/55 fcntl=72/25 fchownat=260/54 finit_module=313/273 fork=57/- fremovexattr=199/16
-    fsconfig=431/431 fsetxattr=190/7 fsmount=432/432 fsopen=430/430 fspick=433/433 futimesat=261/-
-    init_module=175/105 io_uring_enter=426/426 io_uring_register=427/427 io_uring_setup=425/425
-    ioctl=16/29 ioperm=173/- iopl=172/- ioprio_set=251/30 kcmp=312/272 kexec_file_load=320/294
-    kexec_load=246/104 keyctl=250/219 kill=62/129 lchown=94/- listen=50/201 listmount=458/458
-    lookup_dcookie=212/18 lremovexattr=198/15 lsetxattr=189/6 memfd_create=319/279
-    memfd_secret=447/447
-    migrate_pages=256/238 mknod=133/- mknodat=259/33
-    modify_ldt=154/- mount=165/40 mount_setattr=442/442 move_mount=429/429
-    move_pages=279/239 mq_open=240/180 mq_unlink=241/181 msgctl=71/187 msgget=68/186 msgrcv=70/188
-    msgsnd=69/189 name_to_handle_at=303/264 nfsservctl=180/42 open=2/- open_by_handle_at=304/265
-    open_tree=428/428 openat=257/56 openat2=437/437 perf_event_open=298/241 personality=135/92
-    pidfd_getfd=438/438 pidfd_send_signal=424/424 pivot_root=155/41 prctl=157/167 prlimit64=302/261
-    process_madvise=440/440 process_mrelease=448/448 process_vm_readv=310/270
-    process_vm_writev=311/271 ptrace=101/117 quotactl=179/60 quotactl_fd=443/443 reboot=169/142
-    removexattr=197/14 request_key=249/218 rt_sigqueueinfo=129/138 rt_tgsigqueueinfo=297/240
-    sched_setaffinity=203/122 sched_setattr=314/274 sched_setparam=142/118
-    sched_setscheduler=144/119 seccomp=317/277 semctl=66/191 semget=64/190 semop=65/193
-    semtimedop=220/192 setdomainname=171/162 setfsgid=123/152 setfsuid=122/151 setgid=106/144
-    setgroups=116/159 sethostname=170/161 setns=308/268 setpgid=109/154 setpriority=141/140
-    setregid=114/143 setresgid=119/149 setresuid=117/147 setreuid=113/145 setsid=112/157
-    settimeofday=164/170 setuid=105/146 setxattr=188/5 shmat=30/196 shmctl=31/195 shmget=29/194
-    socket=41/198 socketpair=53/199 statmount=457/457 swapoff=168/225 swapon=167/224 sysfs=139/-
-    syslog=103/116 tgkill=234/131 tkill=200/130 truncate=76/45 umount2=166/39 unshare=272/97
-    uselib=134/- userfaultfd=323/282 ustat=136/- utime=132/- utimensat=280/88 utimes=235/-
-    vfork=58/- vhangup=153/58
-"""
 
-
-def _numbers(entry: str) -> tuple[str, tuple[int, int | None]]:
-    name, numbers = entry.split("=")
-    intel, arm = numbers.split("/")
-    return name, (int(intel), None if arm == "-" else int(arm))
-
-
-NUMBERS = dict(map(_numbers, _TABLE.split()))
-"""For x86_64 and for aarch64, which lacks some."""
+def send_signal(process: int, number: int) -> None:
+    """Sends a signal to the main thread of `process`, and to no other one."""
+    column = _ARCHITECTURES[os.uname().machine][1]
+    libc().syscall(NUMBERS["tgkill"][column], process, process, number)
 
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
@@ -238,20 +235,18 @@ _OWN_ONLY = (
     "sched_setattr",
 )
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+_LOCKS = (6, 7, 37, 38, 1024)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE
 _SIGNAL_OWNER = (8, 15)  # F_SETOWN, F_SETOWN_EX
+_SIZE_OF_A_PIPE = 1031  # F_SETPIPE_SZ
 _SIGNAL_OWNER_OF_A_SOCKET = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
 _TRUNCATE, _ACCESS_MODE = 0o1000, 0o3
 _CREATE, _TEMPORARY = 0o100, 0o20000000
 _SPECIAL = 0o6000
 """Run as the owner, run as the group."""
-_GIVES_A_MODE = (
-    *(("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)),
-    *(("creat", 1), ("mknod", 1), ("mknodat", 2)),
-)
+_GIVES_A_MODE = (("creat", 1), ("mknod", 1), ("mknodat", 2))
 
 
-@dataclass(frozen=True)
-class Test:
+class Test(NamedTuple):
     """Whether `argument & mask` equals `value`; with `holds` false, whether it differs."""
 
     argument: int
@@ -260,26 +255,23 @@ class Test:
     holds: bool = True
 
 
-@dataclass(frozen=True)
-class FilterRule:
-    """Fail the call `name` with `error` when every test is met."""
+class FilterRule(NamedTuple):
+    """Fail the call `name` with `error` when every test is met; with 0 it seems to succeed."""
 
     name: str
     tests: tuple[Test, ...] = ()
     error: int = errno.EPERM
 
 
-def filter_rules(*, processes: bool, guard_signals: bool, guard_metadata: bool) -> Iterator[FilterRule]:
-    """Yields the rules of the system calls that are refused.
-
-    processes: whether new processes may be started. guard_signals: allow signals only to the process itself,
-    for when nothing else hides other processes. guard_metadata: refuse changes of modes, owners, times and
-    attributes, which Landlock does not restrict.
-    """
+def filter_rules() -> Iterator[FilterRule]:
+    """Yields the rules of the system calls that are refused, for this process."""
     yield from (FilterRule(name) for name in DENIED)
+    yield FilterRule("flock", error=0)
+    yield from (FilterRule("fcntl", (Test(1, command),), error=0) for command in _LOCKS)
     # Their flags are in memory, which a filter cannot read: the C library then falls back to the older call.
     yield from (FilterRule(name, error=errno.ENOSYS) for name in ("clone3", "openat2"))
     yield FilterRule("clone", (Test(0, 0, _NAMESPACES, holds=False),))
+    yield FilterRule("clone", (Test(0, 0, _THREAD),))
     # A pair of datagram sockets could still send to any other socket by its address.
     yield FilterRule("socketpair", (Test(0, 1, holds=False),))
     yield FilterRule("socketpair", (Test(1, 1, 0xF, holds=False),))
@@ -288,8 +280,11 @@ def filter_rules(*, processes: bool, guard_signals: bool, guard_metadata: bool) 
     yield from (
         FilterRule("ioctl", (Test(1, request),)) for request in (*_TERMINAL_INPUT, *_SIGNAL_OWNER_OF_A_SOCKET)
     )
+    # The attributes of a file, which its owner changes by a descriptor that only reads.
+    yield from (FilterRule("ioctl", (Test(1, kind << 8, 0xFF00),)) for kind in b"fX")
     # A file descriptor could otherwise send any signal to any process of the user when it has data.
     yield from (FilterRule("fcntl", (Test(1, command),)) for command in _SIGNAL_OWNER)
+    yield FilterRule("fcntl", (Test(1, _SIZE_OF_A_PIPE),))
     yield FilterRule("prctl", (Test(0, 1),))  # PR_SET_PDEATHSIG: it must end with its owner
     # Landlock before its third version does not refuse truncating a file that is opened for reading.
     for name, argument in (("open", 1), ("openat", 2)):
@@ -302,13 +297,9 @@ def filter_rules(*, processes: bool, guard_signals: bool, guard_metadata: bool) 
         yield FilterRule(name, (creates, Test(flags + 1, 0, _SPECIAL, holds=False)))
     # It fills a disk faster than it can be checked; the C library then writes instead.
     yield FilterRule("fallocate", error=errno.EOPNOTSUPP)
-    if not processes:
-        yield from (FilterRule("fork"), FilterRule("vfork"), FilterRule("clone", (Test(0, 0, _THREAD),)))
-    if guard_signals:
-        yield from (FilterRule(name, (Test(0, os.getpid(), holds=False),)) for name in SIGNALS)
-        yield FilterRule("pidfd_send_signal")
-    if guard_metadata:
-        yield from (FilterRule(name) for name in METADATA)
+    # Landlock before its sixth version does not restrict signals.
+    yield from (FilterRule(name, (Test(0, os.getpid(), holds=False),)) for name in _SIGNALS)
+    yield FilterRule("pidfd_send_signal")
 
 
 def install(wanted: Iterable[FilterRule]) -> None:
@@ -357,73 +348,51 @@ def _step(code: int, value: int, met: int = 0, unmet: int = 0) -> bytes:
     return struct.pack("=HBBI", code, met, unmet, value)
 
 
-_SET_PDEATHSIG, _SET_DUMPABLE, _KEEP_CAPABILITIES, _DROP_BOUNDING = 1, 4, 8, 24
+_SET_PDEATHSIG, _SET_DUMPABLE, _KEEP_CAPABILITIES, _DROP_BOUNDING, _SET_SECURE_BITS = 1, 4, 8, 24, 28
+_NO_SETUID_FIXUP = 4
 _NO_NEW_PRIVILEGES, _AMBIENT, _AMBIENT_RAISE = 38, 47, 2
 _CAPABILITIES_3 = 0x20080522
 _SIGKILL = 9
 
 
-@dataclass(frozen=True)
-class Confinement:
+class Confinement(NamedTuple):
     """The restrictions to apply.
 
-    memory, file_size: bytes for each process and each file. cpu: seconds for each process. tasks: how many
-    processes and threads there may be. forks: whether processes may be started at all. uid: the user to
-    become, None to keep the current one. keep: capabilities that this user keeps. hidden: other processes
-    cannot be seen (a PID namespace). mounted: only chosen folders are visible (a mount namespace). read,
-    write: the folders that Landlock leaves open. folder: the working folder. owner: the process to end with.
-    """
+    addresses, file_size: bytes for the process and for each file. cpu: seconds. threads, descriptors: how
+    many at once. uid: the user to become, None to keep the current one. keep: capabilities that this user
+    keeps. read, write: the folders and files that Landlock leaves open. owner: the process to end with."""
 
-    memory: int
+    addresses: int
     file_size: int
     cpu: int
-    tasks: int
-    forks: bool
+    threads: int
+    descriptors: int
     uid: int | None
     keep: Sequence[int]
-    hidden: bool
-    mounted: bool
     read: Sequence[str]
     write: Sequence[str]
-    folder: str
-    owner: int | None
+    owner: int
 
 
 def confine(wanted: Confinement) -> dict[str, bool | str]:
     """Applies the restrictions and returns which ones hold. Raises OSError when a required one fails."""
-    os.chdir(wanted.folder)
     os.umask(0o022)
-    rules = _landlock(wanted)
+    rules = Rules()
+    rules.allow(wanted.read)
+    rules.allow(wanted.write, change=True)
     _limit(wanted)
     checked(libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no_new_privs")
     if wanted.uid is not None:
         _become(wanted.uid, wanted.keep)
     _end_with(wanted.owner)
-    if rules:
-        rules.enforce()
-    scoped = rules is not None and scopes_signals()
-    install(
-        filter_rules(
-            processes=wanted.forks,
-            guard_signals=not (wanted.hidden or scoped),
-            guard_metadata=not wanted.mounted,
-        )
-    )
+    rules.enforce()
+    install(filter_rules())
     return {
-        "landlock": f"version {rules.version}" if rules else False,
+        "landlock": f"version {rules.version}",
         "seccomp": True,
         "own user": wanted.uid is not None,
         "no new privileges": True,
     }
-
-
-def _landlock(wanted: Confinement) -> Rules | None:
-    if wanted.mounted and not version():
-        return None
-    rules = Rules()
-    rules.allow(wanted.read)
-    rules.allow(wanted.write, change=True)
-    return rules
 
 
 def _limit(wanted: Confinement) -> None:
@@ -431,15 +400,16 @@ def _limit(wanted: Confinement) -> None:
     import resource
 
     limits = {
-        resource.RLIMIT_AS: wanted.memory,
+        resource.RLIMIT_AS: wanted.addresses,
         resource.RLIMIT_FSIZE: wanted.file_size,
         resource.RLIMIT_CPU: wanted.cpu,
-        resource.RLIMIT_NOFILE: 256,
+        resource.RLIMIT_NOFILE: wanted.descriptors,
+        resource.RLIMIT_SIGPENDING: wanted.descriptors,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,
-        # Without a user or a namespace of its own, the limit also counts the user's other programs.
-        resource.RLIMIT_NPROC: wanted.tasks + (0 if wanted.hidden or wanted.uid is not None else _tasks()),
+        # Without a user of its own, the limit also counts the user's other programs.
+        resource.RLIMIT_NPROC: wanted.threads + (0 if wanted.uid is not None else _tasks()),
     }
     for kind, most in limits.items():
         _, hard = resource.getrlimit(kind)
@@ -468,6 +438,8 @@ def _become(uid: int, keep: Iterable[int]) -> None:
             libc().prctl(_DROP_BOUNDING, number, 0, 0, 0)
     os.setgroups([])
     checked(libc().prctl(_KEEP_CAPABILITIES, 1, 0, 0, 0), "keep capabilities")
+    # Else access(2) would answer as if there were none.
+    libc().prctl(_SET_SECURE_BITS, _NO_SETUID_FIXUP, 0, 0, 0)
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
     mask = sum(1 << number for number in kept)
@@ -487,9 +459,7 @@ def _effective() -> int:
     return int(words[0]) | int(words[3]) << 32
 
 
-def _end_with(owner: int | None) -> None:
-    if owner is None:
-        return
+def _end_with(owner: int) -> None:
     checked(libc().prctl(_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "end with the owner")
     if os.getppid() != owner:
         raise ProcessLookupError("the owner has already ended")

@@ -1,149 +1,113 @@
-"""The Linux sandbox: Landlock, seccomp and resource limits, inside bubblewrap where that works.
-
-Its temporary folders do not pile up, even when their owners are killed.
-"""
+"""The Linux sandbox: Landlock, seccomp and resource limits."""
 
 import os
 import platform
 import secrets
-import subprocess
-import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
 from signoff.graph.errors import SetupError
 from signoff.graph.inside.installing import install_hint
 from signoff.tools.filesystem.paths import quote_path
-from signoff.tools.processes.helpers import base_python, find_program
-from signoff.tools.protected import Protected, find_protected, open_places, within
-from signoff.tools.sandbox import bubblewrap
-from signoff.tools.sandbox import confine as landlock
-from signoff.tools.sandbox.base import Bounds, PythonResult
-from signoff.tools.sandbox.bubblewrap import mounted_as_wanted
+from signoff.tools.processes.helpers import base_python
+from signoff.tools.protected import Protected
+from signoff.tools.sandbox.base import MB, Bounds, PythonResult
 from signoff.tools.sandbox.confine import Confinement
+from signoff.tools.sandbox.folder import OwnFolder, OwnFolders
 from signoff.tools.sandbox.process import Interpreter, Launch, Pool
 from signoff.tools.sandbox.program import PROGRAM, installation
-from signoff.tools.sandbox.watch import EVERY_DISK
+from signoff.tools.sandbox.watch import EVERY
 from signoff.tools.workspace import Workspace
 
-_PREFIX = "signoff-python-"
-_PROGRAMS = "/usr/bin:/bin:/run/current-system/sw/bin"
-
-
-def new_scratch(uid: int | None) -> tuple[str, Callable[[], None]]:
-    """Makes a folder for the user `uid`, or for the current one; returns it and the function that removes it.
-
-    Also removes the folders of owners that have ended: a living owner holds a lock on its folder.
-    """
-    for old in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        _remove_unless_held(str(old))
-    folder, handle = _hold_folder()
-    if uid is not None:
-        os.chown(folder, uid, uid)
-
-    def remove() -> None:
-        _remove(folder)
-        os.close(handle)
-
-    return folder, remove
-
-
-def _hold_folder() -> tuple[str, int]:
-    import fcntl  # Only Unix has it, and this module can be imported elsewhere
-
-    while True:
-        folder = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        if os.path.exists(folder):
-            return folder, handle
-        # Another process removed it before the lock was taken.
-        os.close(handle)
-
-
-def _remove_unless_held(folder: str) -> None:
-    # Another user's, in use, or gone since it was listed.
-    import fcntl  # Only Unix has it, and this module can be imported elsewhere
-
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(folder)
-        finally:
-            os.close(handle)
-
-
-def _remove(folder: str) -> None:
-    # `shutil.rmtree` fails on folders that are nested thousands deep.
-    remove = find_program("rm", env={"PATH": _PROGRAMS})
-    assert remove, "every Unix has it"
-    subprocess.run([remove, "-rf", "--", folder], stdin=subprocess.DEVNULL, capture_output=True, check=False)
-
-
+_DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
 _OVERRIDE, _READ_ANY = 1, 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
 _NOBODYS = 1_879_048_192
 """From here on no distribution assigns user ids."""
 _NOBODYS_IN_A_CONTAINER = 60_600
 _MOST_NAMED = 5
-_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
-class ProtectedPaths:
-    """The protected paths of a workspace.
+class Opened:
+    """What is open for writing in a workspace.
 
-    protected: all of them. closed: those that Landlock protects by leaving them out of `writable`, which has
-    the rest of the workspace.
+    paths: the root itself, or the entries at its top that are neither protected nor links. protected: the
+    names of those that are.
     """
 
-    protected: Sequence[Protected]
-    closed: Collection[str] = frozenset()
-    writable: Sequence[str] = ()
+    paths: Sequence[str] = ()
+    protected: Sequence[str] = ()
+    identities: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, root: str, protected: Protected) -> "Opened":
+        closed = protected.top()
+        if not closed:
+            return cls([root])
+        with os.scandir(root) as entries:
+            paths = sorted(
+                entry.path
+                for entry in entries
+                if entry.name not in closed
+                and (entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False))
+            )
+        return cls(paths, list(closed), {path: identity for path in paths if (identity := _identity(path))})
+
+    def outdated(self) -> str:
+        """Returns what was replaced since, in a sentence: the rights belong to the file that was there."""
+        for path, identity in self.identities.items():
+            if _identity(path) not in (identity, None):
+                return f"{quote_path(os.path.basename(path))} was replaced, so Python was started anew."
+        return ""
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    # Gone since it was listed.
+    with suppress(OSError):
+        info = os.lstat(path)
+        return info.st_dev, info.st_ino
+    return None
 
 
 class LinuxSandbox:
-    """Runs code in a process that sees neither the network, nor other processes, nor files of the user.
+    """Runs code in a process without a network, that reaches no other process and no files of the user.
 
-    workspace: a folder that the code sees at its usual path and works in; changed only when `writable`.
-    bubblewrap: False leaves the outer layer out, None uses it when it works. Without it Landlock is required,
-    no process can be started, and file modes cannot be changed. As root the code runs under a user id of its
-    own; files it makes in the workspace belong to that user.
+    workspace: a folder that the code reads at its usual path, and works in. It writes to a folder of its own
+    (also HOME and TMPDIR), which belongs to its thread and outlives its interpreters; a call without a thread
+    has a temporary one. No process can be started, and no mode changed. As root the code runs under a user id
+    of its own, to which the files belong that it makes.
 
-    protect: what code may not change in the workspace, as in `signoff.tools.protected`: by default git's
-    folders, Python environments, Signoff's installation and its folder. These paths are searched for whenever
-    an interpreter starts. Where the protection needs Landlock, whose rights on a folder hold for everything
-    below it, nothing new can be made directly in a folder that contains a protected path; other existing
-    files there can be changed.
+    writable: also opens what exists at the top of the workspace, links aside, but not what is protected there
+    (`protect`, as in `signoff.tools.protected`). Beside something protected nothing new can be made, since
+    rights on a folder hold for everything below it; where nothing is protected, the whole workspace is open.
 
-    Raises SetupError when neither layer works here, or when a path cannot be protected.
+    Raises SetupError when it does not work here, or when the workspace as a whole is protected.
     """
 
     def __init__(
         self,
         workspace: str | os.PathLike[str] | None = None,
         *,
-        writable: bool = True,
+        writable: bool = False,
         bounds: Bounds | None = None,
-        bubblewrap: bool | None = None,
         protect: Collection[str] | None = None,
     ) -> None:
         if platform.system() != "Linux":
             raise SetupError(
                 f"This sandbox needs Linux; on other systems use the Monty sandbox: {install_hint('monty')}"
             )
-        self._workspace = None if workspace is None else Workspace(workspace).root
-        self._writable = writable and workspace is not None
+        self.workspace = None if workspace is None else Workspace(workspace).root
+        self._protected = None
+        if writable and self.workspace:
+            self._protected = writable_workspace(self.workspace, protect)
         self._bounds = bounds or Bounds()
-        self._wrapped = wrapping() == "" if bubblewrap is None else bubblewrap
-        self._protect = None if protect is None else frozenset(protect)
         # The interpreter is started from outside and confines itself after that.
-        base_python(self._workspace, self._protect)
-        self._pool = Pool(self._start)
+        base_python(self.workspace, protect)
+        self._folders = OwnFolders()
+        self._pool = Pool(self._launch, self._bounds)
         self._held: Mapping[str, bool | str] | None = None
         self._lock = Lock()
         self.enforced()
@@ -153,207 +117,124 @@ class LinuxSandbox:
 
     def close(self, thread: str | None = None) -> None:
         self._pool.close(thread)
+        self._folders.close(thread)
 
     def enforced(self) -> Mapping[str, bool | str]:
         with self._lock:
             if self._held is None:
-                kept = self._current_protection()
-                probe = self._started(kept)
-                held = probe.held
+                probe = Interpreter(self._launch(None), self._bounds)
                 probe.kill()
-                self._held = {**self._outer(kept), **held, **self._limits()}
+                self._held = {**self._boundary(), **probe.held, **self._limits()}
             return self._held
 
-    def _current_protection(self) -> ProtectedPaths:
-        """Returns the paths to protect now. Raises SetupError when they cannot be protected."""
-        if not self._workspace or not self._writable:
-            return ProtectedPaths(())
-        found = find_protected(self._workspace, self._protect)
-        if found and found[0].path == self._workspace:
-            raise SetupError(
-                f"The workspace {self._workspace} belongs to {found[0].why}, which code may not change. Take "
-                "another folder, or accept it by name: protect={*PROTECTED, '!.'}."
-            )
-        links = [one for one in found if one.link]
-        if self._wrapped and links and not landlock.version():
-            raise SetupError(
-                f"{links[0].path} is a link to {links[0].why}, and this kernel has no Landlock to protect "
-                "it. Replace the link with the folder itself, or accept it by name: "
-                f"protect={{*PROTECTED, '!{os.path.relpath(links[0].path, self._workspace)}'}}."
-            )
-        closed = frozenset(one.path for one in (links if self._wrapped else found))
-        return ProtectedPaths(found, closed, open_places(self._workspace, closed))
+    def _opened(self) -> Opened:
+        if not self.workspace or not self._protected:
+            return Opened()
+        return Opened.of(self.workspace, self._protected)
 
-    def _outer(self, kept: ProtectedPaths) -> dict[str, bool | str]:
-        apart = self._wrapped
-        names = self._names(kept)
-        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-        workspace: bool | str = "writable" if self._writable else "read-only" if self._workspace else False
-        if kept.closed:
-            workspace = "existing files are writable; nothing new beside protected paths"
+    def _boundary(self) -> dict[str, bool | str]:
+        opened = self._opened()
+        workspace: bool | str = "read-only" if self.workspace else False
+        if self._protected:
+            workspace = "writable" if not opened.protected else "existing entries are writable"
+        names = _named(opened.protected)
         return {
-            "bubblewrap": True if apart else wrapping() or "left out",
-            "own files": True if apart else "by Landlock",
-            "own processes": True if apart else "by Landlock and seccomp",
-            "own network": True if apart else "by seccomp: no sockets",
+            "own files": "by Landlock",
+            "own processes": "by Landlock and seccomp",
+            "own network": "by seccomp: no sockets",
             "workspace": workspace,
-            **({"protected": ", ".join(names[:_MOST_NAMED]) + more} if names else {}),
+            **({"protected": names} if names else {}),
         }
 
     def _limits(self) -> dict[str, bool | str]:
         bounds = self._bounds
         return {
-            "memory": f"{bounds.memory // 1_000_000} MB per process, "
-            f"{bounds.memory_together // 1_000_000} MB together",
-            "processes": f"{bounds.processes} at once" if self._wrapped else "none can be started",
-            "files": f"{bounds.file // 1_000_000} MB per file; per call {bounds.files:,} files and "
-            f"{bounds.disk // 1_000_000} MB, checked every {EVERY_DISK:g} s",
-            "output": f"{bounds.written // 1_000_000} MB",
+            "memory": f"{bounds.memory // MB:,} MB, {bounds.memory_together // MB:,} MB of all together, "
+            f"checked every {EVERY:g} s; {bounds.addresses // MB:,} MB reserved",
+            "processes": "none can be started",
+            "threads": f"{bounds.threads}",
+            "files": f"{bounds.file // MB:,} MB per file; per call {bounds.files:,} files and "
+            f"{bounds.disk // MB:,} MB, checked every {EVERY:g} s",
+            "output": f"{bounds.written // MB:,} MB",
         }
 
-    def _names(self, kept: ProtectedPaths) -> list[str]:
-        return [quote_path(os.path.relpath(one.path, self._workspace)) for one in kept.protected]
-
-    def _start(self) -> Interpreter:
-        return self._started(self._current_protection())
-
-    def _started(self, kept: ProtectedPaths) -> Interpreter:
-        for _ in range(_ATTEMPTS):
-            mounts = self._mounts(kept)
-            interpreter = self._launched(kept)
-            if not mounts or interpreter.sees(partial(mounted_as_wanted, wanted=mounts)):
-                return interpreter
-            interpreter.kill()
-            kept = self._current_protection()
-        raise SetupError(
-            f"Folders in {self._workspace} were replaced while Python started in the sandbox; try again."
-        )
-
-    def _mounts(self, kept: ProtectedPaths) -> dict[str, tuple[int, int]]:
-        """Returns the paths that bubblewrap mounts in the workspace, with the device and inode of each."""
-        if not self._wrapped or not self._workspace or not kept.protected:
-            return {}
-        found = {}
-        folders = bubblewrap.folders_above(self._workspace, kept.protected)
-        for path in (*folders, *(one.path for one in kept.protected if not one.link)):
-            # It may have gone since it was found; then nothing is mounted.
-            with suppress(OSError):
-                info = os.lstat(path)
-                found[path] = (info.st_dev, info.st_ino)
-        return found
-
-    def _launched(self, kept: ProtectedPaths) -> Interpreter:
+    def _launch(self, thread: str | None) -> Launch:
+        opened = self._opened()
+        folder = self._folders.of(thread)
+        folder.workspace, folder.refusal = self.workspace, self._refusal(folder, opened)
         uid = _free_user() if os.geteuid() == 0 else None
-        launch = self._in_bubblewrap(uid, kept) if self._wrapped else self._alone(uid, kept)
-        return Interpreter(replace(launch, refused=self._refused(kept)), self._bounds)
-
-    def _refused(self, kept: ProtectedPaths) -> str:
-        """Returns the note for a call that was denied a write; empty when nothing is protected."""
-        if not kept.protected:
-            return ""
-        said = f"Protected from this code: {', '.join(self._names(kept)[:_MOST_NAMED])}."
-        if kept.closed:
-            said += (
-                " Nothing can be created, renamed or deleted next to a protected path; existing files "
-                "there can be written. Create new files in an existing folder or in tempfile.gettempdir()."
-            )
-        return said
-
-    def _in_bubblewrap(self, uid: int | None, kept: ProtectedPaths) -> Launch:
-        python = installation()
-        found = bubblewrap.program()
-        if found is None:
-            raise SetupError("bubblewrap is not installed; install the package `bubblewrap`.")
-        outer = bubblewrap.arguments(
-            python,
-            self._workspace,
-            writable=self._writable,
-            scratch=self._bounds.scratch,
-            protected=kept.protected,
-        )
-        scratch = bubblewrap.SCRATCH
-        memory = [scratch, bubblewrap.SHARED]
-        if kept.closed:
-            # Landlock's rights on a folder hold for all below it, whatever is mounted there.
-            apart = [folder for folder in memory if not within(self._workspace or "", folder)]
-            scratch = scratch if scratch in apart else bubblewrap.SCRATCH_INSIDE
-            memory = [*apart, scratch]
-        write = (*memory, *bubblewrap.DEVICES, *kept.writable)
-        confinement = self._confinement(uid, scratch, write, ("/proc",))
-        return self._launch([found, *outer, "--"], scratch, confinement)
-
-    def _alone(self, uid: int | None, kept: ProtectedPaths) -> Launch:
-        # Not at the top: Windows, where this module is imported too, has no such lock.
-
-        scratch, remove = new_scratch(uid)
-        confinement = self._confinement(uid, scratch, (scratch, *bubblewrap.DEVICES, *kept.writable), ())
-        return self._launch([], scratch, confinement, remove)
-
-    def _confinement(
-        self, uid: int | None, scratch: str, write: tuple[str, ...], read: tuple[str, ...]
-    ) -> Confinement:
+        if uid is not None:
+            # Where this user may not give a file away, or has no such other user, the start says so.
+            with suppress(OSError):
+                os.chown(folder.path, uid, uid)
         python, bounds = installation(), self._bounds
-        keep = [_OVERRIDE] if self._writable else []
-        if self._workspace or not self._wrapped:
-            keep.append(_READ_ANY)
-        workspace = [self._workspace] if self._workspace else []
-        return Confinement(
-            memory=bounds.memory,
+        confinement = Confinement(
+            addresses=bounds.addresses,
             file_size=bounds.file,
             cpu=bounds.cpu,
-            tasks=bounds.processes,
-            forks=self._wrapped,
+            threads=bounds.threads,
+            descriptors=bounds.descriptors,
             uid=uid,
-            keep=keep,
-            hidden=self._wrapped,
-            mounted=self._wrapped,
-            read=[*python.system, *python.own, *read, *workspace],
-            write=list(write),
-            folder=self._workspace or scratch,
-            owner=None if self._wrapped else os.getpid(),
+            # The files of earlier users, and folders that only root may enter.
+            keep=[_OVERRIDE, _READ_ANY],
+            read=[*python.readable, *([self.workspace] if self.workspace else [])],
+            write=[folder.path, *_DEVICES, *opened.paths],
+            owner=os.getpid(),
+        )
+        return Launch(
+            command=[python.executable, "-I", "-S", "-B", "-c", PROGRAM],
+            env=environment(folder.path),
+            settings={
+                "confinement": confinement._asdict(),
+                "folder": self.workspace or folder.path,
+                "own": folder.path,
+                "packages": python.packages,
+            },
+            disk=[folder.path, *([self.workspace] if self.workspace and opened.paths else [])],
+            finish=folder.finish,
+            outdated=lambda: folder.outdated() or opened.outdated(),
+            clean=folder.remove,
         )
 
-    def _launch(
-        self,
-        outer: list[str],
-        scratch: str,
-        confinement: Confinement,
-        clean: Callable[[], None] = lambda: None,
-    ) -> Launch:
-        python = installation()
-        disk = [*([] if self._wrapped else [scratch]), *([self._workspace] if self._writable else [])]
-        return Launch(
-            command=[*outer, python.executable, "-I", "-S", "-B", "-c", PROGRAM],
-            env=environment(scratch),
-            settings={"confinement": asdict(confinement), "folder": None, "packages": python.packages},
-            disk=[folder for folder in disk if folder],
-            in_memory=(bubblewrap.SCRATCH, bubblewrap.SHARED) if self._wrapped else (),
-            clean=clean,
+    def _refusal(self, folder: OwnFolder, opened: Opened) -> str:
+        where = f"its own folder {quote_path(folder.path)} (also the home and the temporary folder)"
+        if opened.protected:
+            return (
+                f"Protected from this code: {_named(opened.protected)}. Beside that, existing entries of the "
+                f"workspace can be changed, and nothing new made at its top; make new files in an existing "
+                f"folder, or in {where}."
+            )
+        if opened.paths:
+            return f"This code can write to the workspace and to {where}."
+        return f"This code can write only to {where}."
+
+
+def writable_workspace(root: str, protect: Collection[str] | None) -> Protected:
+    """Returns what is protected in a workspace that code may change. Raises SetupError when all of it is."""
+    protected = Protected(root, protect)
+    if protected.why(root):
+        raise SetupError(
+            f"The workspace {root} is protected as a whole, and code may not change it. Take another folder, "
+            "or accept it by name: protect=['!.']."
         )
+    return protected
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(quote_path(name) for name in names[:_MOST_NAMED]) + more
 
 
 def environment(home: str) -> dict[str, str]:
-    """Returns the code's environment: nothing of the caller's, and one thread for numeric libraries."""
-    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    return {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": home, "TMPDIR": home, **one}
-
-
-@cache
-def wrapping() -> str:
-    """Returns why bubblewrap does not work on this host; empty when it does."""
-    found = bubblewrap.program()
-    if found is None:
-        return "not installed"
-    outer = bubblewrap.arguments(installation(), None, writable=False, scratch=1_000_000)
-    command = [found, *outer, "--", installation().executable, "-I", "-S", "-c", ""]
-    nothing, env = subprocess.DEVNULL, environment("/tmp")
-    try:
-        tried = subprocess.run(command, env=env, stdin=nothing, capture_output=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    if tried.returncode == 0:
-        return ""
-    return tried.stderr.decode(errors="replace").strip()[:300] or f"exit code {tried.returncode}"
+    """Returns the code's environment: nothing of the caller's, one thread for numeric libraries, and few
+    arenas, which reserve addresses.
+    """
+    single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    folders = dict.fromkeys(("HOME", "TMPDIR"), home)
+    names = dict.fromkeys(("USER", "LOGNAME"), "user")
+    # Else joblib would try processes, and fail instead of going on with one.
+    libraries = {"JOBLIB_MULTIPROCESSING": "0", "MALLOC_ARENA_MAX": "4"}
+    return {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **folders, **names, **single, **libraries}
 
 
 def _free_user() -> int:

@@ -1,39 +1,43 @@
 """The Monty sandbox: an interpreter for a subset of Python, without access to the machine.
 
-It is for hosts without Linux. The package comes with the extra `monty`.
+It is for hosts without Landlock. The package comes with the extra `monty`.
 """
 
 import os
 import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from signoff.graph.errors import SetupError
 from signoff.graph.inside.installing import install_hint
-from signoff.tools.protected import find_protected
-from signoff.tools.sandbox.base import Bounds, Captured, Exit, PythonResult
+from signoff.tools.sandbox.base import MB, Bounds, Captured, Exit, PythonResult
+from signoff.tools.sandbox.folder import OwnFolder, OwnFolders
+from signoff.tools.sandbox.linux import writable_workspace
 from signoff.tools.sandbox.process import LOST, MOST
 from signoff.tools.workspace import Workspace
 
 if TYPE_CHECKING:
     from pydantic_monty import Monty, MontySession, MountDir
 
-_INSIDE = "/workspace"
+_INSIDE, _OWN = "/workspace", "/own"
 _MOST_OF_A_VALUE = 100_000
 _TIME_UP = "The time limit was reached."
 
 
 @dataclass
 class _Seat:
-    """The session of one thread. timeout: the time limit of a call, in seconds, that it was opened with."""
+    """The session of one thread. timeout: the time limit of a call, in seconds, that it was opened with.
+    folder: the thread's folder."""
 
     lock: Lock = field(default_factory=Lock)
     session: "MontySession | None" = None
     timeout: float = 0.0
     opened: ExitStack = field(default_factory=ExitStack)
+    folder: OwnFolder | None = None
+    mounts: "list[MountDir]" = field(default_factory=list)
 
     def end(self) -> None:
         self.session = None
@@ -41,19 +45,20 @@ class _Seat:
 
 
 class MontySandbox:
-    """Runs code in Monty: no network, no environment, no processes, no files but the workspace.
+    """Runs code in Monty: no network, no environment, no processes, no files but two folders.
 
     It supports a part of Python and of its standard library, and no other packages. workspace: a folder that
-    the code sees as /workspace; changed only when `writable`, and when nothing in it is protected (`protect`,
-    as in `signoff.tools.protected`), because Monty can only protect a whole folder. Sleeping counts against
-    the timeout of the whole thread. Raises SetupError when Monty is not installed or does not start.
-    """
+    the code reads as /workspace. It writes to /own, a folder outside of the workspace that belongs to its
+    thread; a call without a thread has none. writable: the workspace can be changed, too, if nothing at its
+    top is protected (`protect`, as in `signoff.tools.protected`), because Monty can only open a whole folder.
+    Sleeping counts against the timeout of the whole thread. Raises SetupError when Monty is not installed or
+    does not start."""
 
     def __init__(
         self,
         workspace: str | os.PathLike[str] | None = None,
         *,
-        writable: bool = True,
+        writable: bool = False,
         bounds: Bounds | None = None,
         protect: Collection[str] | None = None,
     ) -> None:
@@ -63,14 +68,12 @@ class MontySandbox:
             raise SetupError(f"Monty is not installed; run: {install_hint('monty')}") from error
         self._library = pydantic_monty
         self._bounds = bounds or Bounds()
-        self._workspace = None if workspace is None else Workspace(workspace).root
-        self._writable = writable
-        self._protected = ""
-        if self._workspace and writable:
-            # Monty grants access to whole folders only.
-            found = find_protected(self._workspace, protect)
-            self._protected = os.path.relpath(found[0].path, self._workspace) if found else ""
-            self._writable = not found
+        self.workspace = None if workspace is None else Workspace(workspace).root
+        self._access = "read-only"
+        if self.workspace and writable:
+            protected = list(writable_workspace(self.workspace, protect).top())
+            self._access = f"read-only, since {protected[0]} is protected" if protected else "writable"
+        self._folders = OwnFolders()
         self._lock = Lock()
         self._seats: dict[str, _Seat] = {}
         self._mount: MountDir | None = None
@@ -81,6 +84,8 @@ class MontySandbox:
         seat = self._seat(thread)
         with seat.lock:
             before = seat.session is not None
+            if thread is not None and seat.folder is None:
+                self._mount_own(seat, thread)
             try:
                 result = self._run(seat, code, timeout)
             finally:
@@ -88,7 +93,8 @@ class MontySandbox:
                     seat.end()
         lost = thread is not None and before and seat.session is None
         note = f"{_TIME_UP if result.exit == 'timeout' else ''} {LOST if lost else ''}".strip()
-        return PythonResult(**{**vars(result), "note": note})
+        result = replace(result, note=note)
+        return result if seat.folder is None else seat.folder.finish(result, {})
 
     def close(self, thread: str | None = None) -> None:
         with self._lock:
@@ -102,21 +108,33 @@ class MontySandbox:
                 seat.end()
         if held:
             held.close()
+        self._folders.close(thread)
 
     def enforced(self) -> Mapping[str, bool | str]:
-        access = "writable" if self._writable else "read-only"
-        if self._protected:
-            access += f", since {self._protected} is protected"
         return {
             "interpreter": f"Monty {self._library.__version__}",
             "own files": True,
             "own processes": True,
             "own network": True,
-            "workspace": access if self._workspace else False,
-            "memory": f"{self._bounds.memory // 1_000_000} MB",
+            "workspace": self._access if self.workspace else False,
+            "memory": f"{self._bounds.memory // MB:,} MB",
             "processes": "none can be started",
-            "output": f"{self._bounds.written // 1_000_000} MB",
+            "output": f"{self._bounds.written // MB:,} MB",
         }
+
+    def _mount_own(self, seat: _Seat, thread: str) -> None:
+        seat.folder = self._folders.of(thread)
+        seat.folder.workspace = _INSIDE if self.workspace else None
+        also = "the workspace and to " if self._access == "writable" else ""
+        seat.folder.refusal = f"This code can write only to {also}its own folder {_OWN}."
+        seat.mounts = [
+            self._library.MountDir(
+                host_path=seat.folder.path,
+                virtual_path=_OWN,
+                mode="read-write",
+                write_bytes_limit=self._bounds.disk,
+            )
+        ]
 
     def _seat(self, thread: str | None) -> _Seat:
         if thread is None:
@@ -147,7 +165,9 @@ class MontySandbox:
         exit: Exit = "ok"
         value: Any = None
         try:
-            value = session.feed_run(code, print_callback=collect, mount=self._mount)
+            mounts = [*([self._mount] if self._mount else []), *seat.mounts]
+            cwd = _INSIDE if self.workspace else _OWN if seat.mounts else None
+            value = session.feed_run(code, print_callback=collect, mount=mounts, cwd=cwd)
         except library.MontyCrashedError as error:
             exit = "timeout" if error.timed_out else "killed"
             seat.end()
@@ -193,12 +213,12 @@ class MontySandbox:
                     self._workers = held.enter_context(pool)
                 except (OSError, RuntimeError) as error:
                     raise SetupError(f"Monty does not start: {error}.") from error
-                if self._workspace:
+                if self.workspace:
                     self._mount = held.enter_context(
                         self._library.MountDir(
-                            host_path=self._workspace,
+                            host_path=self.workspace,
                             virtual_path=_INSIDE,
-                            mode="read-write" if self._writable else "read-only",
+                            mode="read-write" if self._access == "writable" else "read-only",
                             write_bytes_limit=self._bounds.disk,
                         )
                     )

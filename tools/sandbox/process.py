@@ -1,15 +1,16 @@
 """Interpreters in processes of their own: code goes in, bounded output comes out.
 
-Each thread that needs an interpreter has one, up to a limit, and all of them end with this process.
+Each thread that needs an interpreter has one, up to a limit, and all of them end with this process. A call
+that takes too long is interrupted first, as by Ctrl-C; what does not stop then is ended.
 """
 
 import json
 import os
-import re
 import secrets
 import selectors
 import signal
 import subprocess
+import sys
 import time
 import weakref
 from collections import OrderedDict
@@ -21,8 +22,9 @@ from threading import BoundedSemaphore, Lock
 from typing import Any
 
 from signoff.graph.errors import SetupError
-from signoff.tools.sandbox.base import Bounds, Captured, Exit, PythonResult
-from signoff.tools.sandbox.watch import EVERY, EVERY_DISK, DiskGuard, family, files_in, over_memory
+from signoff.tools.sandbox.base import MB, Bounds, Captured, Exit, PythonResult
+from signoff.tools.sandbox.confine import send_signal
+from signoff.tools.sandbox.watch import EVERY, DiskGuard, memory, resident
 
 _lock = Lock()
 _starters: dict[int, ThreadPoolExecutor] = {}
@@ -55,11 +57,17 @@ def spawn(command: Sequence[str], env: Mapping[str, str], handles: tuple[int, in
     return process.pid
 
 
-_MOST_OF_AN_ANSWER = 1_000_000
+# A value has 100,000 characters, of which JSON may write twelve for one.
+_MOST_OF_AN_ANSWER = 2_000_000
 _TO_START = 20.0
 _CHUNK = 65_536
-_NO_RIGHT = re.compile(r"Errno (?:1|13|16|18|30)\]")  # EPERM, EACCES, EBUSY, EXDEV, EROFS
-_END = 2_000
+_TO_STOP = 2.0
+"""How long code may go on after an interrupt, in seconds; halfway there is a second one."""
+_INTERRUPTED = "The code was interrupted. The variables are still there; what was half changed stays so."
+_NOT_INTERRUPTED = (
+    "The code did not stop when it was interrupted (it ran in C code, or caught the interrupt), and the "
+    "interpreter was ended; what was half changed stays so."
+)
 
 
 @dataclass(frozen=True)
@@ -67,29 +75,33 @@ class Launch:
     """How an interpreter is started.
 
     command: the program, to which the numbers of two file descriptors are added. settings: its first request.
-    disk: folders in which files are counted, and on whose file systems the free space is watched. in_memory:
-    folders of its own, in memory, whose files are counted. refused: the note for a call that failed because
-    it had no right to write. clean: called when the interpreter has ended.
-    """
+    disk: folders in which files are counted, and on whose file systems the free space is watched. finish:
+    completes a result, with the worker's answer. outdated: why a new interpreter is needed; empty if it is
+    not. clean: called when the interpreter has ended."""
 
     command: Sequence[str]
     env: Mapping[str, str]
     settings: Mapping[str, Any]
     disk: Sequence[str] = ()
-    in_memory: Sequence[str] = ()
-    refused: str = ""
-    clean: Callable[[], None] = field(default=lambda: None)
+    finish: Callable[[PythonResult, Mapping[str, Any]], PythonResult] = lambda result, _: result
+    outdated: Callable[[], str] = lambda: ""
+    clean: Callable[[], None] = lambda: None
 
 
 @dataclass
 class _Call:
-    """A request in progress, and what has come back so far."""
+    """A request in progress, and what has come back so far. stops: when it is interrupted, and how often
+    that has happened.
+    """
 
     sending: bytes
     stdout: Captured
     stderr: Captured
+    nonce: str | None
+    deadline: float
     answers: bytearray = field(default_factory=bytearray)
     answer: dict[str, Any] | None = None
+    interrupts: int = 0
     ended: Exit | None = None
     why: str = ""
 
@@ -97,15 +109,21 @@ class _Call:
     def written(self) -> int:
         return self.stdout.total + self.stderr.total
 
+    def end(self, how: Exit, why: str) -> None:
+        self.ended, self.why = how, why
+
 
 class Interpreter:
     """A running interpreter. Its process group contains all that it starts, and is stopped between calls.
 
     Nothing it sends is trusted: an answer counts only for the call with the same random id, and anything that
-    is not an answer ends the interpreter. Raises SetupError when it does not start.
+    is not an answer ends the interpreter. fits: whether there is room for what it uses now. Raises SetupError
+    when it does not start.
     """
 
-    def __init__(self, launch: Launch, bounds: Bounds) -> None:
+    def __init__(self, launch: Launch, bounds: Bounds, fits: Callable[[], bool] = lambda: True) -> None:
+        self._fits = fits
+        self._memory: int | None = None
         self._launch, self._bounds = launch, bounds
         self._alive = True
         self._ending = Lock()
@@ -131,6 +149,16 @@ class Interpreter:
     def alive(self) -> bool:
         return self._alive
 
+    @property
+    def memory(self) -> int:
+        """The bytes that it uses, as they were when they were last looked at."""
+        if self._memory is None:
+            self._memory = memory(self._process)
+        return self._memory
+
+    def outdated(self) -> str:
+        return self._launch.outdated()
+
     def run(self, code: str, timeout: float, since: float = 0.0) -> PythonResult:
         """Runs `code`. Afterwards `alive` says whether the variables are still there.
 
@@ -139,29 +167,34 @@ class Interpreter:
         started = time.monotonic()
         nonce = secrets.token_hex(16)
         self._signal(signal.SIGCONT)
-        call = self._exchange({"id": nonce, "code": code}, timeout, nonce, since)
-        if call.answer is None or not _is_answer(call.answer):
+        call = self._exchange({"id": nonce, "code": code}, started + timeout, nonce, since)
+        whole = call.ended is None and call.answer is not None and _is_answer(call.answer)
+        answer = call.answer if whole else None
+        if answer is None:
             self.kill()
-            call.ended = call.ended or "killed"
-            call.why = call.why or "The interpreter exited."
+            call.end(call.ended or "killed", call.why or "The interpreter exited.")
         else:
             self._signal(signal.SIGSTOP)
-        answer = call.answer if self._alive and call.answer else {"exit": call.ended or "killed"}
-        if answer["exit"] == "error" and _NO_RIGHT.search(call.stderr.text()[-_END:]):
-            call.why = self._launch.refused
-        return PythonResult(
-            exit=answer["exit"],
+            self._memory = None
+            call.end(*self._ending_of(answer, call))
+        result = PythonResult(
+            exit=call.ended or "killed",
             stdout=call.stdout.text(),
             stderr=call.stderr.text(),
-            value=answer.get("value"),
+            value=None if answer is None else answer["value"],
             seconds=time.monotonic() - started,
             truncated=call.stdout.truncated or call.stderr.truncated,
             note=call.why,
         )
+        return self._launch.finish(result, answer or {})
 
-    def sees(self, view: Callable[[int], bool]) -> bool:
-        """Whether `view` holds for the process that runs the code, passed by its id outside the sandbox."""
-        return view(family(self._process)[-1])
+    def _ending_of(self, answer: Mapping[str, Any], call: _Call) -> tuple[Exit, str]:
+        exit: Exit = answer["exit"]
+        if answer["exit"] == "interrupted":
+            return ("timeout", _INTERRUPTED) if call.interrupts else ("error", "")
+        used, reserved = self._bounds.memory // MB, self._bounds.addresses // MB
+        bound = f"An interpreter may use {used:,} MB of memory, and reserve {reserved:,} MB."
+        return exit, bound if exit == "memory" else ""
 
     def stop(self) -> None:
         """Ends the processes; may be called from any thread. A running call notices it and cleans up."""
@@ -187,8 +220,15 @@ class Interpreter:
         with suppress(ProcessLookupError):
             os.killpg(self._process, number)
 
+    def _interrupt(self) -> None:
+        # To the main thread alone: another one could hand it on late, in the next call.
+        if sys.platform == "linux":
+            send_signal(self._process, signal.SIGINT)
+        else:
+            os.kill(self._process, signal.SIGINT)
+
     def _begin(self) -> Mapping[str, bool | str]:
-        call = self._exchange(self._launch.settings, _TO_START, None)
+        call = self._exchange(self._launch.settings, time.monotonic() + _TO_START, None)
         answer = call.answer or {}
         if isinstance(answer.get("ready"), dict):
             self._signal(signal.SIGSTOP)
@@ -198,58 +238,61 @@ class Interpreter:
         raise SetupError(f"Python cannot be started in the sandbox: {reason}.")
 
     def _exchange(
-        self, message: Mapping[str, Any], timeout: float, nonce: str | None, since: float = 0.0
+        self, message: Mapping[str, Any], deadline: float, nonce: str | None, since: float = 0.0
     ) -> _Call:
         kept = self._bounds.kept
-        call = _Call(json.dumps(message).encode() + b"\n", Captured(kept), Captured(kept))
-        deadline = time.monotonic() + timeout
+        sending = json.dumps(message).encode() + b"\n"
+        call = _Call(sending, Captured(kept), Captured(kept), nonce, deadline)
         with selectors.DefaultSelector() as selector:
             for handle in (self._out, self._error, self._answers):
                 selector.register(handle, selectors.EVENT_READ)
             selector.register(self._requests, selectors.EVENT_WRITE)
-            self._loop(selector, call, deadline, nonce, since)
+            self._loop(selector, call, since)
         for handle in (self._out, self._error):
             self._read(handle, call, most=4)
         return call
 
-    def _loop(
-        self,
-        selector: selectors.BaseSelector,
-        call: _Call,
-        deadline: float,
-        nonce: str | None,
-        since: float,
-    ) -> None:
+    def _loop(self, selector: selectors.BaseSelector, call: _Call, since: float) -> None:
         # While it starts, none of the model's code runs: what fills the disk then is somebody else's.
-        watched = self._launch.disk if nonce else ()
-        disk = DiskGuard(watched, self._bounds.disk, self._bounds.files, self._still, since)
-        look = look_at_memory = time.monotonic() + EVERY_DISK
+        watched = self._launch.disk if call.nonce else ()
+        disk = DiskGuard(watched, self._bounds.disk, self._bounds.files, since)
+        look = time.monotonic() + EVERY
         while call.answer is None and call.ended is None:
             now = time.monotonic()
-            if now >= deadline:
-                call.ended, call.why = "timeout", "The time limit was reached, and the interpreter was ended."
-                return
-            for key, _ in selector.select(min(deadline, look) - now):
-                if not self._serve(key.fd, call, nonce):
+            for key, _ in selector.select(max(min(call.deadline, look) - now, 0)):
+                if not self._serve(key.fd, call):
                     selector.unregister(key.fd)
+            if call.answer is None and time.monotonic() >= call.deadline:
+                self._stop_late(call)
             if time.monotonic() >= look:
-                look = time.monotonic() + EVERY_DISK
-                if why := disk.over():
-                    call.ended, call.why = "killed", why
-                elif look >= look_at_memory:
-                    look_at_memory = look + EVERY - EVERY_DISK
-                    self._look(call)
+                self._look(call, disk)
+                look = time.monotonic() + EVERY
+        # What a call took stays after it, however short it was.
+        if call.nonce and call.ended is None and resident(self._process) > self._bounds.memory // 8:
+            self._look(call, disk)
 
-    def _still(self, wanted: bool) -> None:
-        self._signal(signal.SIGSTOP if wanted else signal.SIGCONT)
+    def _stop_late(self, call: _Call) -> None:
+        if call.nonce is None or call.interrupts == 2:
+            call.end("timeout", _NOT_INTERRUPTED)
+            return
+        self._interrupt()
+        call.interrupts += 1
+        call.deadline = time.monotonic() + _TO_STOP / 2
 
-    def _look(self, call: _Call) -> None:
-        if over_memory(self._process, self._bounds.memory_together):
-            call.ended, call.why = "memory", "The processes together used too much memory and were ended."
-        elif any(files_in(self._process, each) > self._bounds.files for each in self._launch.in_memory):
-            call.ended, call.why = "killed", "The code made far too many files and was ended."
+    def _look(self, call: _Call, disk: DiskGuard) -> None:
+        self._memory = memory(self._process)
+        if self.memory > self._bounds.memory:
+            most = self._bounds.memory // MB
+            call.end(
+                "memory", f"The code used more than {most:,} MB of memory, and the interpreter was ended."
+            )
+        elif not self._fits():
+            most = self._bounds.memory_together // MB
+            call.end("memory", f"All interpreters used more than {most:,} MB of memory; this one was ended.")
+        elif why := disk.over():
+            call.end("killed", why)
 
-    def _serve(self, handle: int, call: _Call, nonce: str | None) -> bool:
+    def _serve(self, handle: int, call: _Call) -> bool:
         """Reads and writes what is possible now; False when nothing more will come."""
         if handle == self._requests:
             return self._send(call)
@@ -257,9 +300,9 @@ class Interpreter:
         if handle == self._answers:
             if not open_still:
                 call.ended = call.ended or "killed"
-            self._take(call, nonce)
+            self._take(call)
         if call.written > self._bounds.written:
-            call.ended, call.why = "killed", "The code wrote far too much output and was ended."
+            call.end("killed", "The code wrote far too much output and was ended.")
         return open_still
 
     def _send(self, call: _Call) -> bool:
@@ -285,7 +328,7 @@ class Interpreter:
                 (call.stdout if handle == self._out else call.stderr).add(data)
         return True
 
-    def _take(self, call: _Call, nonce: str | None) -> None:
+    def _take(self, call: _Call) -> None:
         line, end, _ = call.answers.partition(b"\n")
         if not end and len(call.answers) <= _MOST_OF_AN_ANSWER:
             return
@@ -293,15 +336,16 @@ class Interpreter:
             answer = json.loads(line)
         except (ValueError, RecursionError):
             answer = None
-        if isinstance(answer, dict) and (nonce is None or answer.get("id") == nonce):
+        if isinstance(answer, dict) and (call.nonce is None or answer.get("id") == call.nonce):
             call.answer = answer
         else:
-            call.ended, call.why = "killed", "The code corrupted the interpreter, which was ended."
+            call.end("killed", "The code corrupted the interpreter, which was ended.")
 
 
 def _is_answer(answer: Mapping[str, Any]) -> bool:
     value = answer.get("value")
-    return answer.get("exit") in ("ok", "error", "memory") and (value is None or isinstance(value, str))
+    how = ("ok", "error", "memory", "interrupted")
+    return answer.get("exit") in how and (value is None or isinstance(value, str))
 
 
 MOST = 8
@@ -322,11 +366,13 @@ class _Seat:
 
 
 class Pool:
-    """Runs the code of each thread in that thread's interpreter, with at most `most` interpreters at once."""
+    """Runs the code of each thread in that thread's interpreter, with at most `most` interpreters at once.
 
-    def __init__(self, start: Callable[[], Interpreter], most: int = MOST) -> None:
-        self._start = start
-        self._most = most
+    launch: how the interpreter of a thread is started; for None, one that is used once.
+    """
+
+    def __init__(self, launch: Callable[[str | None], Launch], bounds: Bounds, most: int = MOST) -> None:
+        self._launch, self._bounds, self._most = launch, bounds, most
         self._turns = BoundedSemaphore(most)
         self._lock = Lock()
         self._seats: OrderedDict[str, _Seat] = OrderedDict()
@@ -336,21 +382,25 @@ class Pool:
 
     def run(self, code: str, timeout: float, thread: str | None) -> PythonResult:
         """See `Sandbox.run`."""
-        if thread is None:
-            with self._turns:
-                return self._once(code, timeout)
-        seat = self._seat(thread)
+        seat = _Seat() if thread is None else self._seat(thread)
         with seat.lock, self._turns:
             lost, seat.lost = seat.lost, False
+            why = seat.interpreter.outdated() if seat.interpreter else ""
+            if why:
+                self._empty(seat)
             if seat.interpreter is None:
-                seat.interpreter = self._started()
-            result = self._run_in(seat.interpreter, code, timeout)
-            if not seat.interpreter.alive or self._seats.get(thread) is not seat:
-                lost = True
-                self._drop(seat.interpreter)
-                seat.interpreter = None
-            note = f"{result.note} {LOST}".strip() if lost else result.note
-            return replace(result, note=note)
+                seat.interpreter = self._started(thread)
+            interpreter = seat.interpreter
+            try:
+                result = interpreter.run(code, timeout, self._last_end)
+            finally:
+                self._last_end = time.time()
+                if not interpreter.alive or thread is None or self._seats.get(thread) is not seat:
+                    self._empty(seat)
+            gone = thread is not None and (lost or bool(why) or seat.interpreter is None)
+            if not gone:
+                return result
+            return replace(result, note=" ".join(filter(None, (result.note, why, LOST))))
 
     def close(self, thread: str | None) -> None:
         """See `Sandbox.close`. A running call ends as `killed`."""
@@ -362,23 +412,8 @@ class Pool:
             if seat.interpreter:
                 seat.interpreter.stop()
         for seat in idle:
-            if seat.interpreter:
-                self._drop(seat.interpreter)
-                seat.interpreter = None
+            self._empty(seat)
             seat.lock.release()
-
-    def _once(self, code: str, timeout: float) -> PythonResult:
-        interpreter = self._started()
-        try:
-            return self._run_in(interpreter, code, timeout)
-        finally:
-            self._drop(interpreter)
-
-    def _run_in(self, interpreter: Interpreter, code: str, timeout: float) -> PythonResult:
-        try:
-            return interpreter.run(code, timeout, self._last_end)
-        finally:
-            self._last_end = time.time()
 
     def _seat(self, thread: str) -> _Seat:
         with self._lock:
@@ -389,25 +424,44 @@ class Pool:
                 del self._seats[name]
             return seat
 
-    def _started(self) -> Interpreter:
+    def _started(self, thread: str | None) -> Interpreter:
         """Returns a new interpreter, after making room for it."""
         with self._lock:
-            for seat in list(self._seats.values()):
-                if len(self._alive) < self._most:
-                    break
-                if seat.interpreter and seat.lock.acquire(blocking=False):
-                    seat.interpreter.kill()
-                    self._alive.discard(seat.interpreter)
-                    seat.interpreter, seat.lost = None, True
-                    seat.lock.release()
-            interpreter = self._start()
+            self._end_idle(lambda: len(self._alive) < self._most)
+            # An interpreter that knew its pool would keep it alive.
+            fits = weakref.WeakMethod(self._fits)
+            interpreter = Interpreter(self._launch(thread), self._bounds, lambda: (fits() or bool)())
             self._alive.add(interpreter)
             return interpreter
 
-    def _drop(self, interpreter: Interpreter) -> None:
-        interpreter.kill()
+    def _fits(self) -> bool:
+        """Whether all interpreters together use no more than they may, after the idle ones are ended."""
+
+        def is_enough() -> bool:
+            return sum(each.memory for each in list(self._alive)) <= self._bounds.memory_together
+
+        if is_enough():
+            return True
         with self._lock:
-            self._alive.discard(interpreter)
+            self._end_idle(is_enough)
+        return is_enough()
+
+    def _end_idle(self, is_enough: Callable[[], bool]) -> None:
+        """Ends idle interpreters, the least recently used one first, until it is enough."""
+        for seat in list(self._seats.values()):
+            if is_enough():
+                return
+            if seat.interpreter and seat.lock.acquire(blocking=False):
+                self._empty(seat)
+                seat.lost = True
+                seat.lock.release()
+
+    def _empty(self, seat: _Seat) -> None:
+        """Ends the interpreter of a seat whose lock is held."""
+        if seat.interpreter:
+            seat.interpreter.kill()
+            self._alive.discard(seat.interpreter)
+            seat.interpreter = None
 
 
 def _end(alive: set[Interpreter], owner: int) -> None:

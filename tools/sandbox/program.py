@@ -13,7 +13,7 @@ from signoff.tools.processes.helpers import base_python, program_text
 
 _FOLDER = Path(__file__).parent
 # In the order of their imports; the last one is the program itself.
-_PARTS = ("confine", "worker")
+_PARTS = ("confine", "adapt", "worker")
 
 _BEGIN = """
 import sys, types
@@ -24,9 +24,9 @@ for name in ("signoff", "tools", "sandbox"):
     sys.modules[package].__path__ = []
 *parts, (_, program, text) = {parts!r}
 for name, file, source in parts:
-    made = sys.modules[f"{{package}}.{{name}}"] = types.ModuleType(f"{{package}}.{{name}}")
-    setattr(sys.modules[package], name, made)
-    exec(compile(source, file, "exec"), made.__dict__)
+    module = sys.modules[f"{{package}}.{{name}}"] = types.ModuleType(f"{{package}}.{{name}}")
+    setattr(sys.modules[package], name, module)
+    exec(compile(source, file, "exec"), module.__dict__)
 __file__ = program
 exec(compile(text, program, "exec"))
 """
@@ -41,22 +41,24 @@ PROGRAM = _program() if sys.platform != "win32" else ""
 
 
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/nix/store")
-_CONFIGURATION = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives")
-_CONFIGURATION_OF_TIME = ("/etc/localtime",)
+_CONFIGURATION = (
+    *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives"),
+    *("/etc/localtime", "/etc/fonts", "/etc/mime.types"),
+)
+_MACHINE = ("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system/cpu")
+_OWN_PROCESS = ("/proc/self/maps", "/proc/self/stat", "/proc/self/statm", "/proc/self/status")
 
 
 @dataclass(frozen=True)
 class Installation:
     """Where a Python installation lies.
 
-    executable: the interpreter itself, links resolved. packages: folders that `import` searches. system:
-    folders and files of the system that programs need. own: what else this Python needs.
-    """
+    executable: the interpreter itself, links resolved. packages: folders that `import` searches. readable:
+    what Python and its packages need of this machine."""
 
     executable: str
     packages: tuple[str, ...]
-    system: tuple[str, ...]
-    own: tuple[str, ...]
+    readable: tuple[str, ...]
 
 
 def installation() -> Installation:
@@ -65,17 +67,12 @@ def installation() -> Installation:
     paths = sysconfig.get_paths()
     packages = tuple(dict.fromkeys(os.path.realpath(paths[name]) for name in ("purelib", "platlib")))
     library = sysconfig.get_config_var("LIBDIR")
-    wanted = [
+    python = (
         executable,
         os.path.dirname(os.__file__),
         os.path.join(sys.base_prefix, "lib"),
-        *([library] if isinstance(library, str) else []),
+        library,
         *packages,
-    ]
-    system = tuple(filter(os.path.exists, (*_SYSTEM, *_CONFIGURATION, *_CONFIGURATION_OF_TIME)))
-    own = tuple(dict.fromkeys(path for path in wanted if os.path.exists(path) and not _within(path, _SYSTEM)))
-    return Installation(executable, packages, system, own)
-
-
-def _within(path: str, folders: tuple[str, ...]) -> bool:
-    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+    )
+    places = (*_SYSTEM, *_CONFIGURATION, *_MACHINE, *_OWN_PROCESS, *(path for path in python if path))
+    return Installation(executable, packages, tuple(dict.fromkeys(places)))

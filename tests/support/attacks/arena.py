@@ -286,8 +286,19 @@ class AddedFiles:
         return max(self.size - BOUNDS.disk, 0)
 
 
+TOP = frozenset({".git", ".venv", ".signoff", "conda"})
+"""What is protected where the workspace can be changed: by name and place, not under a second name."""
+ALL = TOP | {"nested/env", "envs/main", "kept/bare", TWIN, _LINK}
+
+
 class Grounds:
-    """A folder with repositories, environments and Signoff's own files, made again for each program."""
+    """A folder with repositories, environments and Signoff's own files, made again for each program.
+
+    closed: what must not change in it.
+    """
+
+    def __init__(self, closed: frozenset[str] = TOP) -> None:
+        self._closed = closed
 
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="signoff-grounds-")).resolve()
@@ -314,8 +325,9 @@ class Grounds:
         # Not available to every user on Windows.
         with suppress(OSError):
             link.symlink_to(_TARGET)
-        (self.folder / TWIN).parent.mkdir()
-        os.link(self.folder / ".venv/lib/python3/site-packages/one.py", self.folder / TWIN)
+        if TWIN in self._closed:
+            (self.folder / TWIN).parent.mkdir()
+            os.link(self.folder / ".venv/lib/python3/site-packages/one.py", self.folder / TWIN)
         # Open to everybody, so that only the sandbox protects it.
         for place, folders, files in os.walk(self.folder):
             for name in (".", *folders, *files):
@@ -341,20 +353,34 @@ class Grounds:
                     return str(path.relative_to(self.folder))
         return ""
 
+    def is_locked(self) -> bool:
+        """Whether somebody else holds a lock on the database."""
+        # A lease would hold up who opens it.
+        program = "import fcntl, os, sys\nfile = os.open(sys.argv[1], os.O_RDWR | os.O_NONBLOCK)\n"
+        program += "for lock in (fcntl.flock, fcntl.lockf): lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)"
+        command = isolated(program, str(self.folder / ".signoff/threads.sqlite"))
+        return subprocess.run(command, capture_output=True, check=False).returncode != 0
+
+    def has_traps(self) -> bool:
+        """Whether there is anything that is neither a file nor a folder nor a link."""
+        modes = [path.lstat().st_mode for path in self.folder.rglob("*")]
+        return any(stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) for mode in modes)
+
     def added_files(self) -> AddedFiles:
         found = [path.lstat() for path in (self.folder / OPEN).rglob("*")]
         return AddedFiles(len(found), sum(info.st_size for info in found))
 
     def _state(self) -> dict[str, str]:
         """Returns mode, link target and content of every protected file, and of new files next to them."""
-        closed = {".git", ".venv", ".signoff", "conda", "nested/env", "envs/main", "kept/bare"}
         found = {}
         for place, folders, names in os.walk(self.folder):
             for name in (*folders, *names):
                 path = Path(place, name)
                 short = path.relative_to(self.folder).as_posix()
-                inside = any(short == top or short.startswith(f"{top}/") for top in closed)
-                if inside or short in (TWIN, _LINK):
+                # The code's own folder lies in Signoff's.
+                if short.startswith(".signoff/outputs") or short == ".signoff/.gitignore":
+                    continue
+                if any(short == top or short.startswith(f"{top}/") for top in self._closed):
                     found[short] = _describe(path)
         return found
 

@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Self
 
 from signoff.tools.sandbox.base import PythonResult
-from signoff.tools.sandbox.watch import files_in
 from tests.support.attacks.arena import AddedFiles, Arena, Grounds
 
 _EVERY = 0.05
@@ -26,15 +25,13 @@ _ADMINISTRATOR = 21  # CAP_SYS_ADMIN
 class PeakUsage:
     """The peaks that were measured; memory in bytes, `long_large` in seconds.
 
-    files: in a private temporary folder in memory. unmapped: bytes in memory files (memfd) that processes
-    hold open.
+    unmapped: bytes in memory files (memfd) that processes hold open.
     """
 
     processes: int = 0
     threads: int = 0
     memory: int = 0
     unmapped: int = 0
-    files: int = 0
     long_large: float = 0.0
     administrator: bool = False
     root: bool = False
@@ -101,7 +98,6 @@ class Sampler:
         seen.threads = max(seen.threads, sum(int(fields.get("Threads", "0")) for fields in status))
         seen.memory = max(seen.memory, memory)
         seen.unmapped = max(seen.unmapped, sum(map(_in_memory_files, processes)))
-        seen.files = max([seen.files, *(files_in(process, "/tmp") for process in processes)])
         seen.long_large += passed if memory > self._large else 0.0
         seen.administrator |= any(
             int(fields.get("CapEff", "0"), 16) >> _ADMINISTRATOR & 1 for fields in status

@@ -157,6 +157,31 @@ BOUNDARY = (
         in_grounds=True,
     ),
     Attack(
+        "locks",
+        "hold locks on a file that others lock",
+        _on(
+            "import fcntl",
+            'held = open(".signoff/threads.sqlite", "rb")',
+            "for lock, how in ((fcntl.flock, fcntl.LOCK_EX), (fcntl.lockf, fcntl.LOCK_SH)):",
+            "    attempt(lock, held, how | fcntl.LOCK_NB)",
+            "attempt(fcntl.fcntl, held, fcntl.F_SETLEASE, fcntl.F_RDLCK)",
+        ),
+        lambda observed: "a lock was held" if observed.grounds and observed.grounds.is_locked() else "",
+        in_grounds=True,
+    ),
+    Attack(
+        "traps",
+        "leave a pipe and a socket, on which who opens them waits for ever",
+        _on(
+            'for folder in ("src", os.path.expanduser("~")):',
+            '    attempt(os.mkfifo, f"{folder}/pipe")',
+            '    attempt(os.mknod, f"{folder}/pipe2", 0o010600)',
+            '    attempt(os.mknod, f"{folder}/socket", 0o140600)',
+        ),
+        lambda observed: "a pipe was left" if observed.grounds and observed.grounds.has_traps() else "",
+        in_grounds=True,
+    ),
+    Attack(
         "own state",
         "change Signoff's own files in the workspace",
         _on(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from signoff.tools.sandbox.base import Sandbox
-from tests.support.attacks.arena import BOUNDS, Arena, Grounds, end
+from tests.support.attacks.arena import ALL, BOUNDS, TOP, Arena, Grounds, end
 from tests.support.attacks.attack import Attack, Observed, Sampler, marked, processor_time
 from tests.support.attacks.boundary import BOUNDARY
 from tests.support.attacks.exhaust import EXHAUSTING, LARGE
@@ -41,14 +41,20 @@ class Check:
     observed: str
 
 
-def played(make: Make, workspace: Path | None, attacks: Sequence[Attack] = ATTACKS) -> list[Check]:
-    """Runs every attack in a sandbox and judges each by what it did, not by what it reports."""
+def played(
+    make: Make, workspace: Path | None, attacks: Sequence[Attack] = ATTACKS, closed: frozenset[str] = TOP
+) -> list[Check]:
+    """Runs every attack in a sandbox and judges each by what it did, not by what it reports.
+
+    closed: what must not change in the grounds; they can be changed where that is not all.
+    """
+    options = {} if closed == ALL else {"writable": True}
     checks = []
     with (
         Arena() as arena,
-        Grounds() as grounds,
+        Grounds(closed) as grounds,
         closing(make(workspace)) as sandbox,
-        closing(make(grounds.folder, bounds=BOUNDS)) as within,
+        closing(make(grounds.folder, bounds=BOUNDS, **options)) as within,
     ):
         for attack in attacks:
             if attack.in_grounds:
