@@ -2,7 +2,7 @@
 
 Such a file may be a pipe that nobody writes to, a device, a link to anywhere, or without an end, and its name
 may be any bytes but NUL and the slash. So it is opened without following a link at its end and without
-waiting, only if it is a regular file, and read to a bound. Nothing else in Signoff opens such files.
+waiting, only if it is a regular file, and read to a bound.
 """
 
 import errno

@@ -1,7 +1,7 @@
 """Shows what a sandbox really enforces on this host: each probe is a program that tries what must not work.
 
-What it has done is looked up outside, wherever it can be seen there. Each has its target: none passes because
-something is missing here.
+What it has done is looked up outside, wherever it can be seen there. Each has its target; where the sandbox
+lacks what a program tries it with, the check says that it was not tried.
 """
 
 import os

@@ -4,7 +4,8 @@ That is its checkpoints, journal, records, settings, place in the workers' queue
 results, and the folder of its Python. Both checkpointers use `delete_thread` here, so that a server, a
 program and the command line all leave nothing behind. Only a row of `signoff_runners` in PostgreSQL stays, an
 id and a number: without it a runner that lost its connection before could mistake a new thread with the same
-id for its own and write to it."""
+id for its own and write to it.
+"""
 
 import json
 import re
