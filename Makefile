@@ -9,7 +9,7 @@ CHECK = $(if $(filter file,$(origin TASK)),--check "python ../../examples/demo_c
 UV := $(shell command -v uv || echo .tools/bin/uv)
 RUN := $(UV) run --no-sync
 # The tests kill processes but do not cut the power, so waiting for the disk (fsync) would test nothing more.
-TESTS := $(shell command -v eatmydata) $(RUN) pytest
+TESTS := $(shell command -v eatmydata) $(RUN) pytest -n 2 --dist loadfile
 DEMO := .demo
 
 # Otherwise Python would not keep its bytecode, and every process that a test starts would compile everything again.
@@ -33,7 +33,7 @@ demo: demo-port .venv/demo
 	diff -r -U 1 --exclude=.signoff examples/sample $(DEMO)/project; \
 	echo; echo "Every turn and its rule:  .venv/bin/signoff show demo --database $(DEMO)/threads.sqlite"; \
 	echo "A task of your own:       make demo TASK=\"Set DEBUG to True in config.py\""; \
-	echo "Which model this is:      .venv/bin/signoff model info"; \
+	echo "Which model this is:      .venv/bin/python -m signoff.models.local info"; \
 	exit $$code
 
 demo-port:
@@ -67,13 +67,15 @@ check: .venv/installed
 
 ## fast: the tests that need one process, for use while you work
 fast: .venv/installed
-	$(TESTS) --processes 2
+	$(TESTS)
 
 promises: .venv/installed
-	$(TESTS) -m "not thorough" --timeout 300 --processes 3
+	$(TESTS) -m "not thorough" --timeout 300
 
+# PART=K/N: each Nth sweep, beginning with the Kth.
+PART ?= 0/1
 sweeps: .venv/installed
-	$(TESTS) -m "thorough and not embedded" --timeout 600 --processes 3
+	$(TESTS) -m "thorough and not embedded" --timeout 600 --part $(PART)
 
 ## embedded: more tasks for the embedded model: a custom task, rounds, the text protocol, another call after a finish
 embedded: .venv/installed
@@ -111,7 +113,7 @@ COVERED ?= 60
 # The ignored file interrupts the program at any moment, even while coverage holds its own lock.
 coverage: .venv/installed
 	@rm -f .coverage .coverage.*
-	$(TESTS:pytest=coverage) run -m pytest -q -p no:cacheprovider --processes 3 --timeout 600 \
+	$(RUN) coverage run -m pytest -n 2 --dist loadfile -q -p no:cacheprovider --timeout 600 \
 		--ignore tests/storage/test_sqlite_interrupts.py
 	@$(RUN) coverage combine -q
 	$(RUN) coverage report --fail-under=$(COVERED)

@@ -21,7 +21,7 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.table import Table
 
-from signoff import build_graph
+from signoff import build_graph, standard_controls
 from signoff.graph.history.received import received as whole
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call
@@ -29,7 +29,6 @@ from signoff.models.local import local_model
 from signoff.models.local.install import server_version
 from signoff.models.local.weights import missing_packages
 from signoff.nodes.model.guard import guarded
-from signoff.tools.control import standard_controls
 from signoff.tools.toolbox import make_toolbox
 from tests.support.servers.slow_server import SlowServer, finishes
 
@@ -132,7 +131,9 @@ def with_the_embedded_model(times: int) -> Again | None:
         return None
     with local_model(max_tokens=256) as model:
         # Without the message about the end: only what the model was shown and said itself.
-        result = build_graph(model, answer="none").invoke({"messages": [("user", TASK)]})
+        result = build_graph(model, control_tools=standard_controls(answer="none")).invoke(
+            {"messages": [("user", TASK)]}
+        )
         history: list[BaseMessage] = [SystemMessage(DEFAULT_TEXTS.system), *result["messages"]]
         begun, called = time.monotonic(), list[str]()
         for _ in range(times):

@@ -22,8 +22,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from rich.console import Console
 from rich.table import Table
 
-from signoff import build_graph, sqlite_storage
-from signoff.graph.build import Storage
+from signoff import Storage, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
 
 _MARKER = re.compile(r"task-\d{5}")

@@ -106,7 +106,7 @@ def of_signoff(turns: int, budget: int, compaction: Any) -> Provider:
     provider = Provider(turns)
     graph = build_graph(
         provider.model(), [look], system_prompt=SYSTEM, limits=Limits(turns=2 * turns),
-        prompt_tokens=budget, compaction=compaction,
+        policy={"prompt_tokens": budget, "compaction": compaction},
     )  # fmt: skip
     outcome = graph.invoke({"messages": ["Look everywhere."]})["outcome"]
     assert (outcome["status"], outcome["turns"]) == ("success", turns), outcome

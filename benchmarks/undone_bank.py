@@ -129,7 +129,7 @@ def undone(suite: Any, name: str, tasks: Sequence[Any], folder: Path) -> dict[st
             tools,
             storage=storage,
             limits={"turns": len(script)},
-            on_failure="undo",
+            policy={"on_failure": "undo"},
         )
         values = graph.invoke({"messages": [("user", tasks[0].PROMPT)]}, {"configurable": {"thread_id": "t"}})
     report = outcome_of(values).undo

@@ -1,25 +1,27 @@
-"""A payment that a person must approve. It happens once, whatever happens to the process."""
+"""A refund that a person must approve. It happens once, whatever happens to the process."""
 
-from langgraph.types import Command
-
-from signoff import build_graph, sqlite_storage
+from signoff import Ended, Paused, Session, Waiting, build_graph
 from signoff.models import ScriptedModel, call
 
-config = {"configurable": {"thread_id": "payday"}}
-PAID = []
+
+def refund(order: int, amount: int) -> str:
+    """Pay money back."""
+    return f"{amount} paid back for order {order}"
 
 
-def pay(to: str, amount: int) -> str:
-    """Pay somebody."""
-    PAID.append((to, amount))
-    return f"paid {amount} to {to}"
+def shown(decision):
+    match decision:
+        case Ended(outcome=outcome):  # success, limit or error: it says which
+            return outcome.model_dump(mode="json")
+        case Waiting():  # a question, an approval or an action: what to show, and the id to answer by
+            return decision.document()
+        case Paused():
+            return {"type": "paused"}
 
 
-model = ScriptedModel([call("pay", to="ada", amount=500), call("finish_task", summary="Ada has her money.")])
-with sqlite_storage("threads.sqlite") as storage:
-    graph = build_graph(model, tools=[pay], approvals={"pay": True}, storage=storage)
-    asked = graph.invoke({"messages": [("user", "Pay Ada 500.")]}, config)["__interrupt__"][0]
-    print(asked.value["action_requests"][0]["args"])
-    edit = {"type": "edit", "edited_action": {"name": "pay", "args": {"to": "ada", "amount": 50}}}
-    graph.invoke(Command(resume={asked.id: {"decisions": [edit]}}), config)
-print(PAID)
+model = ScriptedModel([call("refund", order=7, amount=250), call("finish_task", summary="Paid back.")])
+with build_graph(model, [refund], approvals={"refund": True}, storage="shop.sqlite") as graph:
+    session = Session(graph, "order-7", on_pending="refuse")
+    request = shown(session.run("Refund order 7."))
+    print(request["action_requests"][0]["args"])
+    print(shown(session.resume("approve", request["interrupt_id"], by="ada"))["summary"])

@@ -2,7 +2,7 @@
 
 import subprocess
 
-from signoff import Action, Answer, Failed, Finished, Message, Question, Session, build_graph, sqlite_storage
+from signoff import Action, Answer, Ended, Message, Outcome, Question, Session, Waiting, build_graph
 from signoff.models import ScriptedModel, call, reply
 
 
@@ -11,6 +11,14 @@ def shell(command: str) -> str:
     raise NotImplementedError("the driver runs it")
 
 
+def run(command: str) -> dict[str, str]:
+    print("$", command)
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    print(done.stdout, end="")
+    return {"output": done.stdout + done.stderr, "status": "error" if done.returncode else "success"}
+
+
+LOST = {"output": "It may have run already; look first.", "status": "error"}
 script = [
     reply("I look at what is here.", call("shell", command="echo hello > note.txt; ls *.txt")),
     "There is a note.",
@@ -18,21 +26,31 @@ script = [
     call("shell", command="cat note.txt"),
     call("finish_task", summary="The note says hello."),
 ]
-with sqlite_storage("threads.sqlite") as storage:
-    graph = build_graph(ScriptedModel(script), tools=[shell], hand_over=["shell"], storage=storage)
+with build_graph(
+    ScriptedModel(script), [shell], approvals={"shell": "hand_over"}, storage="threads.sqlite"
+) as graph:
     session = Session(graph, "driven")
     decision = session.step("Read the note.")
-    while not isinstance(decision, Finished | Failed):
+    while True:
         match decision:
             case Message(text=text):
                 print(text)
                 decision = session.step()
-            case Action(args=args):
-                print("$", args["command"])
-                done = subprocess.run(args["command"], shell=True, capture_output=True, text=True)
-                print(done.stdout, end="")
-                decision = session.step(Answer({"output": done.stdout, "exit_code": done.returncode}))
-            case Question(text=text):
+            case Action(args=args, unknown=False, interrupt_id=wait):
+                decision = session.step(Answer(run(args["command"]), wait))
+            case Action(interrupt_id=wait):  # handed out before, and nobody said what became of it
+                decision = session.step(Answer(LOST, wait))
+            case Question(text=text, interrupt_id=wait):
                 print(text, "yes")
-                decision = session.step(Answer("yes"))
-    print(decision.outcome.status, "-", decision.outcome.summary)
+                decision = session.step(Answer("yes", wait))
+            case Waiting(interrupt_id=wait):  # an approval, a finish to confirm
+                print(decision.document(), "yes")
+                decision = session.step(Answer("yes", wait))
+            case Ended(outcome=Outcome(status="error", error=text)):
+                print(text)
+                break
+            case Ended(outcome=outcome):
+                print(outcome.status, "-", outcome.summary)
+                break
+            case _:  # Paused
+                break

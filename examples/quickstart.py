@@ -1,6 +1,6 @@
 """The loop in ten lines, with a scripted model in place of a real one."""
 
-from signoff import build_graph, sqlite_storage
+from signoff import build_graph, outcome_of
 from signoff.models import ScriptedModel, call
 
 
@@ -10,8 +10,8 @@ def add(a: int, b: int) -> int:
 
 
 model = ScriptedModel([call("add", a=19, b=23), call("finish_task", summary="19 + 23 is 42.")])
-with sqlite_storage("threads.sqlite") as storage:
-    graph = build_graph(model, tools=[add], storage=storage)
+with build_graph(model, tools=[add], storage="threads.sqlite") as graph:
     config = {"configurable": {"thread_id": "sum"}}
     result = graph.invoke({"messages": [("user", "What is 19 + 23?")]}, config)
 print(result["messages"][-1].text)
+print(outcome_of(result).status)

@@ -1,6 +1,6 @@
 """Plan, execute, think in rounds: after each batch of calls the model looks at what came, then goes on."""
 
-from signoff import build_graph
+from signoff import build_graph, standard_controls
 from signoff.models import ScriptedModel, call, reply
 
 prices = {"apples": 3, "pears": 4, "plums": 5}
@@ -19,7 +19,7 @@ script = [
     call("finish_task", summary="A kilo of each costs 3 + 5 + 4 = 12."),
 ]
 with ScriptedModel(script) as model:
-    graph = build_graph(model, [price], rounds=True)
+    graph = build_graph(model, [price], control_tools=standard_controls(rounds=True))
     result = graph.invoke({"messages": [("user", "What do a kilo of apples, cherries and pears cost?")]})
 
 for message in result["messages"]:

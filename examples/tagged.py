@@ -1,9 +1,8 @@
 """A model without tool calling works by text: it plans, runs Python in the sandbox, and corrects itself."""
 
 from signoff import build_graph
-from signoff.models import ScriptedModel
-from signoff.models.tagged import TAGGED_LIMITS, TaggedText, current_status
-from signoff.tools.sandbox import choose_sandbox, python_tool
+from signoff.models import TAGGED_LIMITS, ScriptedModel, TaggedText, current_status
+from signoff.tools import choose_sandbox, python_tool
 
 FIRST = """
 <PLAN>Sum the primes below 100.</PLAN>

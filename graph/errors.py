@@ -1,10 +1,15 @@
 """The exceptions that Signoff raises.
 
-    SignoffError ├── SetupError the caller's setup is incomplete or wrong; nothing has run ├── IllegalEvent a
-    node reported an event that its row of the table does not list ├── StorageError the database cannot be
-    used; the thread stays resumable └── ThreadError the thread cannot do what was asked (unknown, finished,
-    nothing pending) ├── ThreadBusy another process is running the thread └── ThreadLost another runner has
-    taken the thread over; this one has stopped
+    SignoffError
+    ├── SetupError       the caller's setup is incomplete or wrong; nothing has run
+    ├── IllegalEvent     a node reported an event that its row of the table does not list
+    ├── StorageError     the database cannot be used; the thread stays resumable
+    └── ThreadError      the thread cannot do what was asked; nothing has changed
+        ├── ThreadUnknown   nothing is saved under this id
+        ├── ThreadBusy      another process is running the thread
+        ├── ThreadLost      another runner has taken the thread over; this one has stopped
+        ├── BadAnswer       the answer does not fit what waits
+        └── TooLate         nothing waits for the answer any more
 
 A limit or a failing model is never an exception: it is an outcome.
 """
@@ -44,7 +49,11 @@ class Unreadable(StorageError):
 
 
 class ThreadError(SignoffError):
-    """The thread is unknown, has ended, or has nothing pending that could be answered."""
+    """What was asked is not possible in the thread's present state. Nothing has changed."""
+
+
+class ThreadUnknown(ThreadError):
+    """Nothing is saved under this thread id."""
 
 
 class ThreadBusy(ThreadError):
@@ -53,6 +62,19 @@ class ThreadBusy(ThreadError):
 
 class ThreadLost(ThreadError):
     """Another runner has taken the thread over; this one has stopped, and what it saved is kept."""
+
+
+class BadAnswer(ThreadError):
+    """The answer does not fit what waits; the message says what would. Nothing has changed."""
+
+
+class TooLate(ThreadError):
+    """Nothing waits for the answer any more, or nothing ever did under its id. Nothing has changed."""
+
+
+def unknown_thread(thread_id: str) -> ThreadUnknown:
+    """The error for a thread that does not exist."""
+    return ThreadUnknown(f"There is no thread {quote_id(thread_id)}; start it with a task.")
 
 
 def quote_id(thread_id: str) -> str:

@@ -21,11 +21,10 @@ import hashlib
 import os
 import re
 import reprlib
-import shutil
+import secrets
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,6 +37,7 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
+from signoff.graph import clock
 from signoff.graph.errors import SetupError, quote_id
 from signoff.graph.foreign_files import read_regular
 from signoff.graph.inside.installing import install_hint
@@ -235,7 +235,7 @@ def keep_in(folder: str | os.PathLike[str], name: str) -> Callable[[str], str]:
 
     def keep(text: str) -> str:
         target = Path(folder).resolve() / file_name_of(name, text)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".signoff-", suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -308,12 +308,34 @@ _MARK = ".ended"
 _GONE = "This text is no longer kept: "
 
 
+def users_folder(find: Callable[[str], str]) -> Path | None:
+    """Signoff's folder by one of the functions of `platformdirs`; None for a user without a home, as in a
+    container that runs with a bare number."""
+    try:
+        folder = Path(find("signoff"))
+    except RuntimeError:
+        return None
+    # Older versions leave `~` as it is, and accept a relative XDG variable.
+    return folder if folder.is_absolute() else None
+
+
 def outputs_folder() -> Path:
-    """Where full texts are kept, unless the tools have another place for them."""
+    """Where full texts are kept, unless the tools have another place for them: in the cache of the user, else
+    until the program ends."""
     # Imported here, since only code that builds a graph needs it.
     from platformdirs import user_cache_dir
 
-    return Path(user_cache_dir("signoff")) / "outputs"
+    return (users_folder(user_cache_dir) or _folder_of_process()) / "outputs"
+
+
+@functools.cache
+def _folder_of_process() -> Path:
+    name = f"signoff-{secrets.token_hex(16)}"  # nobody can have made a folder of this name before
+    try:
+        return Path(tempfile.gettempdir()) / name
+    except OSError:
+        # Nothing can be written anywhere: then no text is kept, which its result says.
+        return Path(os.sep) / name
 
 
 @dataclass(frozen=True)
@@ -364,11 +386,6 @@ class Outputs:
             with suppress(OSError):
                 (self.own / _MARK).unlink()
 
-    def delete(self) -> None:
-        """Deletes all texts, when the thread itself is deleted."""
-        if self.owner:
-            shutil.rmtree(self.own, ignore_errors=True)
-
 
 @dataclass(frozen=True)
 class _Text:
@@ -379,7 +396,7 @@ class _Text:
 
 def clear(folder: Path, now: float | None = None) -> None:
     """Clears the texts of ended threads that are too old or too many. Other files are left alone."""
-    moment = time.time() if now is None else now
+    moment = clock.now() if now is None else now
     found = sorted(_texts(folder), key=lambda text: (text.ended, text.path))
     left = sum(text.size for text in found)
     for text in found:
@@ -450,6 +467,11 @@ def label(thread_id: str | None) -> str:
 def pause_place(thread_id: str | None) -> tuple[tuple[str, ...], str]:
     """The namespace and key of the entry by which another process requests a pause."""
     return ("signoff", "requests", label(thread_id)), "pause"
+
+
+def paused_place(thread_id: str | None) -> tuple[tuple[str, ...], str]:
+    """The namespace and key of the entry that says at which checkpoint a person paused the thread."""
+    return ("signoff", "requests", label(thread_id)), "paused"
 
 
 def place(sort: str, thread_id: str | None, task: str) -> tuple[tuple[str, ...], str]:

@@ -10,24 +10,31 @@ import os
 import stat
 from typing import BinaryIO
 
-_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-_WRITE = (_READ & ~os.O_RDONLY) | os.O_WRONLY
+# Windows has neither.
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+_WHAT = "not a regular file (but a device, a pipe or the like)"
 
 
 class NotRegular(OSError):
     """What is there is a folder, a link, a pipe, a device or the like."""
 
 
-def open_regular(path: str | os.PathLike[str], *, write: bool = False) -> BinaryIO:
-    """The regular file at `path`, which is not a link, for reading from its start; or to write over it, at
-    its start and without shortening it. Raises OSError, NotRegular among them."""
+def open_regular(path: str | os.PathLike[str], *, write: bool = False, follow: bool = False) -> BinaryIO:
+    """The regular file at `path`, for reading from its start; or to write over it, at its start and without
+    shortening it. follow: also through a link, for a path that a person has named.
+
+    Raises OSError, NotRegular among them.
+    """
 
     def opened(name: str, _: int) -> int:
-        handle = os.open(name, _WRITE if write else _READ)
-        if stat.S_ISREG(os.fstat(handle).st_mode):
+        access = os.O_WRONLY if write else os.O_RDONLY
+        handle = os.open(name, access | _NO_WAIT | (0 if follow else _NO_LINK))
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISREG(mode):
             return handle
         os.close(handle)
-        raise NotRegular(errno.EINVAL, "not a regular file", name)
+        raise NotRegular(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, _WHAT, name)
 
     try:
         return open(path, "wb" if write else "rb", opener=opened)
@@ -37,11 +44,11 @@ def open_regular(path: str | os.PathLike[str], *, write: bool = False) -> Binary
     except OSError as error:
         # A link, a socket, or a pipe without a reader.
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-            raise NotRegular(error.errno, "not a regular file", os.fspath(path)) from error
+            raise NotRegular(error.errno, _WHAT, os.fspath(path)) from error
         raise
 
 
-def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
+def read_regular(path: str | os.PathLike[str], most: int, *, follow: bool = False) -> bytes:
     """The first `most` bytes of the regular file at `path`. Raises OSError as `open_regular`."""
-    with open_regular(path) as file:
+    with open_regular(path, follow=follow) as file:
         return file.read(most)

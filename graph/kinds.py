@@ -5,7 +5,7 @@ The kind of a tool decides how its calls run: what may run in parallel, what a c
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from signoff.graph.errors import SetupError
 
@@ -25,13 +25,9 @@ class Kind(StrEnum):
     DELEGATE = "delegate"
 
 
-class Effect(StrEnum):
-    """What a control call does: it claims that the task is finished, waits for a person, or records a
-    thought."""
-
-    FINISH = "finish"
-    ASK = "ask"
-    CONTINUE = "continue"
+Effect = Literal["finish", "ask", "continue"]
+"""What a control call does: it claims that the task is finished, waits for a person, or records a thought."""
+EFFECTS: tuple[Effect, ...] = get_args(Effect)
 
 
 SENT_BACK = "sent_back"

@@ -1,8 +1,18 @@
 """How long a task may go on, and what the tokens of its model cost."""
 
-from typing import Any, Protocol, Self, get_args
+from typing import Any, ClassVar, Protocol, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import explain
@@ -25,6 +35,18 @@ class CheckedModel(BaseModel):
             return handler(value)
         except ValidationError as error:
             raise SetupError(f"{cls.__name__}: {cls._unknown(error) or explain(error)}") from None
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_flag(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python counts True as 1, and a number of turns that is True is a mistake."""
+        if isinstance(value, bool) and info.field_name is not None:
+            annotation = cls.model_fields[info.field_name].annotation
+            kinds = {annotation, *get_args(annotation)}
+            if kinds & {int, float} and bool not in kinds:
+                kind = "number" if float in kinds else "integer"
+                raise PydanticCustomError("no_flag", "Input should be a valid {kind}", {"kind": kind})
+        return value
 
     @classmethod
     def _unknown(cls, error: ValidationError) -> str | None:
@@ -59,7 +81,7 @@ class Prices(CheckedModel):
     provider's cache; defaults to `input`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     input: float = Field(ge=0, allow_inf_nan=False)
     output: float = Field(ge=0, allow_inf_nan=False)
@@ -104,7 +126,7 @@ class Limits(CheckedModel):
     None means no limit. Raises SetupError for an invalid value; a graph with a `cost` limit needs prices.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     turns: int = Field(default=30, ge=1)
     tree_turns: int | None = Field(default=None, ge=1)

@@ -44,8 +44,6 @@ class Event(StrEnum):
 
     INPUT = "input"
     GO_ON = "go on"
-    EXTEND = "extend"
-    RETRY = "retry"
     STOP = "stop"
     EXPIRE = "expire"
     FORK = "fork"
@@ -93,8 +91,6 @@ class Event(StrEnum):
 _ENTRIES: dict[Event, State] = {
     Event.INPUT: State.COMPRESS,
     Event.GO_ON: State.COMPRESS,
-    Event.EXTEND: State.COMPRESS,
-    Event.RETRY: State.COMPRESS,
     Event.STOP: State.COMPRESS,
     Event.EXPIRE: State.COMPRESS,
     Event.FORK: State.COMPRESS,

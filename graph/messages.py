@@ -51,11 +51,12 @@ class Marks(TypedDict, total=False):
     cut: int  # the number of its calls that were kept
     ended: str  # why it was cut off before it was complete
     stopped: bool  # it was stopped on request
-    model: str  # the name of the model that replied, if there are several
+    model: str  # the name of the model that replied, if a middleware has put it in place of the graph's
     retries: int  # how often its call was retried
     held: float  # seconds waited between the attempts
     order: list[int]  # the order of its calls, if the parser lost it
     offered: list[str]  # the working tools that were offered, if not all were
+    dearer: float  # what it costs above the prices of the graph's model, if another model replied
     controls_only: bool  # only a control call was requested
     unstreamed: bool  # it came whole, since its provider refuses to stream
     call_refused: bool  # its provider refused it for a call in it, or for want of one; nothing of it came

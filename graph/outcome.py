@@ -3,21 +3,21 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, Literal, get_args, overload
+from typing import Any, ClassVar, Generic, Literal, get_args, overload
 
 from langgraph.types import StateSnapshot
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_serializer
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypeVar
 
-from signoff.graph.errors import SetupError, ThreadError
+from signoff.graph.errors import SetupError, ThreadError, unknown_thread
 from signoff.graph.finish.lines import CALL, RESULT, line, shown_call
 from signoff.graph.finish.passed_over import passed_over
 from signoff.graph.foreign import explain
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task, is_phase
 from signoff.graph.history.usage import NOT_CORRECTIONS, Used
-from signoff.graph.kinds import SENT_BACK, Effect
+from signoff.graph.kinds import SENT_BACK
 from signoff.graph.messages import marks
 from signoff.graph.state import Ending, Undoing
 from signoff.graph.texts import Texts
@@ -108,7 +108,7 @@ def _status(task: Task) -> str:
         said
         for reply in reversed(task.replies)
         for call in reversed(reply.calls)
-        if call.effect is Effect.CONTINUE and call.problem is None and (said := call.args.get("status"))
+        if call.effect == "continue" and call.problem is None and (said := call.args.get("status"))
     )
     return str(next(thoughts, ""))
 
@@ -120,7 +120,7 @@ def _last_finish(task: Task) -> tuple[Reply, Call] | None:
 def _finishes(task: Task) -> Iterator[tuple[Reply, Call]]:
     for reply in reversed(task.replies):
         for call in reversed(reply.calls):
-            if call.effect is Effect.FINISH and not is_phase(call.args):
+            if call.effect == "finish" and not is_phase(call.args):
                 yield reply, call
 
 
@@ -267,7 +267,8 @@ class Outcome(BaseModel, Generic[ResultT]):
     error: one sentence, with what to do. next: after a limit, one sentence on how to continue the task.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    # A newer version of the same form may have written more.
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
     status: Status
     reason: str
@@ -339,10 +340,12 @@ def outcome_of(
     result: the return value of `invoke`; or the values of a state, or of `stream_mode="values"`, which need
         the type as well: without it the result stays JSON.
 
-    Raises ThreadError for a task that has not ended, SetupError for anything that is not the result of a run,
-    and for a stored result that does not match the type.
+    Raises ThreadError for a task that has not ended and a thread that does not exist, SetupError for anything
+    that is not the result of a run, and for a stored result that does not match the type.
     """
     values = result.values if isinstance(result, StateSnapshot) else result
+    if isinstance(result, StateSnapshot) and not values:
+        raise unknown_thread(str(result.config.get("configurable", {}).get("thread_id")))
     if not isinstance(values, Mapping) or "outcome" not in values:
         raise SetupError("outcome_of takes what graph.invoke returned, or graph.get_state(config).values.")
     outcome = current_outcome(values) if "ended" in values else values["outcome"]
@@ -553,7 +556,7 @@ def issues_of(claimed: Mapping[str, Any]) -> list[str]:
 
 
 def _refusals(task: Task) -> int:
-    calls = [(reply, call) for reply in task.replies for call in reply.calls if call.effect is Effect.FINISH]
+    calls = [(reply, call) for reply in task.replies for call in reply.calls if call.effect == "finish"]
     return sum(
         reply.key(call) in task.refused or (reply.failed(call) and reply.was_run(call))
         for reply, call in calls

@@ -68,7 +68,7 @@ class CountedLimit:
 
 
 def _cost(used: Used, limits: Limits) -> float:
-    return limits.prices.cost(used) + used.below_cost if limits.prices else 0.0
+    return limits.prices.cost(used) + used.dearer + used.below_cost if limits.prices else 0.0
 
 
 COUNTED: Mapping[str, CountedLimit] = MappingProxyType(

@@ -4,7 +4,7 @@ What belongs to one task carries `task`, the id of the message that began it; a 
 empty. Everything here survives a restart, and nothing else decides where the machine goes.
 """
 
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, ClassVar, NotRequired
 
 from langchain_core.messages import AnyMessage
 from langgraph.channels.delta import DeltaChannel
@@ -320,6 +320,7 @@ class AgentState(Output):
     machine: NotRequired[int]
     acting: NotRequired[Acting]
     undo: NotRequired[Undoing | None]
+    gone_on: NotRequired[list[str]]
     tree: NotRequired[TreeBudget]
 
 
@@ -329,7 +330,7 @@ class Context(CheckedModel):
     Raises SetupError for an invalid value or an unknown name.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     system_prompt: str | None = Field(
         default=None,
@@ -362,11 +363,15 @@ class Context(CheckedModel):
     )
     tokens: int | None = Field(default=None, ge=1, description="At most this many tokens, input and output.")
     seconds: float | None = Field(
-        default=None, gt=0, description="At most this many seconds of work; waiting for people is free."
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="At most this many seconds of work; waiting for people is free.",
     )
     cost: float | None = Field(
         default=None,
         gt=0,
+        allow_inf_nan=False,
         description="At most this cost, by the graph's prices, else by those of genai-prices, in dollars.",
     )
     depth: int | None = Field(

@@ -27,11 +27,11 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateSnapshot, StateUpdate
 
+from signoff import Graph, SetupError, SignoffError
 from signoff.front.settings import Given, settle
 from signoff.front.working import graph_of, policy_of, working_tools
-from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import JournalledGraph, in_thread
-from signoff.graph.errors import ApprovalWarning, SetupError, SignoffError
+from signoff.graph.errors import ApprovalWarning
 from signoff.graph.state import Output
 from signoff.models.choose import Chosen, choose_model
 from signoff.session.status import config_of, read_status

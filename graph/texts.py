@@ -1,5 +1,5 @@
 """Every text that the model reads, as a value that can be replaced as a whole, for another language say:
-`build_graph(..., texts=Texts(...))`.
+`build_graph(..., policy={"texts": Texts(...)})`.
 
 Names in braces are filled in where a text is used; a brace that is to be shown is doubled. `Texts` checks both
 when it is made.

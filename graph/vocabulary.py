@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-_MORE = "Extend it to continue where it stopped."
+_MORE = "Go on to continue where it stopped."
 
 Tone = Literal["green", "amber", "red", "blue", "violet"]
 
@@ -47,7 +47,7 @@ def _table(rows: dict[str, Word]) -> Mapping[str, Word]:
     return MappingProxyType(rows)
 
 
-VERIFIED = _table(
+VERIFIED: Mapping[str, Word] = _table(
     {
         "verified": Word("Verified", "every check ran and passed", "green", "✓"),
         "asserted": Word("Asserted", "no check ran; the words are the model's own", "amber", "◐"),
@@ -56,7 +56,7 @@ VERIFIED = _table(
 )
 """What an accepted finish is based on. It gives a success its first word and its colour."""
 
-CLAIMS = _table(
+CLAIMS: Mapping[str, Word] = _table(
     {
         "done": Word("done", "the whole task is done"),
         "partial": Word("partly done", "only a part is done"),
@@ -74,7 +74,7 @@ STATUSES = _table(
         "paused": Word("paused", "its workers were asked to pause it", "amber", "‖"),
         "stopped": Word("stopped (resumable)", "work remains, and no process runs it", "amber", "‖"),
         "success": Word("success", "a finish was accepted; see what it is based on and what it claims", None),
-        "limit": Word("limit", "a limit was reached; it can be extended", "amber", "■"),
+        "limit": Word("limit", "a limit was reached; it can go on", "amber", "■"),
         "error": Word("error", "it failed or was stopped; it can be retried", "red", "✗"),
         "failed": Word("failed", "the workers gave up on it", "red", "✗"),
         "damaged": Word("damaged", "its saved state cannot be read", "red", "✗"),

@@ -1,16 +1,19 @@
 """Waits for a person's decision on all calls that need one. Nothing has an effect before the interrupt."""
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import ToolCall
-from langgraph.types import interrupt
 
+from signoff.graph.errors import BadAnswer
+from signoff.graph.foreign import explain, valid_text
 from signoff.graph.history.replies import Call, fingerprint
 from signoff.graph.machine import Event
 from signoff.graph.state import AgentState, CallDecision, Decisions
 from signoff.nodes.journal import Unsettled, unsettled
 from signoff.nodes.node import NodeContext, Report, Steps
-from signoff.tools.answers import unsigned
+from signoff.tools.answers import ask, asked_of, decisions_of
 from signoff.tools.approvals import (
     ANYBODY,
     ApprovalDecision,
@@ -37,8 +40,8 @@ def approve(state: AgentState, run: NodeContext) -> Steps:
         _description(call, review, waiting, state, run)
         for call, review in zip(waiting.calls, reviews, strict=True)
     ]
-    payload = request(shown, reviews, descriptions)
-    answer, by = unsigned(interrupt({**payload, "problem": problem} if problem else payload))
+    payload = request(shown, reviews, descriptions) | ({"problem": problem} if problem else {})
+    answer, by = ask({**payload, **run.problem}, run.interrupt_id, partial(_check_edits, payload, run))
     try:
         # An exception after the interrupt has returned would be replayed forever: ask again and say why.
         if asked != waiting.hashes:
@@ -60,6 +63,28 @@ def approve(state: AgentState, run: NodeContext) -> Steps:
     }
     decisions = Decisions(task=task.id, calls={**known, **fresh}, problem="", asked={})
     return Report(Event.DECIDED, {"approvals": decisions})
+
+
+def _check_edits(payload: Mapping[str, Any], run: NodeContext, answer: Any) -> None:
+    """Raises BadAnswer for edited arguments with which their tool cannot be called."""
+    calls = asked_of(payload)
+    shown = content_id_of_calls(
+        run.interrupt_id, [(call_id, name, args) for call_id, name, args, _, _ in calls]
+    )
+    toolbox = run.deps.toolbox
+    for (_, name, args, *_), decision in zip(calls, decisions_of(answer, calls, shown), strict=True):
+        if decision.args is None:
+            continue
+        if error := toolbox.misfit(name, decision.args):
+            raise BadAnswer(
+                f"The answer does not fit: the edited arguments of {name} do not fit: {explain(error)}"
+            )
+        # A slip in the name of an optional argument: the call would run with its default instead.
+        if fresh := [one for one in toolbox.unknown_arguments(name, decision.args) if one not in args]:
+            raise BadAnswer(
+                f"The answer does not fit: {name} has no argument {valid_text(fresh[0])[:40]!r}, which the "
+                "edited arguments have."
+            )
 
 
 def _decided(call: Call, decision: ApprovalDecision, waiting: Unsettled, by: dict[str, Any]) -> CallDecision:

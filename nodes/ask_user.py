@@ -1,12 +1,11 @@
 """Waits for a person's answer. Nothing here has an effect before the interrupt: the node runs again on
 resume."""
 
-import time
 from typing import Any
 
 from langchain_core.messages import HumanMessage
-from langgraph.types import interrupt
 
+from signoff.graph import clock
 from signoff.graph.blocks import as_json
 from signoff.graph.history.reader import Wait
 from signoff.graph.history.replies import Call, Reply
@@ -14,7 +13,7 @@ from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, Marks, marks, result
 from signoff.graph.state import AgentState
 from signoff.nodes.node import NodeContext, Report
-from signoff.tools.answers import read_question, unsigned, waiting_time
+from signoff.tools.answers import ask, options_of, read_question, waiting_time
 
 
 def ask_user(state: AgentState, run: NodeContext) -> Report:
@@ -25,31 +24,40 @@ def ask_user(state: AgentState, run: NodeContext) -> Report:
     if call is None:
         # The message did not arrive as an answer: compress records it as the answer.
         return Report(Event.ANSWERED)
-    options = call.args.get("options") or []
-    options = [options] if isinstance(options, str) else options
+    options = options_of(call.args)
     asked = asked_at(task.reply_of(call), call)
-    given = interrupt(
+    question = call.args.get("question") or _as_text(dict(call.args))
+    answer, by = ask(
         {
-            "type": "question",
-            "question": call.args.get("question") or _as_text(dict(call.args)),
-            "options": options,
+            **_asks(question, options, call.name, dict(call.args)),
             "call_id": call.id,
             **waiting_time(call.args, asked),
-        }
+            **run.problem,
+        },
+        run.interrupt_id,
     )
-    answer, by = unsigned(given)
     said = read_question(answer, list(map(str, options)) if isinstance(options, list | tuple) else ())
     text = _as_text(said) or run.deps.texts.results["no_answer"].format()
-    waited = 0.0 if asked is None else max(0.0, time.time() - asked)
+    waited = 0.0 if asked is None else max(0.0, clock.now() - asked)
     answered = result(call.id, call.name, text, answered=True, waited=waited, **by)
     return Report(Event.ANSWERED, {"messages": [answered]})
 
 
+def _asks(question: Any, options: Any, name: str, args: dict[str, Any]) -> dict[str, Any]:
+    """The payload of a question, also in the form of LangChain's human-in-the-loop requests."""
+    return {
+        "type": "question",
+        "question": question,
+        "options": options,
+        "action_requests": [{"name": name, "args": args, "description": str(question)}],
+        "review_configs": [{"action_name": name, "allowed_decisions": ["respond"]}],
+    }
+
+
 def _next_word(spoke: Reply, run: NodeContext) -> Report:
     """In a dialogue the model's text is shown to the user, whose reply continues the task."""
-    answer, by = unsigned(
-        interrupt({"type": "question", "question": spoke.text, "options": [], "call_id": ""})
-    )
+    payload = {**_asks(spoke.text, [], "ask_user", {"question": spoke.text}), "call_id": "", **run.problem}
+    answer, by = ask(payload, run.interrupt_id)
     text = _as_text(read_question(answer)) or run.deps.texts.results["no_answer"].format()
     notes = {"answers": [], "wait": str(Wait.WORD), **by}
     return Report(Event.ANSWERED, {"messages": [HumanMessage(text, additional_kwargs={KEY: notes})]})

@@ -1,7 +1,6 @@
 """Makes one streamed model call on the prompt, which may be cut off early (see `nodes/model/guard.py`)."""
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,15 +8,17 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
 
+from signoff.graph import clock
 from signoff.graph.foreign import gets_past, unanswered
 from signoff.graph.history.received import received
+from signoff.graph.history.usage import of_reply
+from signoff.graph.limits import Prices
 from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, append_messages, guard_notes, marks, slim
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import AgentState, Ending, TooLong
 from signoff.nodes.model.advice import advise, is_too_long, secrets_of
 from signoff.nodes.model.calling import Stream
-from signoff.nodes.model.functions import FunctionFailed, asking, picked_names
 from signoff.nodes.model.messages import (
     FittedPrompt,
     bind_to_thread,
@@ -30,7 +31,7 @@ from signoff.nodes.model.refused import refused_reply, unfinished
 from signoff.nodes.model.sent import last_step
 from signoff.nodes.model.shown import shown_after
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent, watch_of
-from signoff.nodes.model.trying import Tries, WaitEnded, try_models
+from signoff.nodes.model.trying import Tries, WaitEnded, try_model
 from signoff.nodes.node import NodeContext, Report, Steps, WrongWay
 from signoff.nodes.requests import Part
 
@@ -40,26 +41,20 @@ REPLY_CHARS = 2_000_000
 
 def call_llm(state: AgentState, run: NodeContext) -> Steps:
     # Raises for an invalid model name: the caller's mistake is not an outcome of the task.
-    models = run.models
-    try:
-        shown = yield from show(state, run)
-        names = yield from _picked(state, run)
-    except FunctionFailed as error:
-        return _not_asked(state, error)
-    except WaitEnded:
-        return Report(Event.STOPPED)
+    model = run.model
+    shown = yield from show(state, run)
     task = run.task(state)
-    offered, begun = tool_choice(task, run.deps.required), time.time()
+    offered, begun = tool_choice(task, run.deps.required), clock.now()
     watch = watch_of(task, run.limits, silence=run.model_seconds, chars=REPLY_CHARS, control=run.control)
     tries = Tries(unstreamed=task.unstreamed)
     # The cached task is stale after the reply, so it need not be kept during the model call.
     del task
     run.forget_task(state)
-    call = ModelCall(models, shown, offered, watch, bind_to_thread(state, run), run, names, tries)
+    call = ModelCall(model, shown, offered, watch, bind_to_thread(state, run), run, tries=tries)
     around = run.deps.middleware
     try:
         if around is None or not around.wraps_models:
-            return _replied(state, run, call, (yield from call.reply(models, shown.messages)), begun)
+            return _replied(state, run, call, (yield from call.reply(model, shown.messages)), begun)
         found = yield from around.model_call(call, state, run)
         report: Report = found.beside(_replied(state, run, call, found.message, begun))
         return report
@@ -78,14 +73,14 @@ def call_llm(state: AgentState, run: NodeContext) -> Steps:
 
 @dataclass
 class ModelCall:
-    """A call of the graph's models: its arguments, and the result of its attempts.
+    """A call of the graph's model: its arguments, and the result of its attempts.
 
-    shown: the last prompt that was sent, since a middleware may change it. names: the working tools that are
-    offered; None for all. came: the replies that middleware was given, each with the estimated tokens of its
-    prompt.
+    shown: the last prompt that was sent, since a middleware may change it. names: the working tools that were
+    last offered; None for all. came: the replies that middleware was given, each with the estimated tokens of
+    its prompt. prices: of the model that a middleware asked last, if they are not those of the graph.
     """
 
-    models: tuple[AskedModel, ...]
+    model: AskedModel
     shown: FittedPrompt
     offered: ToolChoice
     watch: CallBounds
@@ -94,18 +89,21 @@ class ModelCall:
     names: tuple[str, ...] | None = None
     tries: Tries = field(default_factory=Tries)
     came: list[tuple[AIMessage, int]] = field(default_factory=list)
+    prices: Prices | None = None
 
-    def reply(self, models: tuple[AskedModel, ...], prompt: list[BaseMessage]) -> Part[AIMessage | None]:
-        """A part of a node: the reply of the first model that answers; None when the run is asked to stop."""
+    def reply(self, model: AskedModel, prompt: list[BaseMessage]) -> Part[AIMessage | None]:
+        """A part of a node: the reply of this model; None when the run is asked to stop."""
+        # A model under a name of its own is one that a middleware has put in place of the graph's.
+        self.tries.model = "" if model.model is self.model.model else model.name
 
-        def ask(model: AskedModel, bounds: CallBounds) -> Part[AIMessage | None]:
-            offers = model.offers.picked(self.names)
-            shown = last_step(model.model, prompt, options_of(offers[self.offered]), self.run.deps)
-            chunks = yield from _streamed(offers, self.placed, shown, self.offered, bounds, self.tries)
+        def ask(bounds: CallBounds) -> Part[AIMessage | None]:
+            options = options_of(model.offers[self.offered])
+            shown = last_step(model.model, prompt, options, self.run.deps)
+            chunks = yield from _streamed(model.offers, self.placed, shown, self.offered, bounds, self.tries)
             return _reply_of(chunks, self.run)
 
         try:
-            return (yield from try_models(models, self.watch, self.tries, ask, _gives_way))
+            return (yield from try_model(model, self._bounds(), self.tries, ask))
         except WaitEnded:
             return None
         except Exception as error:
@@ -113,26 +111,13 @@ class ModelCall:
                 raise
             return _reply_of([reply], self.run)
 
-
-def _gives_way(error: BaseException) -> bool:
-    """Whether to try the next model after this error: a prompt that is too long is shortened first."""
-    return not gets_past(error) and not is_too_long(error) and refused_reply(error) is None
-
-
-def _picked(state: AgentState, run: NodeContext) -> Part[tuple[str, ...] | None]:
-    """A part of a node: the names of the working tools that are offered; None for all."""
-    if run.deps.pick is None:
-        return None
-    context = run.context if run.deps.context_form is None else run.users_context
-    asked = asking("select_tools", run.deps.pick, context, state, run)
-    return (yield from picked_names(asked, run.deps.toolbox))
-
-
-def _not_asked(state: AgentState, error: FunctionFailed) -> Report:
-    """The end of a task after a user's function has failed: the model is not called."""
-    said = f"{error}. Fix it, then retry the thread; everything so far is saved."
-    ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=said)
-    return Report(Event.FAILED, {"ending": ending})
+    def _bounds(self) -> CallBounds:
+        """The bounds of a call, by what the output of its model costs."""
+        bound, own = self.watch.tokens, self.run.limits.prices
+        if self.prices is None or own is None or bound is None or bound[1] is not EarlyEnd.COST:
+            return self.watch
+        ratio = own.output / (self.prices.output or own.output)
+        return replace(self.watch, tokens=(bound[0] * ratio, EarlyEnd.COST))
 
 
 def _streamed(
@@ -187,7 +172,7 @@ def _failed(
 ) -> Report:
     if is_too_long(error) and (squeezed := _squeezed(state, shown)):
         return Report(Event.TOO_LONG, {"too_long": squeezed})
-    said = advise(error, secrets_of(*(model for each in run.models for model in each.offers.values())))
+    said = advise(error, secrets_of(*run.model.offers.values()))
     if tries.again:
         said = f"{said} It was tried {tries.again + 1} times, with {tries.waited:.1f} seconds between."
     ending = Ending(task=state.get("task", ""), status="error", reason="model_error", error=said)
@@ -225,7 +210,7 @@ def _replied(
 ) -> Report:
     if message is None:
         return Report(Event.STOPPED)
-    ended, size = time.time(), call.shown.size
+    ended, size = clock.now(), call.shown.size
     notes = {
         **marks(message),
         "at": ended,
@@ -237,6 +222,8 @@ def _replied(
         notes["offered"] = list(call.names)
     if call.offered is ToolChoice.CONTROLS:
         notes["controls_only"] = True
+    if call.prices is not None and (more := _dearer(message, call.prices, run)):
+        notes["dearer"] = more
     message.response_metadata = {**message.response_metadata, KEY: notes}
     taken = run.reader(state).index.places
     if message.id is None or message.id in taken:
@@ -244,6 +231,14 @@ def _replied(
     if notes.get("ended") == EarlyEnd.SIZE:
         return _too_large(state, run, message)
     return Report(Event.REPLIED, {"messages": [slim(message)]})
+
+
+def _dearer(message: AIMessage, prices: Prices, run: NodeContext) -> float:
+    """What the reply costs at these prices above what the limits count for it."""
+    if run.limits.prices is None or message.usage_metadata is None:
+        return 0.0
+    used = of_reply(message, lambda: (0, 0))
+    return prices.cost(used) - run.limits.prices.cost(used)
 
 
 def _too_large(state: AgentState, run: NodeContext, message: AIMessage) -> Report:
@@ -255,7 +250,7 @@ def _too_large(state: AgentState, run: NodeContext, message: AIMessage) -> Repor
     message = named_calls(task.last, task.call_ids) or message
     said = (
         f"The model's reply grew to more than {REPLY_CHARS:,} characters, and was ended there; "
-        "retry the thread."
+        "go on, and it is asked again."
     )
     ending = Ending(task=task.id, status="error", reason="model_error", error=said)
     return Report(Event.FAILED, {"messages": [slim(message)], "ending": ending})

@@ -13,6 +13,7 @@ from signoff.graph.history.task import Task
 from signoff.graph.machine import Event
 from signoff.graph.messages import answer, append_messages, is_answer
 from signoff.graph.outcome import answer_of, conclude
+from signoff.graph.schemas.state import RESULT
 from signoff.graph.state import AgentState, Decision, EndedTask, Ending, Undoing
 from signoff.nodes.journal import Written, record_end
 from signoff.nodes.node import NodeContext, Report, Steps
@@ -49,6 +50,8 @@ def finish(state: AgentState, run: NodeContext) -> Steps:
         history, accepted = [*state["messages"], *written], outcome.status == "success"
         written = [*written, *_answer(history, text, task, run, accepted=accepted)]
     update = {**channels, **_with_end(state, task, written), "outcome": outcome.model_dump()}
+    if run.deps.result_check is not None:
+        update[RESULT] = update["outcome"]["result"]
     return Report(None, {**update, "decision": decision} if decision else update)
 
 
@@ -85,7 +88,7 @@ def _answer(
     """The message that reports how the task ended; empty if an imported history already ends with it.
 
     Its id is derived from the task, its last reply and its position, so that repeating this step gives the
-    same id, and another end of the same task (after `extend` or `retry`) a different one.
+    same id, and another end of the same task (after `go_on`) a different one.
     """
     last = history[-1] if history else None
     if last is not None and is_answer(last) and last.text == text:

@@ -1,13 +1,11 @@
 """Yields one call to the driver and waits for what it observed. Nothing here has an effect before the
 interrupt."""
 
-import time
 from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from langgraph.types import interrupt
-
+from signoff.graph import clock
 from signoff.graph.blocks import as_json
 from signoff.graph.foreign import capped
 from signoff.graph.history.reader import decided
@@ -16,7 +14,7 @@ from signoff.graph.messages import KEY, not_run, result
 from signoff.graph.state import AgentState
 from signoff.nodes.ask_user import asked_at
 from signoff.nodes.node import NodeContext, Report
-from signoff.tools.answers import unsigned
+from signoff.tools.answers import ask
 
 _RESULT_KEYS = {"output", "content", "status"}
 
@@ -34,20 +32,24 @@ def hand_over(state: AgentState, run: NodeContext) -> Report:
         return Report(Event.OBSERVED, {"messages": [not_run(call.id, call.name, text, "not_approved")]})
     edited = decision["args"] if decision and decision["type"] == "edit" else None
     args = dict(call.args) if edited is None else edited
-    answered = interrupt(
+    observed, by = ask(
         {
             "type": "action",
             "tool": call.name,
             "args": args,
             "kind": str(deps.toolbox.kinds[call.name]),
             "call_id": call.id,
+            # As LangChain's human-in-the-loop requests, which show it; no decision answers it.
+            "action_requests": [{"name": call.name, "args": args, "description": "The program runs it."}],
+            "review_configs": [{"action_name": call.name, "allowed_decisions": []}],
             **_machine(task.reply_of(call).message.id or "", run),
-        }
+            **run.problem,
+        },
+        run.interrupt_id,
     )
-    observed, by = unsigned(answered)
     seconds, observed = _worked(observed)
     asked = asked_at(task.reply_of(call), call)
-    waited = 0.0 if asked is None else max(0.0, time.time() - asked - seconds)
+    waited = 0.0 if asked is None else max(0.0, clock.now() - asked - seconds)
     text, ok = _read(observed)
     if edited is not None:
         text = deps.texts.results["edited"].format(args=as_json(edited), result=text)

@@ -9,7 +9,6 @@ entry for its outcome and one for the figures of the analytics.
 import base64
 import hashlib
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -17,6 +16,7 @@ from typing import Any, cast
 from langchain_core.messages import BaseMessage, ToolMessage, message_to_dict, messages_from_dict
 from langgraph.store.base import BaseStore, GetOp, PutOp
 
+from signoff.graph import clock
 from signoff.graph.finish.figures import figures
 from signoff.graph.finish.recorded import Figures
 from signoff.graph.foreign import FIGURES, OUTCOMES, label, place, strict_serde
@@ -298,7 +298,7 @@ def record_end(
         nudges,
         changes=run.deps.toolbox.is_effect,
         earlier=cast(Figures, known.value) if known else None,
-        at=time.time(),
+        at=clock.now(),
     )
     yield Store([record(outcome), PutOp(*where, cast(dict[str, Any], found))])
 

@@ -8,7 +8,6 @@ is written once and runs in sync and async graphs. `Node` runs it and checks the
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal, NotRequired, Protocol, TypedDict, TypeVar
 
 from langchain_core.language_models import BaseChatModel
@@ -40,7 +39,6 @@ from signoff.nodes.model.models import (
     BoundModels,
     ByName,
     Keeper,
-    Pick,
     Streaming,
 )
 from signoff.nodes.requests import Part, acarry_out, carry_out
@@ -50,8 +48,9 @@ from signoff.tools.toolbox import Toolbox
 
 NO_BUDGET = 2**62
 """As `prompt_tokens`: this machine does not limit the prompt."""
-ANTHROPIC, OPENAI = "anthropic", "openai"
-ANTHROPICS_MARK: Mapping[str, str] = MappingProxyType({"type": "ephemeral"})
+PROBLEM = "__signoff_problem"
+"""The key in a run's configuration of why a message is no answer to what waits. LangGraph saves no such
+key."""
 OnFailure = Literal["keep", "undo", "ask"]
 _READINGS = 256
 _NO_CONTEXT = Context()
@@ -62,7 +61,7 @@ _T = TypeVar("_T")
 class Dependencies:
     """The parts of one graph.
 
-    own: the models that the graph was built with. by_name: the same under another name.
+    own: the model that the graph was built with. by_name: the same under another name.
     required: every reply must be a call.
     prompt_tokens: the budget of the prompt.
     model_seconds: how long the model may be silent, before its reply and within it.
@@ -78,12 +77,9 @@ class Dependencies:
     answers: whether a message reports how a task ended. name: the name of the agent, set on that message.
     shape: makes an instance of a stored result. result_check: returns why a stored result does not fit
     `response_format`, and "" if it does; None without a format.
-    pick: selects the working tools that a model call offers.
     priced: returns the prices of the model under a name, or of the graph's own; None if prices were given.
     context_form: the combined context schema, if the user has a context type. channels: the user's own
     channels of the state. any_channel: they are unknown, since a loop other than this graph's runs the tools.
-    prompt_function: makes the system prompt of each model call from the state and the context.
-    cache: whose prompt cache is used, "anthropic" or "openai".
     keeper: the model, if it stores something in the thread. middleware: LangChain's middleware, if the graph
     has any. readings: a cache of the last reader of each thread. It is removed while in use and checked
     against the messages, so it can never change a decision.
@@ -112,13 +108,10 @@ class Dependencies:
     shape: TypeAdapter[Any] | None = None
     result_check: Callable[[Any], str] | None = None
     parallel: int | None = None
-    pick: Pick | None = None
     priced: Callable[[str], Prices] | None = None
     context_form: type[ContextForm] | None = None
     channels: Mapping[str, BaseChannel[Any, Any, Any]] = field(default_factory=dict)
     any_channel: bool = False
-    prompt_function: Callable[[Any, Any], Any] | None = None
-    cache: str | None = None
     middleware: "Middleware | None" = None
     on_failure: OnFailure = "keep"
     readings: dict[object, Reader] = field(default_factory=dict)
@@ -134,10 +127,9 @@ class Dependencies:
         rules = [part for part in (self.texts.system.format(), rounds) if part]
         if isinstance(system_prompt, SystemMessage) and is_text_alone(system_prompt):
             system_prompt = system_prompt.text
-        if isinstance(system_prompt, str) and self.cache != ANTHROPIC:
+        if isinstance(system_prompt, str):
             return "\n\n".join([*([system_prompt] if system_prompt else []), *rules])
-        mark = dict(ANTHROPICS_MARK) if self.cache == ANTHROPIC else None
-        return in_blocks(system_prompt, "\n\n".join(rules), mark)
+        return in_blocks(system_prompt, "\n\n".join(rules))
 
 
 @dataclass
@@ -184,6 +176,12 @@ class NodeContext:
     def interrupt_id(self) -> str:
         """The id of the `interrupt` that this invocation raises or answers."""
         return Interrupt.from_ns(None, str(self._configurable.get("checkpoint_ns", ""))).id
+
+    @property
+    def problem(self) -> dict[str, str]:
+        """What the payload of a wait says of the message that came and is no answer to it."""
+        problem = self._configurable.get(PROBLEM)
+        return {"problem": str(problem)} if problem else {}
 
     @lazy
     def runtime(self) -> Any:
@@ -251,19 +249,19 @@ class NodeContext:
         return self.deps.by_name(name) if name else self.deps.own
 
     @property
-    def models(self) -> tuple[AskedModel, ...]:
-        """The models in the order in which they are tried: the graph's own, the first one under the name in
-        the run's context. Raises SetupError if the model has no name that can be changed."""
+    def model(self) -> AskedModel:
+        """The graph's model, under the name in the run's context. Raises SetupError if it has no name that
+        can be changed."""
         return self._bound_models.asked
 
     @property
     def summariser(self) -> BaseChatModel | None:
-        """The model that writes this run's summaries. Raises as `models`."""
+        """The model that writes this run's summaries. Raises as `model`."""
         return self._bound_models.summariser
 
     @property
     def continues(self) -> bool:
-        """Whether the summariser is the model itself, called on its current prompt. Raises as `models`."""
+        """Whether the summariser is the model itself, called on its current prompt. Raises as `model`."""
         return self._bound_models.continues
 
     @lazy
@@ -304,15 +302,9 @@ class NodeContext:
 
     @property
     def own_prompt(self) -> str | SystemMessage:
-        """The user's part of the system prompt, unless a function makes it."""
+        """The user's part of the system prompt."""
         prompt = self.context.system_prompt
         return self.deps.system_prompt if prompt is None else prompt
-
-    @property
-    def prompt_function(self) -> Callable[[Any, Any], Any] | None:
-        """The function that makes the system prompt; None if the prompt is fixed, or the run's context has
-        another."""
-        return self.deps.prompt_function if self.context.system_prompt is None else None
 
     def reader(self, state: AgentState) -> Reader:
         """A reader of all messages of the thread, which reads only the new ones if the cached reader is still
@@ -476,7 +468,7 @@ def keep_model_state(keeper: Keeper, state: AgentState, update: Mapping[str, Any
     """What the model stores in the thread, if this step changes it."""
     before, task = state.get("acting"), update.get("task", state.get("task", ""))
     messages = append_messages(state.get("messages"), [update.get("messages", [])])
-    found = keeper.keep(before, messages, task)
+    found = keeper._keep(before, messages, task)
     return {} if found == before else {"acting": found}
 
 

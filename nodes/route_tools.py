@@ -12,7 +12,6 @@ from langchain_core.messages import ToolMessage
 from signoff.graph.history.reader import decided, who_decided
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
-from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event
 from signoff.graph.messages import append_messages, marks, not_run, result
 from signoff.graph.rules import TALKED, Budget, budget
@@ -137,7 +136,7 @@ def answer(call: Call, task: Task, run: NodeContext) -> ToolMessage | None:
     if call.problem:
         text = texts[call.problem].format(name=call.name, error=call.error)
         return not_run(call.id, call.name, text, call.problem)
-    if call.effect is Effect.CONTINUE:
+    if call.effect == "continue":
         return result(call.id, call.name, texts["thought"].format())
     reply = task.reply_of(call)
     if reply.only_controls:

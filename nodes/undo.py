@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolCall, ToolMessage
-from langgraph.types import interrupt
 
 from signoff.graph.history.task import Task
 from signoff.graph.machine import Event
@@ -19,7 +18,7 @@ from signoff.nodes.node import NodeContext, Report, Steps
 from signoff.nodes.requests import Part
 from signoff.nodes.tool_calls.done import DoneCall, done_calls
 from signoff.nodes.tool_calls.run import ToolRun, ToolRuns, once
-from signoff.tools.answers import unsigned
+from signoff.tools.answers import ask
 from signoff.tools.approvals import (
     NOBODY,
     ApprovalDecision,
@@ -109,7 +108,8 @@ def _ask(asked: Sequence[DoneCall], undoing: Undoing, state: AgentState, run: No
     ]
     payload = {**request(shown, reviews, told), "undo": True}
     problem = undoing["problem"]
-    answer, by = unsigned(interrupt({**payload, "problem": problem} if problem else payload))
+    told_problem = {"problem": problem} if problem else {}
+    answer, by = ask({**payload, **told_problem, **run.problem}, run.interrupt_id)
     try:
         # An exception after the interrupt has returned would be replayed forever: ask again and say why.
         found = read_answer(

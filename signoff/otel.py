@@ -22,11 +22,10 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.outputs import LLMResult
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
-from signoff.graph.build import Storage
-from signoff.graph.errors import SetupError
-from signoff.graph.foreign import label
+from signoff import SetupError, Storage
 from signoff.graph.inside.installing import install_hint
-from signoff.graph.machine import State
+from signoff.machine import State
+from signoff.text import label
 
 try:
     from opentelemetry import context as current

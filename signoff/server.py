@@ -46,10 +46,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from signoff import Session, SignoffError
 from signoff.front.database import OpenStorage, database
 from signoff.front.settings import config_file
-from signoff.graph.errors import SignoffError
-from signoff.session.session import Session
 from signoff.session.status import reading_graph
 from signoff.storage.base import (
     FORK_MARK,
@@ -361,7 +360,7 @@ async def _cancel(request: Request, body: bytes) -> None:
 @asynccontextmanager
 async def _with_threads(app: Starlette) -> AsyncIterator[None]:
     async with _opened() as storage:
-        app.state.threads = storage.threads
+        app.state.threads = storage.checkpointer.threads
         yield
 
 

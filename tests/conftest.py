@@ -4,12 +4,12 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
 
 import pytest
 
 pytest_plugins = [
     "tests.incidents.stored",
-    "tests.support.forked",
     "tests.support.servers.postgres",
     "tests.support.chromium",
 ]
@@ -17,6 +17,12 @@ pytest_plugins = [
 SCREENS = {"web"}
 """The folders of the tests that look at a screen, which is drawn at its own pace: one that fails is run once
 more, and so is one that is marked `timed`; the end of the run names them."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part", default="0/1", metavar="K/N", help="of the tests chosen, each Nth, beginning with the Kth"
+    )
 
 
 def pytest_configure() -> None:
@@ -29,14 +35,21 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of a run share."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
 @pytest.fixture
 def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Takes a line that the end of the run prints."""
     return lambda line: request.node.user_properties.append(("figure", line))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
     cases: dict[str, list[pytest.Function]] = {}
     for item in items:
         if isinstance(item, pytest.Function) and item.get_closest_marker("sample"):
@@ -47,8 +60,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for every in cases.values():
         for item in set(every) - set(sampled(every)):
             item.add_marker(pytest.mark.thorough)
-    # Else one process is left with these at the end, while the others have nothing more to do.
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    yield
+    first, stride = map(int, config.getoption("part").split("/"))
+    left_out = [item for at, item in enumerate(items) if at % stride != first % stride]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = items[first % stride :: stride]
 
 
 def sampled(cases: Sequence[pytest.Function]) -> list[pytest.Function]:

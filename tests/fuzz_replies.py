@@ -24,10 +24,8 @@ from langgraph.types import Command
 
 from signoff import (
     Approval,
-    Confirmation,
     Decision,
-    Failed,
-    Finished,
+    Ended,
     Limits,
     Message,
     Outcome,
@@ -36,10 +34,11 @@ from signoff import (
     sqlite_storage,
 )
 from signoff.graph.build import Graph
-from signoff.storage.sqlite import SqliteStorage
+from signoff.storage import SqliteStorage
+from tests.support.adapted import adapted
 from tests.support.faulty_replies import DONE, Sent, replies, ways
+from tests.support.history_checks import finished_rightly, history_faults, view_faults
 from tests.support.hypothesis_runs import drawn_settings, program_options
-from tests.support.stateful.checks import finished_rightly, history_faults, view_faults
 
 
 class Odd(BaseChatModel):
@@ -123,8 +122,7 @@ class Bench:
             [act, pay, look],
             storage=self.storage,
             limits=limits,
-            approvals={"pay": True},
-            compaction="lines",
+            **adapted(approvals={"pay": True}, policy={"compaction": "lines"}),
         )
 
     def play(self, sent: list[Sent], way: str) -> None:
@@ -136,7 +134,7 @@ class Bench:
         session = Session(graph, f"t{number}")
         decision: Decision = drive(session, way, None)
         for _ in range(30):
-            if isinstance(decision, Finished | Failed):
+            if isinstance(decision, Ended):
                 break
             self.figures[f"asked by {type(decision).__name__}"] += not isinstance(decision, Message)
             decision = drive(session, way, decision)
@@ -156,7 +154,7 @@ class Bench:
             *(fault for view in views for fault in view_faults(view)),
         ]
         assert not faults, faults
-        assert thread_status.outcome == outcome.model_dump()
+        assert thread_status.outcome == outcome
         assert len(self.ran) == len(set(self.ran)), "a call ran twice"
         if outcome.status == "success":
             assert finished_rightly(found, outcome.task, {"finish_task"})
@@ -165,16 +163,14 @@ class Bench:
 
 def drive(session: Session, way: str, waiting: Decision | None) -> Decision:
     """To the next decision: begins the thread, or gives an answer that suits."""
-    answer: Any = (
-        "approve" if isinstance(waiting, Approval) else "yes" if isinstance(waiting, Confirmation) else "blue"
-    )
+    answer: Any = "approve" if isinstance(waiting, Approval) else "blue"
     if way == "invoke":
         given: Any = {"messages": [("user", "go")]}
         if waiting is not None:
-            assert not isinstance(waiting, Finished | Failed | Message)
+            assert not isinstance(waiting, Message | Ended)
             given = Command(resume={getattr(waiting, "interrupt_id", ""): answer})
         session.graph.invoke(given, {"configurable": {"thread_id": session.thread_id}})
-        return session.run() if (now := session.status()).waiting is None else now.waiting
+        return session.status().wait() or session.run()
     if way == "step":
         if waiting is None:
             return session.step("go")

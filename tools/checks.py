@@ -14,13 +14,14 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
 
+from signoff.graph.arguments import describe, listed, positive
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import valid_text, words
 
@@ -30,6 +31,7 @@ HALF = 512 * 1024
 _CHUNK = 64 * 1024
 _LOOK_EVERY = 0.1
 _AFTER_EXIT = 0.5
+CHECK_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -150,8 +152,47 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-Check = Callable[..., Any] | str | Sequence[str]
+Run = Callable[..., Any] | str | Sequence[str]
 """A function, a shell command, or a program with its arguments."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A completion check with a folder or a time of its own.
+
+    run: a function, a shell command, or a program with its arguments. folder: where a command runs; the
+    current directory of the process if None. seconds: how long it may take.
+
+    Raises SetupError for anything else, with one sentence that says what to write.
+    """
+
+    run: Run
+    folder: str | PathLike[str] | None = None
+    seconds: float = CHECK_SECONDS
+
+    def __post_init__(self) -> None:
+        positive("seconds of a Check", self.seconds, none=False)
+        if inspect.isclass(self.run) or not (callable(self.run) or _words_of(self.run)):
+            raise SetupError(f"The check {describe(self.run)} is neither a function nor a command.")
+        if inspect.isgeneratorfunction(self.run) or inspect.isasyncgenfunction(self.run):
+            raise SetupError(
+                f"The check {_name_of(self.run)} is a generator, which says neither True nor False; write a "
+                "function that returns."
+            )
+        if self.folder is None:
+            return
+        if callable(self.run):
+            raise SetupError(
+                f"folder= is for a command, and the check {_name_of(self.run)} is a function; leave it out."
+            )
+        if not isinstance(self.folder, str | PathLike):
+            raise SetupError(f"folder of a Check is {describe(self.folder)}; pass the path of a folder.")
+        if not Path(self.folder).expanduser().is_dir():
+            raise SetupError(f"folder of a Check is {str(self.folder)!r}, which is not a folder.")
+
+
+AnyCheck = Check | Run
+"""What `checks=` may hold."""
 
 ASKABLE = ("claim", "arguments", "messages", "state", "context")
 _MOST_NAME = 80
@@ -226,7 +267,7 @@ class CommandCheck:
         """Runs it to its end, or until `stopped` returns true. Never raises for what the command does."""
         try:
             found = run_command(self.command, self.folder, self.seconds, stopped)
-        except (OSError, ValueError) as error:
+        except OSError as error:
             return Failure(self.name, "check_not_started", output=words(error))
         if found.code is None:
             return Failure(self.name, "check_killed", f"{self.seconds:g}", found.output)
@@ -240,25 +281,11 @@ class CommandCheck:
 OneCheck = FunctionCheck | CommandCheck
 
 
-def make_checks(
-    checks: Sequence[Check], folder: str | Path | None = None, seconds: float = 60.0
-) -> tuple[OneCheck, ...]:
-    """The checks of a graph.
-
-    folder: where commands run; None for the current directory. seconds: how long one check may take. Raises
-    SetupError for anything that is not a check, a function with a parameter that is not in ASKABLE, an
-    invalid folder, and a time that is not above 0.
-    """
-    if isinstance(checks, str) or not isinstance(checks, Sequence):
-        raise SetupError(f"checks= is {checks!r}; pass a list of functions and commands.")
-    if not seconds > 0:
-        raise SetupError(f"check_seconds is {seconds}; pass a time above 0.")
-    if not isinstance(folder, str | PathLike | None):
-        raise SetupError(f"checks_folder is {folder!r}; pass the path of a folder.")
-    place = Path.cwd() if folder is None else Path(folder).expanduser().resolve()
-    if not place.is_dir():
-        raise SetupError(f"checks_folder {str(place)!r} is not a folder.")
-    return tuple(_with_unique_names([_make(check, place, seconds) for check in checks]))
+def make_checks(checks: Iterable[AnyCheck] | None) -> tuple[OneCheck, ...]:
+    """The checks of a graph. Raises SetupError for anything that is not a check, and for a function with a
+    parameter that is not in ASKABLE."""
+    every = listed("checks", checks, '["pytest -q"]')
+    return tuple(_with_unique_names([_make(check) for check in every]))
 
 
 def _with_unique_names(checks: Sequence[OneCheck]) -> Iterator[OneCheck]:
@@ -270,14 +297,34 @@ def _with_unique_names(checks: Sequence[OneCheck]) -> Iterator[OneCheck]:
         yield check if number == 1 else replace(check, name=f"{check.name} ({number})")
 
 
-def _make(check: Check, folder: Path, seconds: float) -> OneCheck:
-    if callable(check):
-        return FunctionCheck(_name_of(check), check, _wants(check), seconds)
-    words = [check] if isinstance(check, str) else list(check) if isinstance(check, Sequence) else []
-    if not words or not all(isinstance(word, str) for word in words) or not words[0].strip():
-        raise SetupError(f"The check {check!r} is neither a function nor a command.")
-    command = check if isinstance(check, str) else tuple(words)
-    return CommandCheck(_cut(" ".join(words)), command, folder, seconds)
+def _make(given: AnyCheck) -> OneCheck:
+    check = given if isinstance(given, Check) else Check(given)
+    if callable(check.run):
+        return FunctionCheck(_name_of(check.run), check.run, _wants(check.run), check.seconds)
+    command = check.run if isinstance(check.run, str) else tuple(check.run)
+    return CommandCheck(_cut(" ".join(_words_of(check.run))), command, _folder_of(check), check.seconds)
+
+
+def _words_of(command: object) -> list[str]:
+    """The words of a command; none for anything that is not a command."""
+    words = [command] if isinstance(command, str) else list(command) if isinstance(command, Sequence) else []
+    is_command = words and all(map(_is_word, words)) and words[0].strip()
+    return words if is_command else []
+
+
+def _is_word(word: object) -> bool:
+    """Whether a program can be started with it: no system takes NUL, or half a character."""
+    return isinstance(word, str) and valid_text(word) == word
+
+
+def _folder_of(check: Check) -> Path:
+    try:
+        return Path(check.folder or os.curdir).expanduser().resolve(strict=True)
+    except OSError as error:
+        raise SetupError(
+            f"The check {describe(check.run)} has no folder to run in ({words(error)}); write "
+            "Check(…, folder=…)."
+        ) from error
 
 
 def _wants(function: Callable[..., Any]) -> tuple[str, ...]:

@@ -1,17 +1,18 @@
 """The control tools, which the model calls to end its work, to ask a person, or to record a thought.
 
-A control tool is a LangChain tool plus its `Effect` on the machine. The machine looks up effects, never
-names, so your own tool with an effect works like the built-in ones. This module also defines their arguments,
+A control tool is a LangChain tool plus its effect on the machine. The machine looks up effects, never names,
+so your own tool with an effect works like the built-in ones. This module also defines their arguments,
 tolerates what small models write there, and extends the arguments of `finish_task`: a validated `result`, and
-an `answer`.
+an `answer`. What `standard_controls()` gives is completed by the graph: with its texts, with deadlines if it
+can wait, and with its `response_format`.
 """
 
 import json
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.json_schema import dereference_refs
@@ -35,10 +36,11 @@ from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 from typing_extensions import is_typeddict
 
+from signoff.graph.arguments import describe, flag, listed, one_of
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import explain, schema_check
 from signoff.graph.history.task import is_phase
-from signoff.graph.kinds import Effect, Kind
+from signoff.graph.kinds import EFFECTS, Effect, Kind
 from signoff.graph.outcome import read_result
 from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
 from signoff.tools.answers import seconds_of, text_of
@@ -112,7 +114,7 @@ def with_summary(args: Mapping[str, Any]) -> Mapping[str, Any]:
 class FinishTask(BaseModel):
     """Arguments of `finish_task`. `reason` is read as the summary, where that is missing."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
     summary: str
     outcome: Literal["done", "partial", "blocked", "impossible"] = "done"
@@ -130,7 +132,7 @@ class FinishTask(BaseModel):
 class AskUser(BaseModel):
     """Arguments of `ask_user`."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
     question: str = Field(min_length=1, description="Complete and short.")
     options: TextList = Field(default_factory=list, description="Answers to choose from.")
@@ -148,7 +150,7 @@ class _AskAtOnce(AskUser):
 class Think(BaseModel):
     """Arguments of `think`."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
     thought: str
     approach: str | SkipJsonSchema[None] = Field(default=None, description="The approach you follow now.")
@@ -166,23 +168,25 @@ def should_continue(value: Any) -> Effect:
     """The effect of a finishing tool by its return value: `{"shouldContinue": true}` (or `should_continue`)
     means that the task continues, everything else that it has ended."""
     said = isinstance(value, Mapping) and (value.get("shouldContinue"), value.get("should_continue"))
-    return Effect.CONTINUE if said and True in said else Effect.FINISH
+    return "continue" if said and True in said else "finish"
 
 
 @dataclass(frozen=True)
 class ControlTool:
-    """A LangChain tool and its effect on the machine.
+    """A LangChain tool and its effect on the machine: "finish" claims that the task is finished, "ask" waits
+    for a person, "continue" records a thought.
 
-    The tool itself runs only with `Effect.FINISH`: `review` runs it, at most once, after the claim has passed
-    all other criteria and any required confirmation. Its return value is the result of the call and of the
-    task; if it raises, the claim is refused with the error.
+    The tool itself runs only with "finish": `review` runs it, at most once, after the claim has passed all
+    other criteria and any required confirmation. Its return value is the result of the call and of the task;
+    if it raises, the claim is refused with the error.
 
-    decide: maps its return value (as JSON, else as text) to an effect: FINISH accepts the claim, CONTINUE
-    continues the task with the tool's answer, ASK asks a person to confirm. Default: `should_continue`.
+    decide: maps its return value (as JSON, else as text) to an effect: "finish" accepts the claim, "continue"
+    continues the task with the tool's answer, "ask" asks a person to confirm. Default: `should_continue`.
     aliases: further names that count as calls of this tool. They are not shown to the model.
     runs: False for a tool without code to run, which has only arguments.
 
-    Raises SetupError for a `decide` on a tool that does not finish.
+    Raises SetupError for anything that is not a tool or not an effect, and for a `decide` on a tool that does
+    not finish.
     """
 
     tool: BaseTool
@@ -192,13 +196,27 @@ class ControlTool:
     runs: bool = True
 
     def __post_init__(self) -> None:
-        if self.decide is not should_continue and self.effect is not Effect.FINISH:
-            raise SetupError(f"decide= of {self.tool.name!r} needs Effect.FINISH: only a finish is run.")
+        if not isinstance(self.tool, BaseTool):
+            raise SetupError(
+                f"tool of a ControlTool is {describe(self.tool)}; pass a LangChain tool, as @tool makes it "
+                "of a function."
+            )
+        one_of(f"effect of the control tool {self.tool.name!r}", self.effect, EFFECTS)
+        object.__setattr__(self, "aliases", tuple(listed("aliases", self.aliases, '["done"]')))
+        if self.decide is not should_continue and self.effect != "finish":
+            raise SetupError(
+                f'decide= of {self.tool.name!r} needs the effect "finish": only a finish is run.'
+            )
 
     @property
     def is_run(self) -> bool:
         """Whether `review` runs the tool before it accepts the claim."""
-        return self.runs and self.effect is Effect.FINISH
+        return self.runs and self.effect == "finish"
+
+    def described(self, texts: Texts, *, deadlines: bool) -> "ControlTool":
+        """The tool as a graph with these texts shows it to the model. deadlines: whether it can wait for a
+        person. A tool of the user's own stays as it is."""
+        return self
 
 
 def _never_run(**_: Any) -> str:
@@ -214,35 +232,155 @@ def _described(name: str, description: str, schema: type[BaseModel]) -> Structur
     return tool
 
 
-def argument_tool(
-    name: str, description: str, schema: type[BaseModel], effect: Effect, aliases: Sequence[str] = ()
-) -> ControlTool:
-    """A control tool that consists only of a name, its arguments and an effect."""
-    tool = _described(name, description, schema).model_copy(update={"metadata": {"kind": Kind.CONTROL.value}})
-    return ControlTool(tool, effect, aliases=tuple(aliases), runs=False)
+def _argument_tool(name: str, description: str, schema: type[BaseModel]) -> BaseTool:
+    """A tool that consists only of a name and its arguments."""
+    return _described(name, description, schema).model_copy(update={"metadata": {"kind": Kind.CONTROL.value}})
+
+
+ResponseFormat = type[Any] | Mapping[str, Any]
+"""A pydantic model, a dataclass, a TypedDict, or a JSON schema."""
+
+AnswerSource = Literal["summary", "argument", "none"]
+
+
+@dataclass(frozen=True)
+class _StandardControl(ControlTool):
+    """A tool of `standard_controls`, which shows the default texts until a graph completes it."""
+
+    runs: bool = False
+
+    def described(self, texts: Texts, *, deadlines: bool) -> ControlTool:
+        if self.tool.description != self._description(DEFAULT_TEXTS):
+            # The user has written another one.
+            return self
+        return replace(
+            self, tool=_argument_tool(self.tool.name, self._description(texts), self._schema(deadlines))
+        )
+
+    def _description(self, texts: Texts) -> str:
+        raise NotImplementedError
+
+    def _schema(self, deadlines: bool) -> type[BaseModel]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class _Finish(_StandardControl):
+    answer: AnswerSource = "summary"
+
+    def _description(self, texts: Texts) -> str:
+        return texts.naming(self.tool.name).finish_task.format()
+
+    def _schema(self, deadlines: bool) -> type[BaseModel]:
+        return FinishTask
+
+
+@dataclass(frozen=True)
+class _Ask(_StandardControl):
+    deadlines: bool | None = None
+
+    def _description(self, texts: Texts) -> str:
+        return texts.ask_user.format()
+
+    def _schema(self, deadlines: bool) -> type[BaseModel]:
+        offers = deadlines if self.deadlines is None else self.deadlines
+        return AskUser if offers else _AskAtOnce
+
+
+@dataclass(frozen=True)
+class _Think(_StandardControl):
+    rounds: bool = False
+    progress: bool = False
+
+    def _description(self, texts: Texts) -> str:
+        return texts.think.format()
+
+    def _schema(self, deadlines: bool) -> type[BaseModel]:
+        return Think if self.progress else _ThinkOnly
 
 
 def standard_controls(
-    texts: Texts = DEFAULT_TEXTS,
     *,
+    rounds: bool = False,
+    answer: AnswerSource = "summary",
     finish: str = FINISH_NAME,
     aliases: Sequence[str] = (),
-    deadlines: bool = True,
+    deadlines: bool | None = None,
     progress: bool = False,
 ) -> tuple[ControlTool, ...]:
-    """`finish_task`, `ask_user` and `think`, described by `texts`.
+    """`finish_task`, `ask_user` and `think`, which the graph completes: with its texts, and with the result
+    that its `response_format` asks for.
 
+    rounds: plan, execute, think. A reply may hold a batch of up to eight calls; after each batch the model is
+    asked to think about the results, or to finish, before the next one. Each batch costs one extra turn.
+    answer: the content of the final message, an `AIMessage` for the caller: `result["messages"][-1]`. It is
+    not a turn, and the model never sees it. "summary": the summary of the finish; after a limit, an error or
+    a claim other than "done", it starts by saying that the work is not finished, and why. "argument": the
+    finish gets an argument `answer` for it. "none": no such message.
     finish: another name for `finish_task`, used in all texts for the model. `finish_task` stays an alias.
-    aliases: further names that count as calls of it. deadlines: the schema offers a deadline and a default
-    answer for questions. progress: the schema offers approach and status for thoughts. What is not offered
-    costs no tokens, and is accepted all the same.
+    aliases: further names that count as calls of it. deadlines: whether the schema offers a deadline and a
+    default answer for questions; None if the graph can wait for a person. progress: the schema offers
+    approach and status for thoughts. What is not offered costs no tokens, and is accepted all the same.
+
+    Raises SetupError for anything else.
     """
-    known = (*aliases, FINISH_NAME) if finish != FINISH_NAME else aliases
+    flag("rounds", rounds)
+    flag("progress", progress)
+    if deadlines is not None:
+        flag("deadlines", deadlines)
+    source = one_of("answer", answer, get_args(AnswerSource))
+    known = tuple(listed("aliases", aliases, '["done"]'))
+    for name in (finish, *known):
+        if not isinstance(name, str) or not name.strip():
+            raise SetupError(
+                f"finish= and aliases= of standard_controls are names of a tool, not {describe(name)}."
+            )
+    if finish != FINISH_NAME:
+        known = (*known, FINISH_NAME)
+
+    texts = DEFAULT_TEXTS
+    said, question = texts.naming(finish).finish_task.format(), texts.ask_user.format()
+    may_wait = deadlines is not False
     return (
-        argument_tool(finish, texts.naming(finish).finish_task.format(), FinishTask, Effect.FINISH, known),
-        argument_tool("ask_user", texts.ask_user.format(), AskUser if deadlines else _AskAtOnce, Effect.ASK),
-        argument_tool("think", texts.think.format(), Think if progress else _ThinkOnly, Effect.CONTINUE),
+        _Finish(_argument_tool(finish, said, FinishTask), "finish", aliases=known, answer=source),
+        _Ask(
+            _argument_tool("ask_user", question, AskUser if may_wait else _AskAtOnce),
+            "ask",
+            deadlines=deadlines,
+        ),
+        _Think(
+            _argument_tool("think", texts.think.format(), Think if progress else _ThinkOnly),
+            "continue",
+            rounds=rounds,
+            progress=progress,
+        ),
     )
+
+
+def completed(
+    controls: Sequence[ControlTool], texts: Texts, response_format: ResponseFormat | None, *, deadlines: bool
+) -> tuple[ControlTool, ...]:
+    """The control tools of a graph: described by its texts, `finish_task` with its further arguments.
+
+    Raises SetupError for anything that is not a control tool, for a `response_format` without a `finish_task`
+    to extend, and for an invalid one.
+    """
+    for control in controls:
+        if not isinstance(control, ControlTool):
+            raise SetupError(
+                f'control_tools= holds {describe(control)}; write ControlTool(tool, "finish") in its place.'
+            )
+    return finishing([control.described(texts, deadlines=deadlines) for control in controls], response_format)
+
+
+def goes_in_rounds(controls: Sequence[ControlTool]) -> bool:
+    """Whether the model thinks after each batch of calls."""
+    return any(isinstance(control, _Think) and control.rounds for control in controls)
+
+
+def answers_by(controls: Sequence[ControlTool]) -> AnswerSource:
+    """Where the final message comes from."""
+    return next((control.answer for control in controls if isinstance(control, _Finish)), "summary")
 
 
 class ControlRegistry(Mapping[str, ControlTool]):
@@ -255,8 +393,8 @@ class ControlRegistry(Mapping[str, ControlTool]):
         self.aliases: Mapping[str, str] = dict(others)
         if len({*self._by_name, *self.aliases}) < len(controls) + len(others):
             raise SetupError("Two control tools have the same name; rename one of them.")
-        if not any(control.effect is Effect.FINISH for control in controls):
-            raise SetupError("No control tool can finish a task; add one with Effect.FINISH.")
+        if not any(control.effect == "finish" for control in controls):
+            raise SetupError("No control tool can finish a task; add one with the effect 'finish'.")
 
     def __getitem__(self, name: str) -> ControlTool:
         return self._by_name[name]
@@ -274,7 +412,7 @@ class ControlRegistry(Mapping[str, ControlTool]):
     @property
     def finish(self) -> str:
         """The name of the first tool that can finish a task."""
-        return next(name for name, control in self.items() if control.effect is Effect.FINISH)
+        return next(name for name, control in self.items() if control.effect == "finish")
 
     def effect(self, name: str) -> Effect | None:
         """The effect of a call to `name`; None for a work call."""
@@ -331,15 +469,12 @@ def schema_of(found: BaseTool) -> type[BaseModel] | None:
 
 
 def needs_confirmation(claim: Mapping[str, Any]) -> bool:
-    """Whether a finish with these arguments needs a person: the model requests it, or claims "done" although
-    problems stay open. An honest "partial", "blocked" or "impossible" needs nobody."""
-    if claim.get("requires_user_confirmation"):
-        return True
-    return claim.get("outcome", "done") == "done" and bool(claim.get("pending_issues"))
+    """Whether a finish with these arguments needs a person, since the model requests it.
 
+    Issues that it leaves open need nobody: they stand in the outcome.
+    """
+    return bool(claim.get("requires_user_confirmation"))
 
-ResponseFormat = type[Any] | Mapping[str, Any]
-"""A pydantic model, a dataclass, a TypedDict, or a JSON schema."""
 
 _EMPTY: tuple[Any, ...] = ("", {}, [])
 
@@ -380,36 +515,32 @@ class _WithResult(FinishTask):
 
 
 def finishing(
-    controls: Sequence[ControlTool],
-    response_format: ResponseFormat | None = None,
-    *,
-    answer: bool = False,
+    controls: Sequence[ControlTool], response_format: ResponseFormat | None = None
 ) -> tuple[ControlTool, ...]:
-    """The control tools, with what a graph adds to `finish_task`.
-
-    response_format: the type of the argument `result`, which becomes required and is validated, except for a
-        claim of "blocked" or "impossible", or of a phase. answer: adds `answer`, which is required.
+    """The control tools, with what a graph adds to `finish_task`: `answer`, if the tool asks for it, and
+    `result`, the type of which is the response_format. It is required and validated, except for a claim of
+    "blocked" or "impossible", or of a phase.
 
     Raises SetupError if there is no `finish_task` to extend, or for an invalid format.
     """
-    if response_format is None and not answer:
-        return tuple(controls)
-    made = [_added(found, response_format, answer) if _is_ours(found) else found for found in controls]
-    if not any(map(_is_ours, controls)):
+    if response_format is not None and not any(map(_is_ours, controls)):
         raise SetupError(
-            'response_format= and answer="argument" are for finish_task, and control_tools= has no such '
-            "tool: add the one of signoff.standard_controls()."
+            "response_format= is for finish_task, and control_tools= has no such tool: add the one of "
+            "signoff.standard_controls()."
         )
-    return tuple(made)
+    return tuple(_added(control, response_format) if _is_ours(control) else control for control in controls)
 
 
 def _is_ours(control: ControlTool) -> bool:
     schema = control.tool.args_schema
-    finishes = control.effect is Effect.FINISH and not control.runs
+    finishes = control.effect == "finish" and not control.runs
     return finishes and isinstance(schema, type) and issubclass(schema, FinishTask)
 
 
-def _added(control: ControlTool, response_format: ResponseFormat | None, answer: bool) -> ControlTool:
+def _added(control: ControlTool, response_format: ResponseFormat | None) -> ControlTool:
+    answer = isinstance(control, _Finish) and control.answer == "argument"
+    if response_format is None and not answer:
+        return control
     schema = control.tool.args_schema
     assert isinstance(schema, type), "so it is ours"
     assert issubclass(schema, FinishTask), "as above"
@@ -420,9 +551,7 @@ def _added(control: ControlTool, response_format: ResponseFormat | None, answer:
         fields["result"] = (_shape(response_format), Field(description="The result of the task."))
     kept = tuple(base for base in bases if not any(base in other.__mro__[1:] for other in bases))
     made = create_model("FinishTask", __base__=kept, **fields)
-    return argument_tool(
-        control.tool.name, control.tool.description, made, control.effect, aliases=control.aliases
-    )
+    return replace(control, tool=_argument_tool(control.tool.name, control.tool.description, made))
 
 
 def result_shape(given: ResponseFormat | None) -> TypeAdapter[Any] | None:
@@ -433,7 +562,8 @@ def result_shape(given: ResponseFormat | None) -> TypeAdapter[Any] | None:
     """
     if given is None or isinstance(given, Mapping):
         return None
-    if not (isinstance(given, type) or is_typeddict(given)) or given in (str, int, float, bool):
+    is_type = isinstance(given, type) or is_typeddict(given)
+    if not is_type or given.__module__ in ("builtins", "typing"):
         raise SetupError(
             f"response_format is {reprlib.repr(given)}; pass a pydantic model, a dataclass, a TypedDict or a "
             "JSON schema."
@@ -442,7 +572,8 @@ def result_shape(given: ResponseFormat | None) -> TypeAdapter[Any] | None:
         adapter = TypeAdapter[Any](given)
         adapter.json_schema()
     except (PydanticUserError, TypeError, ValueError) as error:
-        raise SetupError(f"response_format={given.__name__} has no JSON schema: {error}") from error
+        why = str(error).splitlines()[0].rstrip(".")
+        raise SetupError(f"response_format={given.__name__} has no JSON schema: {why:.200}.") from error
     return adapter
 
 

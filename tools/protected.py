@@ -10,11 +10,12 @@ entries at the top of the workspace (`top`).
 import os
 import sys
 import sysconfig
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
-from platformdirs import user_cache_path, user_config_path, user_data_path
+from platformdirs import user_cache_dir, user_config_dir, user_data_dir
 
 from signoff.graph.errors import SetupError
+from signoff.graph.foreign import users_folder
 from signoff.tools.filesystem.paths import quote_path
 
 STATE = ".signoff"
@@ -25,11 +26,11 @@ _ENVIRONMENT = "a Python environment"
 _SIGNOFF = "Signoff's own files"
 _PYTHON = "the Python that runs Signoff"
 _YOURS = "what your program protects"
+_PACKAGES = ("", "graph", "nodes", "tools")
 _NAMES = {".git": _GIT, ".venv": _ENVIRONMENT, STATE: _SIGNOFF}
 # The names that tell what a folder is, and what belongs to it where it is the workspace itself.
 _MARKS: tuple[tuple[str, Collection[str]], ...] = (
     (_GIT, ("HEAD", "objects", "refs")),
-    (_GIT, ("HEAD", "commondir")),
     (_ENVIRONMENT, ("pyvenv.cfg",)),
     (_ENVIRONMENT, ("conda-meta",)),
 )
@@ -51,8 +52,11 @@ class Protected:
 
     def __init__(self, root: str, protect: Collection[str] | None = None) -> None:
         self._root = root
-        self._named = _named(root, protect)
-        self._places = _places(root)
+        self._known = _named(root, protect)
+        # What the user has named decides for everything below it.
+        places = {os.path.join(root, name): kind for kind in [_marked(root)] for name in _PARTS.get(kind, ())}
+        places |= _places(root)
+        self._known |= {path: what for path, what in places.items() if self._known_of(path) is None}
 
     def why(self, path: str) -> str | None:
         """The sentence that refuses a change of `path`, absolute or relative to the workspace; None if it may
@@ -72,39 +76,30 @@ class Protected:
         entries: dict[str, str] = {}
         for name in sorted(os.listdir(self._root)):
             path = os.path.join(self._root, name)
-            if what := self._belongs(path) or next(self._held(path), ""):
+            held = (what for place, what in self._known.items() if what and within(place, path))
+            if what := self._belongs(path) or next(held, ""):
                 entries[name] = what
         return entries
 
-    def _held(self, folder: str) -> Iterator[str]:
-        """What of the known places lies below `folder`."""
-        for place, what in self._places.items():
-            if within(place, folder) and self._belongs(place):
-                yield what
-        for place, protected in self._named.items():
-            if protected and within(place, folder):
-                yield _YOURS
-
-    def _belongs(self, path: str) -> str:
-        """What `path` is or is part of; empty if it is not protected."""
+    def _folders(self, path: str) -> list[str]:
+        """`path` and the folders that hold it, up to the workspace."""
         folders = [path]
         while folders[-1] != self._root and within(folders[-1], self._root):
             folders.append(os.path.dirname(folders[-1]))
-        named = next((self._named[folder] for folder in folders if folder in self._named), None)
-        if named is not None:
-            return _YOURS if named else ""
-        return next((what for folder in folders if (what := self._itself(folder))), "")
+        return folders
 
-    def _itself(self, path: str) -> str:
-        what = self._places.get(path, "")
-        if what or path == self._root:
-            return what
-        parent, name = os.path.split(path)
-        # Some file systems do not tell upper case from lower.
-        what = _NAMES.get(name.casefold(), "") or _marked(path)
-        if not what and parent == self._root and name in _PARTS.get(kind := _marked(parent), ()):
-            what = kind
-        return what
+    def _known_of(self, path: str) -> str | None:
+        """What `path` belongs to by the deepest known place that holds it; empty if that is exempt, None if
+        there is none."""
+        return next((self._known[each] for each in self._folders(path) if each in self._known), None)
+
+    def _belongs(self, path: str) -> str:
+        """What `path` is or is part of; empty if it is not protected."""
+        known = self._known_of(path)
+        if known is not None:
+            return known
+        folders = self._folders(path)[:-1]
+        return next((what for folder in folders if (what := _by_name(folder))), "")
 
 
 def within(path: str, folder: str) -> bool:
@@ -112,45 +107,43 @@ def within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
-def _named(root: str, protect: Collection[str] | None) -> dict[str, bool]:
-    """The absolute paths that `protect` names: True if protected, False if exempt."""
+def _named(root: str, protect: Collection[str] | None) -> dict[str, str]:
+    """The absolute paths that `protect` names, and what they are; empty for exempt ones."""
     if isinstance(protect, str):
         raise SetupError(f"protect is a collection of paths, so give [{protect!r}].")
-    named: dict[str, bool] = {}
+    named: dict[str, str] = {}
     for name in protect or ():
         path = os.path.normpath(os.path.join(root, os.path.expanduser(name.removeprefix("!"))))
         parent, last = os.path.split(path)
         path = root if path == root else os.path.join(os.path.realpath(parent), last)
         if not name.removeprefix("!") or not within(path, root) or not os.path.lexists(path):
             raise SetupError(f"protect names {name!r}, which is nothing in the workspace {root}.")
-        named |= dict.fromkeys((path, os.path.realpath(path)), not name.startswith("!"))
+        named |= dict.fromkeys((path, os.path.realpath(path)), "" if name.startswith("!") else _YOURS)
     return named
 
 
 def _places(root: str) -> dict[str, str]:
     """The folders of Signoff and of the running Python that lie in `root`, or `root` if it lies in one."""
-    kept = [str(path("signoff")) for path in (user_data_path, user_config_path, user_cache_path)]
-    kept += [os.environ["SIGNOFF_CACHE"]] if os.environ.get("SIGNOFF_CACHE") else []
-    # An editable installation has its folders apart, behind links.
-    packages = sys.modules["signoff"].__path__
-    code = [os.path.join(package, name) for package in packages for name in ("", "graph", "nodes", "tools")]
-    python = [*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib", "scripts", "include"))]
-    python += [os.path.dirname(os.path.realpath(sys.executable))] if sys.executable else []
-    python += [sys.prefix] if sys.prefix != sys.base_prefix else []
-    places: dict[str, str] = {}
+    python = sysconfig.get_paths()
     # /usr as such does not rule out a workspace in /usr/src, nor the folder of threads one in it.
-    for paths, what, around in (
-        ([sys.base_prefix], _PYTHON, False),
-        (python, _PYTHON, True),
-        (kept, _SIGNOFF, False),
-        (code, _SIGNOFF, True),
-    ):
-        for path in (os.path.realpath(os.path.expanduser(path)) for path in paths):
-            if path != root and within(path, root):
-                places[path] = what
-            elif around and within(root, path):
-                places[root] = what
-    return places
+    prefixes = [python.pop("data"), sys.prefix, sys.base_prefix]
+    programs = os.path.dirname(os.path.realpath(sys.executable or prefixes[0]))
+    homes = (users_folder(find) for find in (user_data_dir, user_config_dir, user_cache_dir))
+    data = [str(home) for home in homes if home is not None]
+    data += [os.path.expanduser(cache)] if (cache := os.environ.get("SIGNOFF_CACHE")) else []
+    # An editable installation has its folders apart, behind links.
+    code = [os.path.join(path, part) for path in sys.modules["signoff"].__path__ for part in _PACKAGES]
+    around = dict.fromkeys((*python.values(), programs), _PYTHON) | dict.fromkeys(code, _SIGNOFF)
+    inside = dict.fromkeys(prefixes, _PYTHON) | dict.fromkeys(data, _SIGNOFF) | around
+    real = {os.path.realpath(path): what for path, what in inside.items()}
+    places = {path: what for path, what in real.items() if path != root and within(path, root)}
+    whole = [what for path, what in around.items() if within(root, os.path.realpath(path))]
+    return places | ({root: whole[0]} if whole else {})
+
+
+def _by_name(path: str) -> str:
+    # Some file systems do not tell upper case from lower.
+    return _NAMES.get(os.path.basename(path).casefold(), "") or _marked(path)
 
 
 def _marked(folder: str) -> str:

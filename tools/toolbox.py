@@ -3,26 +3,24 @@
 Also resolves a tool name that a model misspelled, and suggests the nearest one.
 """
 
-import inspect
 import re
 import reprlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import lru_cache
-from types import FunctionType
 from typing import Any
 
-from langchain_core.tools import BaseTool, tool
+from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ValidationError
 
+from signoff.graph.arguments import flag, positive
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import gets_past
 from signoff.graph.kinds import Effect, Kind, kind_of
-from signoff.tools.approvals import Approvals, Policy
+from signoff.tools.approvals import Approvals, Policy, handed_over
 from signoff.tools.control import ControlRegistry, ControlTool, schema_of
 from signoff.tools.delegates import Delegate
+from signoff.tools.functions import as_tool, check_arguments, fields_of
 from signoff.tools.undo import UndoTool, undos_of
 
 _LONGEST = 200
@@ -92,12 +90,6 @@ class Toolbox:
         controls = (control.tool for control in self.controls.values())
         return [*self.tools.values(), *self.provided.values(), *controls]
 
-    def with_only(self, names: Collection[str]) -> "Toolbox":
-        """The toolbox reduced to these working tools, in its own order, and all control tools."""
-        tools = {name: found for name, found in self.tools.items() if name in names}
-        provided = {name: found for name, found in self.provided.items() if name in names}
-        return replace(self, tools=tools, provided=provided)
-
     def effect(self, name: str) -> Effect | None:
         """The effect of a control tool; None for a work call."""
         return self.controls.effect(name)
@@ -121,6 +113,11 @@ class Toolbox:
                 raise
             return None
         return None
+
+    def unknown_arguments(self, name: str, args: Mapping[str, Any]) -> list[str]:
+        """Those of `args` that the working tool `name` does not have, and would silently leave out."""
+        taken = fields_of(self.schemas.get(name))
+        return [] if taken is None else [argument for argument in args if argument not in taken]
 
     def resolve(self, name: str) -> str | None:
         """The tool that a call to `name` means: by exact name, or by a misspelling; else None."""
@@ -176,7 +173,6 @@ def make_toolbox(
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]],
     controls: Sequence[ControlTool],
     approvals: Policy | None = None,
-    hand_over: Collection[str] = (),
     *,
     has_context: bool = False,
 ) -> Toolbox:
@@ -185,25 +181,20 @@ def make_toolbox(
     Raises SetupError for name clashes and unknown names.
     """
     registry = ControlRegistry(controls)
+    for control in registry.values():
+        check_arguments(control.tool)
+        _check_name(control.tool.name)
+        _check_metadata(control.tool)
     by_name = _by_name([found for found in tools if not isinstance(found, Mapping)], registry)
     provided = _provided([found for found in tools if isinstance(found, Mapping)], {*by_name, *registry})
     kinds = {name: kind_of(found) for name, found in by_name.items()}
-    unknown = set(hand_over) - set(by_name) - set(Kind)
-    if unknown:
-        raise SetupError(
-            f"hand_over names {sorted(unknown)}, which is neither a tool of this graph nor a kind; "
-            "name one of its tools, or a kind."
-        )
-    driven = {
-        name
-        for name, found in by_name.items()
-        if name in hand_over or kinds[name] in hand_over or (found.metadata or {}).get("hand_over") is True
-    }
+    says_so = {name for name, found in by_name.items() if (found.metadata or {}).get("hand_over")}
+    driven = handed_over(approvals, kinds) | says_so
     finishes = {name: kind_of(found.tool) for name, found in registry.items() if found.is_run}
     delegates = {name: found for name, found in by_name.items() if isinstance(found, Delegate)}
     if handed := sorted(driven & delegates.keys()):
         raise SetupError(
-            f"hand_over names {handed}, which is a delegate: a graph runs it, and no driver can."
+            f"approvals hands over {handed}, which is a delegate: a graph runs it, and no driver can."
         )
     run = {**by_name, **{name: found.tool for name, found in registry.items() if found.is_run}}
     undos = undos_of(run, kinds | finishes, driven)
@@ -219,6 +210,8 @@ def make_toolbox(
             has_context=has_context,
             below=frozenset[str]().union(*(found.tools for found in delegates.values())),
             later=[name for name, found in delegates.items() if found.later],
+            driven=driven,
+            finishes=[name for name, control in registry.items() if control.effect == "finish"],
         ),
         frozenset(driven),
         schemas={name: schema for name, found in by_name.items() if (schema := schema_of(found))},
@@ -226,6 +219,26 @@ def make_toolbox(
         delegates=delegates,
         undos=undos,
     )
+
+
+# A provider refuses a whole request if a tool in it has any other name.
+_NAME = re.compile(r"[A-Za-z0-9_./:-]{1,128}")
+
+
+def _check_name(name: str) -> None:
+    """Raises SetupError for a name by which no model can call a tool."""
+    if not _NAME.fullmatch(name):
+        raise SetupError(
+            f"The tool {name!r:.80} has a name that no provider takes; give it letters, digits, _ and -."
+        )
+
+
+def _check_metadata(found: BaseTool) -> None:
+    """Raises SetupError for what a tool cannot say of itself."""
+    metadata, where = found.metadata or {}, f"in the metadata of the tool {found.name!r}"
+    flag(f"hand_over {where}", metadata.get("hand_over", False))
+    flag(f"idempotent {where}", metadata.get("idempotent", False))
+    positive(f"seconds {where}", metadata.get("seconds"))
 
 
 def provider_name(given: Mapping[str, Any]) -> str:
@@ -258,48 +271,12 @@ def _provided(given: Sequence[Mapping[str, Any]], taken: Collection[str]) -> dic
     return found
 
 
-def _from_function(given: Any) -> BaseTool:
-    if inspect.isclass(given):
-        raise SetupError(
-            f"tools= holds the class {given.__name__}; pass an instance of a tool, or a function with a "
-            "docstring."
-        )
-    if given is None or isinstance(given, str | list | tuple):
-        raise SetupError(
-            f"tools= holds {reprlib.repr(given)}, which cannot be a tool; pass LangChain tools, or functions "
-            "with docstrings."
-        )
-    try:
-        made: BaseTool = _of_module(given, given.__doc__).model_copy() if _stays(given) else tool(given)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise SetupError(
-            f"{getattr(given, '__name__', given)!r} cannot be a tool ({error}); pass a LangChain tool, or a "
-            "function with a docstring."
-        ) from error
-    return made
-
-
-def _stays(given: object) -> bool:
-    """Whether it is a module-level function without a closure, which is safe to cache."""
-    return isinstance(given, FunctionType) and given.__closure__ is None and "<" not in given.__qualname__
-
-
-@lru_cache(maxsize=256)
-def _of_module(given: Callable[..., Any], doc: str | None) -> BaseTool:
-    """The cached tool of a function, of which copies are made: deriving its schema takes longer than building
-    a graph."""
-    made: BaseTool = tool(given)
-    with suppress(Exception):  # reported when a graph needs it
-        _ = made.tool_call_schema
-    return made
-
-
 def _by_name(
     tools: Sequence[BaseTool | Callable[..., Any]], controls: ControlRegistry
 ) -> dict[str, BaseTool]:
     found: dict[str, BaseTool] = {}
     for given in tools:
-        work_tool = given if isinstance(given, BaseTool) else _from_function(given)
+        work_tool = as_tool(given)
         if work_tool.name in controls or work_tool.name in controls.aliases:
             raise SetupError(f"The tool {work_tool.name!r} has the name of a control tool; rename it.")
         if work_tool.name in found:
@@ -310,5 +287,7 @@ def _by_name(
             )
         if kind_of(work_tool) is Kind.CONTROL:
             raise SetupError(f"The tool {work_tool.name!r} is of kind control; pass it in control_tools.")
+        _check_name(work_tool.name)
+        _check_metadata(work_tool)
         found[work_tool.name] = work_tool
     return found

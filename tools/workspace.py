@@ -5,61 +5,115 @@ A path is resolved, links and all, and must then lie in the folder; what is ther
 shell could change anything anyway: so nothing guards against a link that is put there in between.
 """
 
-import errno
 import os
 import secrets
 import stat
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import BinaryIO, Literal
+from itertools import islice
+from typing import Literal
 
 from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
-from signoff.graph.foreign import Outputs, file_name_of, valid_text
-from signoff.graph.foreign_files import NotRegular, open_regular, read_regular
-from signoff.tools.filesystem.globs import IgnoreRules, is_ignored, rules_of
-from signoff.tools.filesystem.paths import DEEPEST, alike, explained, outside, quote_path, spelled, steps
+from signoff.graph.foreign import file_name_of, valid_text
+from signoff.graph.foreign_files import open_regular, read_regular
+from signoff.tools.filesystem.globs import MOST_OF_RULES, Deadline, Rules, is_ignored, rules_of
+from signoff.tools.filesystem.paths import DEEPEST, alike, explained, few, outside, quote_path, spelled, steps
 from signoff.tools.protected import STATE, Protected, within
 
-__all__ = ["FolderEntry", "Workspace"]
+__all__ = ["Deadline", "FolderEntry", "Walk", "Workspace", "walk"]
 
-OWN_FOLDER = STATE
-"""The tools' own folder in a workspace: full texts of capped outputs, ignored by git."""
-
-OUTPUTS = f"{OWN_FOLDER}/outputs"
-"""The location of full texts in a workspace."""
-
-MOST_BYTES = 10_000_000
-"""The largest file that is read as a whole."""
+OUTPUTS = f"{STATE}/outputs"
+"""The location of the full texts of capped outputs in a workspace."""
 
 MOST_VISITED = 100_000
 """How many entries a listing or a search looks at."""
 
-SKIPPED = frozenset({".git", ".venv", "__pycache__", "node_modules", OWN_FOLDER})
+EMPTY = "empty"
+SKIPPED = frozenset({".git", ".venv", "__pycache__", "node_modules", STATE})
 """Folders that a recursive walk does not enter unless it starts inside them."""
 
-_MOST_IGNORE_BYTES = 500_000
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _SYSTEM = ("/proc", "/sys", "/dev")
-_Rules = list[tuple[str, IgnoreRules]]
+EntryKind = Literal["file", "folder", "link", "special file", "ignored"]
+_KINDS: dict[int, EntryKind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 
 
 @dataclass(frozen=True)
 class FolderEntry:
-    """An entry of a folder: its path below the workspace, and for a file its size in bytes and real path.
+    """An entry of a folder: its path below the workspace, its size in bytes, and the real path of a file.
 
-    A folder is `empty`, `skipped` (not entered by the walk), `closed` (could not be opened) or `deep` (too
-    deep to be entered). `ignored` entries are excluded by a `.gitignore`; the path of a folder then ends with
-    "/".
+    note: why a folder is reported and not entered. `ignored` entries are excluded by a `.gitignore`; the path
+    of a folder then ends with "/".
     """
 
     path: str
-    kind: Literal["file", "folder", "link", "other", "empty", "skipped", "closed", "deep", "ignored"]
+    kind: EntryKind
+    note: str = ""
     size: int = 0
     real: str = ""
+
+
+class Walk:
+    """The files below a folder: first a folder's own, then those of its subfolders.
+
+    Links are reported but not followed; folders are reported only if they are empty or not entered. Folders
+    excluded by a `.gitignore` are not entered. end: after how much of the bound on entries or time it
+    stopped; empty if it has not.
+    """
+
+    def __init__(self, top: str, start: str, rules: Rules | None, deadline: Deadline) -> None:
+        """top: the real path of the folder. start: what the paths of its entries begin with. rules: those of
+        the folders above; None if nothing is excluded."""
+        self.end = ""
+        self._top, self._start, self._rules, self._deadline = top, start, rules, deadline
+        self._left = MOST_VISITED
+        self._partial: dict[str, None] = {}
+
+    @property
+    def note(self) -> str:
+        """A sentence on the rules that were not applied; empty if all were."""
+        names = few([quote_path(f"{folder}.gitignore") for folder in self._partial])
+        return f"Applied in part, or not, as too long or too slow: {names}." if names else ""
+
+    def __iter__(self) -> Iterator[FolderEntry]:
+        waiting = [(self._start, self._rules)]
+        while waiting and not self.end:
+            folder, rules = waiting.pop()
+            real = os.path.join(self._top, folder[len(self._start) :])
+            if rules is not None and self._deadline.left:
+                rules += _rules_in(real, folder)
+            inner: list[tuple[str, Rules | None]] = []
+            for entry in self._entries(real, folder):
+                if self._deadline.left == 0:
+                    self.end = f"{self._deadline.seconds:g} seconds"
+                    return
+                is_folder = entry.kind == "folder"
+                if rules and is_ignored(rules, entry.path, self._deadline, is_folder=is_folder):
+                    yield FolderEntry(entry.path + "/" * is_folder, "ignored", "as .gitignore says")
+                elif is_folder and not entry.note:
+                    inner.append((f"{entry.path}/", rules))
+                else:
+                    yield entry
+                self._partial |= {name: None for name, each in rules or () if each.is_partial}
+            waiting += reversed(inner)
+
+    def _entries(self, real: str, folder: str) -> list[FolderEntry]:
+        name = folder[:-1] or "."
+        if folder.count("/") >= DEEPEST:
+            return [FolderEntry(name, "folder", "too deep to be entered, use a command")]
+        try:
+            with os.scandir(real) as items:
+                entries = [_entry(item, folder) for item in islice(items, self._left)]
+        except OSError:
+            return [FolderEntry(name, "folder", "no access")]
+        self._left -= len(entries)
+        if not self._left:
+            self.end = f"a look at {MOST_VISITED:,} entries"
+        if not entries and folder != self._start:
+            return [FolderEntry(name, "folder", EMPTY)]
+        return sorted(entries, key=lambda entry: entry.path)
 
 
 class Workspace:
@@ -87,14 +141,14 @@ class Workspace:
             )
         if os.path.dirname(real) == real or any(within(real, system) for system in _SYSTEM):
             raise SetupError(f"{real} cannot be a workspace; name the folder of one project.")
-        self.root = real
+        self.root: str = real
         self._names = (real, named)
         self._protected = Protected(real, protect)
-        self.protect = None if protect is None else frozenset(protect)
+        self.protect: frozenset[str] | None = None if protect is None else frozenset(protect)
 
     def relative(self, path: str) -> str:
         """`path` as a short relative one, for messages and as a prefix; the workspace itself is "."."""
-        return "/".join(steps(path, self._names)) or "."
+        return valid_text("/".join(steps(path, self._names))) or "."
 
     def real(self, path: str) -> str:
         """The absolute path of `path`, with every link resolved; what is there need not exist."""
@@ -109,39 +163,21 @@ class Workspace:
     def existing(self, path: str) -> str:
         """`real`, or that of the one entry whose name only looks like that of a missing one."""
         real = self.real(path)
-        if os.path.lexists(real):
-            return real
-        real = os.path.realpath(alike(self.root, real) or real)
-        if not within(real, self.root):
-            raise outside(path)
-        return real
+        return real if os.path.lexists(real) else self.real(alike(self.root, real) or path)
 
-    def entry(self, path: str) -> FolderEntry:
+    def _entry(self, path: str) -> FolderEntry:
         """What is at `path`, with links resolved. Raises ToolException if it does not exist."""
         real = self.existing(path)
         with explained(path):
             info = os.lstat(real)
-        name = self.relative(path)
-        if stat.S_ISREG(info.st_mode):
-            return FolderEntry(name, "file", info.st_size, real)
-        return FolderEntry(name, "folder" if stat.S_ISDIR(info.st_mode) else "other", 0, real)
+        kind = _KINDS.get(stat.S_IFMT(info.st_mode), "special file")
+        return FolderEntry(self.relative(path), kind, size=info.st_size, real=real)
 
-    def read(self, path: str, most: int = MOST_BYTES) -> bytes:
-        """The bytes of the regular file at `path`, at most `most` of them, or ToolException."""
-        with self.open(path) as file:
-            data = file.read(most + 1)
-        if len(data) > most:
-            raise ToolException(f"{quote_path(path)} is larger than {most:,} bytes; choose a smaller file.")
-        return data
-
-    @contextmanager
-    def open(self, path: str) -> Iterator[BinaryIO]:
-        """The regular file at `path`, for reading; its `name` is the real path. Failures inside the block
-        become ToolException, too."""
+    def head(self, path: str, most: int) -> bytes:
+        """The first `most` bytes of the regular file at `path`, or ToolException."""
         _check_no_folder(path)
-        real = self.existing(path)
-        with explained(path), open_regular(real) as file:
-            yield file
+        with explained(path):
+            return read_regular(self.existing(path), most)
 
     def write(self, path: str, data: bytes) -> bool:
         """Replaces the file at `path`, or creates it with its folders. Returns True if created.
@@ -165,21 +201,25 @@ class Workspace:
             return self._written(real, data)
 
     def _written(self, real: str, data: bytes) -> bool:
-        before = _replaced(real)
-        # A rename would replace a file that its owner made read-only.
-        effective = os.access in os.supports_effective_ids
-        if before and not os.access(real, os.W_OK, effective_ids=effective):
-            name = quote_path(os.path.relpath(real, self.root))
-            raise ToolException(f"{name} is read-only; leave it as it is or ask the user.")
-        if before and self._is_held(real, before):
+        before = os.lstat(real) if os.path.lexists(real) else None
+        if before:
+            # Only what is a regular file, and may be written: a rename would replace anything.
             with open_regular(real, write=True) as file:
-                file.write(data)
-                file.truncate()
-            return False
+                if self._is_held(real, before):
+                    file.write(data)
+                    file.truncate()
+                    return False
         os.makedirs(os.path.dirname(real), exist_ok=True)
         temporary = os.path.join(os.path.dirname(real), f".signoff-{secrets.token_hex(8)}.tmp")
         try:
-            _create(temporary, data, before)
+            # No fsync: killing the process loses nothing, and power failures are left to the file system.
+            with open(temporary, "xb") as file:
+                if before:
+                    # Windows has no owners; only root may give a file away.
+                    with suppress(OSError, AttributeError):
+                        os.chown(temporary, before.st_uid, before.st_gid)
+                    os.chmod(temporary, stat.S_IMODE(before.st_mode))
+                file.write(data)
             os.replace(temporary, real)
         except BaseException:
             with suppress(FileNotFoundError):
@@ -194,60 +234,20 @@ class Workspace:
         beside = os.path.dirname(real) == self.root and info.st_nlink == 1
         return beside and bool(self._protected.top())
 
-    def walk(self, path: str = ".") -> Iterator[FolderEntry]:
-        """The files below the folder at `path`: first a folder's own, then those of its subfolders.
-
-        Links are reported but not followed; folders are reported only if they are empty or not entered.
-        Folders excluded by a `.gitignore` are not entered, unless `path` itself is excluded or skipped.
-        Raises ToolException only for `path` itself.
-        """
-        top = self.existing(path)
-        start = "" if self.relative(path) == "." else self.relative(path) + "/"
-        with explained(path):
-            entries = _entries(top, start)
-        rules = self._rules_above(start)
-        if rules is not None:
-            rules += _rules_in(top, start, entries)
-        waiting: list[tuple[str, _Rules | None]] = []
-        while True:
-            kept = [_ignored_entry(entry, rules) for entry in entries] if rules else entries
-            yield from (entry for entry in kept if entry.kind != "folder")
-            waiting += [(entry.path, rules) for entry in reversed(kept) if entry.kind == "folder"]
-            if not waiting:
-                return
-            folder, rules = waiting.pop()
-            real = f"{top}{os.sep}{folder[len(start) :]}"
-            entries = _inside(real, folder)
-            own = [] if rules is None else _rules_in(real, f"{folder}/", entries)
-            rules = [*rules, *own] if rules and own else own or rules
-
-    def _rules_above(self, start: str) -> _Rules | None:
-        """The ignore rules of the folders above `start`; None if it is itself excluded."""
-        rules: _Rules = []
-        names = start.split("/")[:-1]
-        for depth, name in enumerate(names):
-            folder = "".join(f"{above}/" for above in names[:depth])
-            rules += _rules_in(os.path.join(self.root, folder), folder)
-            if name in SKIPPED or is_ignored(rules, folder + name, is_folder=True):
-                return None
-        return rules
-
     def keep(self, name: str) -> Callable[[str], str]:
         """A `keep` for `signoff.graph.foreign.capped`, which stores full texts in `.signoff/outputs`.
 
-        It returns a relative path, which `read` accepts.
+        It returns a relative path, which the file tools accept.
         """
 
         def keep(text: str) -> str:
             path = f"{OUTPUTS}/{file_name_of(name, text)}"
-            for own, data in ((f"{OWN_FOLDER}/.gitignore", b"*\n"), (path, valid_text(text).encode())):
-                # A link could lead from there to anywhere in the workspace.
-                if self.real(own) != os.path.join(self.root, own):
-                    raise ToolException(
-                        f"{OWN_FOLDER} in the workspace is a link; ask the user to remove it."
-                    )
-                with explained(own):
-                    self._written(os.path.join(self.root, own), data)
+            # A link could lead from there to anywhere in the workspace.
+            if self.real(OUTPUTS) != os.path.join(self.root, OUTPUTS):
+                raise ToolException(f"{STATE} in the workspace is a link; ask the user to remove it.")
+            with explained(path):
+                self._written(os.path.join(self.root, STATE, ".gitignore"), b"*\n")
+                self._written(os.path.join(self.root, path), valid_text(text).encode())
             return path
 
         return keep
@@ -256,109 +256,45 @@ class Workspace:
 class ThreadFolder(Workspace):
     """The folder of a thread's long results, which is only read, under absolute paths."""
 
-    def __init__(self, outputs: Outputs) -> None:
-        super().__init__(outputs.own)
-        self.keep = outputs.keep  # type: ignore[method-assign]  # they are kept in this very folder
-
     def relative(self, path: str) -> str:
         return os.path.normpath(os.path.join(self.root, super().relative(path)))
 
-    def write(self, path: str, data: bytes) -> bool:
-        raise ToolException(f"{quote_path(path)} may only be read; write to a file in the workspace.")
-
-    def _rules_above(self, start: str) -> _Rules | None:
-        return None
-
-
-class Deadline:
-    """A bound on the time of a walk or a search."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._end = time.monotonic() + seconds
-
-    @property
-    def left(self) -> float:
-        return self._end - time.monotonic()
-
 
 def _check_no_folder(path: str) -> None:
-    if path.endswith(("/", os.sep)):
-        raise ToolException(
-            f"{quote_path(path)} ends in a slash, so it is a folder; pass the path of a file."
-        )
+    if path.endswith(("/", "/.", "/..")):
+        raise ToolException(f"{quote_path(path)} ends as the path of a folder; pass that of a file.")
 
 
-def _rules_in(real: str, folder: str, entries: Sequence[FolderEntry] | None = None) -> _Rules:
-    if entries is not None and not any(entry.path == f"{folder}.gitignore" for entry in entries):
-        return []
-    try:
-        data = read_regular(os.path.join(real, ".gitignore"), _MOST_IGNORE_BYTES + 1)
-    except OSError:
-        # Missing or unreadable: nothing is excluded.
-        return []
-    if len(data) > _MOST_IGNORE_BYTES:
-        return []
-    return [(folder, rules_of(data.decode("utf-8-sig", "surrogateescape")))]
-
-
-def _inside(real: str, folder: str) -> list[FolderEntry]:
-    if folder.count("/") >= DEEPEST - 1:
-        return [FolderEntry(folder, "deep")]
-    try:
-        return _entries(real, folder + "/") or [FolderEntry(folder, "empty")]
-    except OSError:
-        return [FolderEntry(folder, "closed")]
-
-
-def _entries(folder: str, prefix: str) -> list[FolderEntry]:
-    with os.scandir(folder) as entries:
-        return sorted((_entry(item, prefix) for item in entries), key=lambda entry: entry.path)
+def _rules_in(real: str, folder: str) -> Rules:
+    data = b""
+    # Missing or unreadable: nothing is excluded.
+    with suppress(OSError):
+        data = read_regular(os.path.join(real, ".gitignore"), MOST_OF_RULES + 1)
+    return ((folder, rules_of(data)),) if data else ()
 
 
 def _entry(item: os.DirEntry[str], prefix: str) -> FolderEntry:
     path = prefix + item.name
     try:
-        mode, size = (info := item.stat(follow_symlinks=False)).st_mode, info.st_size
+        info = item.stat(follow_symlinks=False)
     except OSError:
         # Deleted since it was listed: a listing is always a snapshot.
-        return FolderEntry(path, "other")
-    if stat.S_ISREG(mode):
-        return FolderEntry(path, "file", size, item.path)
-    if stat.S_ISDIR(mode):
-        return FolderEntry(path, "skipped" if item.name in SKIPPED else "folder")
-    return FolderEntry(path, "link" if stat.S_ISLNK(mode) else "other")
+        return FolderEntry(path, "special file")
+    kind = _KINDS.get(stat.S_IFMT(info.st_mode), "special file")
+    is_skipped = kind == "folder" and item.name in SKIPPED
+    note = "not entered unless passed as path" if is_skipped else ""
+    return FolderEntry(path, kind, note, info.st_size, item.path)
 
 
-def _ignored_entry(entry: FolderEntry, rules: _Rules) -> FolderEntry:
-    is_folder = entry.kind == "folder"
-    if entry.kind not in ("file", "folder", "link", "other") or not is_ignored(
-        rules, entry.path, is_folder=is_folder
-    ):
-        return entry
-    return FolderEntry(f"{entry.path}/" if is_folder else entry.path, "ignored")
-
-
-def _replaced(real: str) -> os.stat_result | None:
-    """The file that a write replaces; None if there is nothing yet. Raises OSError for anything else."""
-    try:
-        info = os.lstat(real)
-    except FileNotFoundError:
-        return None
-    if not stat.S_ISREG(info.st_mode):
-        raise NotRegular(errno.EINVAL, "not a regular file", real)
-    return info
-
-
-def _create(path: str, data: bytes, before: os.stat_result | None) -> None:
-    # No fsync: killing the process loses nothing, and power failures are left to the file system.
-    handle = os.open(path, _NEW, 0o666 if before is None else 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        if before is None:
-            return
-        if hasattr(os, "fchown") and (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
-            # Only root may change a file's owner; otherwise the file belongs to the writer.
-            with suppress(PermissionError):
-                os.fchown(handle, before.st_uid, before.st_gid)
-        os.chmod(handle if os.chmod in os.supports_fd else path, stat.S_IMODE(before.st_mode))
+def walk(place: Workspace, path: str = ".", deadline: Deadline | None = None) -> Walk:
+    """The entries below the folder at `path`, also if that is itself excluded or skipped."""
+    folder = "" if place.relative(".") == "." else f"{place.root}/"
+    rules: Rules | None = ()
+    real, deadline = place.root, deadline or Deadline(float("inf"))
+    for name in steps(path, place._names):
+        if rules is not None and deadline.left:
+            rules += _rules_in(real, folder)
+            is_left_out = name in SKIPPED or is_ignored(rules, folder + name, deadline, is_folder=True)
+            rules = None if is_left_out else rules
+        folder, real = f"{folder}{name}/", os.path.join(real, name)
+    return Walk(place.existing(path), folder, rules, deadline)

@@ -42,7 +42,8 @@ def first_tokens() -> FirstTokens:
     """Measures both from an empty cache. Raises SetupError if the model is not installed."""
     if weights_state() is not WeightsState.VERIFIED:
         raise SetupError(
-            "The embedded model was not measured: it is not installed (run `signoff model install`)."
+            "The embedded model was not measured: it is not installed "
+            "(run `python -m signoff.models.local install`)."
         )
     weights = weights_path()
     with TemporaryDirectory() as cache, TemporaryDirectory() as workspace:

@@ -55,7 +55,7 @@ def _server() -> Iterator[Any]:
     programs = binaries()
     if programs is None:
         raise SetupError(f"This part was not measured: {MISSING}.")
-    server = Server(programs)
+    server = Server.begun(programs)
     try:
         yield server
     finally:

@@ -17,8 +17,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool
 
 from benchmarks.workers.record import Record
-from signoff import Limits, build_graph
-from signoff.graph.build import Graph, Storage
+from signoff import Graph, Limits, Storage, build_graph
 from signoff.graph.messages import marks
 from signoff.models import ScriptedModel, call
 

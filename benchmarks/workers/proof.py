@@ -13,7 +13,7 @@ from benchmarks.workers.record import Record
 from signoff import StorageError, postgres_storage
 from signoff.graph.messages import marks
 from signoff.session.status import Condition, look, reading_graph
-from signoff.storage.postgres import PostgresStorage
+from signoff.storage import PostgresStorage
 from signoff.workers import submit
 from signoff.workers.inbox import DEAD_AFTER
 from tests.support.servers.postgres import Server

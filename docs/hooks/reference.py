@@ -56,55 +56,52 @@ def generated_pages() -> dict[str, str]:
 
 PUBLIC = {
     "signoff": "the graph, its outcome, the session, storage, errors",
+    "signoff.outcome": "what an outcome is made of",
+    "signoff.session": "what is beside the session itself",
+    "signoff.events": "what `Session.events()` yields",
+    "signoff.models": "the scripted model, for tests and demos, and the text protocol",
+    "signoff.tools": "what a user gives to a model",
     "signoff.guards": "the rules as one middleware, for agents of LangChain",
-    "signoff.models": "the scripted model, for tests and demos",
-    "signoff.models.tagged": "the text protocol, for models without tool calling",
-    "signoff.session.events": "what `Session.events()` yields",
-    "signoff.storage.sqlite": "one SQLite file",
-    "signoff.storage.postgres": "one PostgreSQL database",
-    "signoff.storage.postgres_tables": "its checkpointer and its store",
-    "signoff.tools.control": "control tools and their arguments",
-    "signoff.tools.files": "tools for the files of a folder",
-    "signoff.tools.mcp": "tools of MCP servers",
-    "signoff.tools.sandbox": "`run_python` and its sandboxes",
-    "signoff.tools.terminal": "`run_shell` and its shells",
-    "signoff.tools.workspace": "the folder that tools work in",
+    "signoff.storage": "the storages, as types",
+    "signoff.machine": "the machine and its drawing",
+    "signoff.records": "the analytics",
+    "signoff.text": "text that is safe to store and to show, and the words for people",
+    "signoff.load": "a graph that a command line names",
     "signoff.workers": "threads on many machines",
+    "signoff.verify": "a graph, model-checked",
     "signoff.otel": "spans for OpenTelemetry",
-    "signoff.stats": "the analytics",
-    "signoff.graph.studio": "a graph for LangGraph's server",
+    "signoff.studio": "a graph for LangGraph's server",
 }
 """The documented modules. Everything else is private: it moves between versions without notice."""
 
 PAGES = {
     "graph": ("The graph", ("signoff",)),
-    "outcome": ("Outcomes, and going on", ("signoff",)),
-    "session": ("The session", ("signoff",)),
-    "events": ("Events", ("signoff.session.events",)),
-    "storage": (
-        "Storage and errors",
-        ("signoff", "signoff.storage.sqlite", "signoff.storage.postgres", "signoff.storage.postgres_tables"),
-    ),
-    "tools": ("Tools", tuple(name for name in PUBLIC if name.startswith("signoff.tools."))),
-    "models": ("Models", ("signoff.models", "signoff.models.tagged")),
+    "outcome": ("Outcomes, and going on", ("signoff", "signoff.outcome")),
+    "session": ("The session", ("signoff", "signoff.session")),
+    "events": ("Events", ("signoff.events",)),
+    "storage": ("Storage and errors", ("signoff", "signoff.storage")),
+    "tools": ("Tools", ("signoff.tools",)),
+    "models": ("Models", ("signoff.models",)),
     "guards": ("Guards", ("signoff.guards",)),
     "workers": ("Workers", ("signoff.workers",)),
     "tracing": ("Tracing", ("signoff.otel",)),
-    "analytics": ("Statistics", ("signoff.stats",)),
-    "studio": ("Studio", ("signoff.graph.studio",)),
+    "analytics": ("Statistics", ("signoff.records",)),
+    "studio": ("Studio", ("signoff.studio",)),
+    "machine": (
+        "The machine, model checking, texts",
+        ("signoff.machine", "signoff.verify", "signoff.text", "signoff.load"),
+    ),
 }
 """The pages below reference/python: a title, and the modules whose names stand there."""
 
 _NAMES_OF_SIGNOFF = {
-    "graph": """build_graph delegate Graph RunResult Limits Prices ModelRetries Policy Check ResponseFormat
-        Texts Kind ControlTool Effect standard_controls State Storage""",
-    "outcome": """Outcome outcome_of current_outcome CheckRun Change UndoReport UndoneCall StandingCall
-        Usage TreeUse TokenCounts extend retry undo go_on expire Expired request_pause""",
-    "session": """Session Decision Message Action Question Approval PendingCall Confirmation Finished Failed
-        Paused Answer Extend Retry Undo Stop ThreadCommand Choose Waiting ThreadStatus Condition Task Turn
-        Step pause_on_signals""",
-    "storage": """sqlite_storage SqliteStorage postgres_storage PostgresStorage SignoffError SetupError
-        StorageError ThreadError ThreadBusy ThreadLost""",
+    "graph": """build_graph delegate Graph LoopPolicy Limits Prices ModelRetries Check Texts Kind ControlTool
+        standard_controls Storage""",
+    "outcome": """Outcome outcome_of go_on undo stop""",
+    "session": """Session Decision Message Action Question Approval PendingCall Ended Paused Answer Waiting
+        ThreadStatus Turn""",
+    "storage": """sqlite_storage postgres_storage SignoffError SetupError StorageError ThreadError ThreadBusy
+        ThreadLost ThreadUnknown BadAnswer TooLate""",
 }
 """The page on which each name of `signoff` stands, in this order."""
 

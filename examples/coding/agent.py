@@ -14,11 +14,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from signoff import Failed, Finished, Session, build_graph, sqlite_storage
+from signoff import Ended, Session, build_graph, sqlite_storage
+from signoff.events import CallFinished, Said
 from signoff.models import ScriptedModel, call
-from signoff.session.events import CallFinished, Said
-from signoff.tools.files import workspace_tools
-from signoff.tools.terminal import terminal_tool
+from signoff.tools import terminal_tool, workspace_tools
 
 ORIGINAL = Path(__file__).parent / "project"
 TASK = "Some tests of this project fail. Find out why, and fix the code; leave the tests as they are."
@@ -88,7 +87,7 @@ def main() -> int:
                 case CallFinished(name=name, ok=ok, result=result):
                     print(f"{name}: {'ok' if ok else result}")
     decision = event.decision  # the last event says what the run came to
-    if not isinstance(decision, Finished | Failed):
+    if not isinstance(decision, Ended):
         print(f"It waits for a person: {decision.document()}")
         return 3
     outcome = decision.outcome

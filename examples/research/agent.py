@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from signoff import build_graph, outcome_of
 from signoff.models import ScriptedModel, call
-from signoff.tools.files import workspace_tools
+from signoff.tools import workspace_tools
 
 DOCUMENTS = Path(__file__).parent / "documents"
 QUESTION = "When does the council have to act on the lighthouse of Kap Arn, if the cliff goes on as it does?"

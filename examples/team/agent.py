@@ -14,7 +14,7 @@ from langgraph.types import Command
 
 from signoff import build_graph, delegate, outcome_of, sqlite_storage
 from signoff.models import ScriptedModel, call
-from signoff.tools.files import workspace_tools
+from signoff.tools import workspace_tools
 
 DOCUMENTS = Path(__file__).parent.parent / "research" / "documents"
 QUESTION = "When does the council have to act on the lighthouse? Write to it."

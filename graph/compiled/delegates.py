@@ -6,7 +6,7 @@ from typing import Any
 from langchain_core.tools import BaseTool
 from langgraph.pregel import Pregel
 
-from signoff.graph.compiled.settings import describe, positive
+from signoff.graph.arguments import describe, positive
 from signoff.graph.errors import SetupError
 from signoff.graph.kinds import Kind
 from signoff.nodes.delegates.graphs import check_graph, has_effects, made_later, tools_below

@@ -20,7 +20,7 @@ from contextlib import (
     suppress,
 )
 from functools import partial
-from typing import Any, Generic, Literal, cast, overload
+from typing import Any, Generic, Literal, NoReturn, Self, cast, overload
 from weakref import WeakKeyDictionary
 
 from langchain_core.runnables import RunnableConfig
@@ -29,12 +29,16 @@ from langchain_core.runnables.graph import Graph as Drawing
 from langgraph.channels.base import BaseChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.constants import START
+from langgraph.errors import GraphDrained, is_invalid_resume
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Durability, GraphOutput, StateSnapshot, StateUpdate
+from pydantic import ValidationError
 
+from signoff.graph.compiled.going_on import instruction_of, stop
 from signoff.graph.compiled.inputs import (
     EXAMPLE,
     Entry,
+    NoAnswer,
     channels_of,
     check_channels,
     check_config,
@@ -42,21 +46,23 @@ from signoff.graph.compiled.inputs import (
     check_input,
     check_pauses,
     entry,
+    instructed,
     is_unsettled,
     nested,
     no_thread,
     with_channels,
     with_input,
 )
-from signoff.graph.errors import SetupError, StorageError, ThreadBusy, ThreadLost, quote_id
-from signoff.graph.foreign import checked_thread_id
+from signoff.graph.compiled.listening import STOP, RunRequest
+from signoff.graph.errors import BadAnswer, SetupError, StorageError, ThreadBusy, ThreadLost, quote_id
+from signoff.graph.foreign import checked_thread_id, explain
 from signoff.graph.inside.private import has_saver
 from signoff.graph.inside.speed import with_light_runtime
 from signoff.graph.machine import FIRST
-from signoff.graph.outcome import ResultT, RunResult
-from signoff.graph.schemas.state import checked_input
+from signoff.graph.outcome import ResultT, RunResult, typed_outcome
+from signoff.graph.schemas.state import RESULT, checked_input
 from signoff.graph.state import AgentState, Output
-from signoff.nodes.node import Node
+from signoff.nodes.node import PROBLEM, Node
 from signoff.nodes.requests import Operation, acarry_out, carry_out
 from signoff.tools.processes.held import end_graph
 
@@ -99,9 +105,16 @@ def runner(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> AbstractCo
 
 @contextmanager
 def storage_errors() -> Iterator[None]:
-    """Translates SQLite's errors (a full disk, a locked database and the like) into StorageError."""
+    """Translates SQLite's errors (a full disk, a locked database and the like) into StorageError, and
+    LangGraph's error for an answer that does not fit into BadAnswer."""
     try:
         yield
+    except ValidationError as error:
+        if not is_invalid_resume(error) or nested():
+            raise
+        # A tool's own `response_schema` has no error of ours in it.
+        ours = (error.errors()[0].get("ctx") or {}).get("error")
+        raise BadAnswer(str(ours or f"The answer does not fit: {explain(error)}")) from error
     except sqlite3.Error as error:
         if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
             raise closed() from error
@@ -114,8 +127,8 @@ def storage_errors() -> Iterator[None]:
 def closed() -> StorageError:
     """The error for a graph used after its storage was closed."""
     return StorageError(
-        "The storage of this graph is closed: its `with` block has ended. Use the graph within it, or open "
-        "the storage again and build the graph again."
+        "The storage of this graph is closed: its `with` block has ended, or the graph was closed. Use the "
+        "graph before that, or open the storage again and build the graph again."
     )
 
 
@@ -150,6 +163,18 @@ def _in_process(checkpointer: BaseCheckpointSaver[Any]) -> Any:
     return hold
 
 
+def is_held(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> bool:
+    """Whether this process runs the thread, with a checkpointer that has no `runner`."""
+    with _lock:
+        return thread_id in _held.get(checkpointer, ())
+
+
+def is_running(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> bool:
+    """Whether some runner holds the thread, with our storages also one of another process."""
+    own = getattr(checkpointer, "is_running", None)
+    return is_held(checkpointer, thread_id) if own is None else bool(own(thread_id))
+
+
 def _try_hold(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> bool:
     with _lock:
         held = _held.setdefault(checkpointer, set())
@@ -170,9 +195,28 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     def close(self) -> None:
         """Closes what its tools hold open (shells, interpreters, MCP servers) and no other graph uses.
 
-        A later run starts them again.
+        A later run starts them again; but a storage that the graph has opened itself is closed for good.
         """
         end_graph(self.builder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __copy__(self) -> Self:
+        # It stands for its thread locks, open resources and storage, of which there is one each.
+        return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        return self
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise SetupError(
+            "A graph cannot be pickled, nor sent to another process: it holds connections and functions. "
+            "Build it in the process that runs it."
+        )
 
     def get_graph(self, config: RunnableConfig | None = None, *, xray: int | bool = False) -> Drawing:
         """LangGraph's drawing of the machine. The metadata of `execute` lists the delegates; with `xray`
@@ -234,7 +278,9 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         if output.interrupts:
             found["__interrupt__"] = list(output.interrupts)
         node = self.builder.nodes[str(FIRST)].runnable
-        found.shape = node.deps.shape if isinstance(node, Node) else None
+        if isinstance(node, Node):
+            found.shape = node.deps.shape
+            add_result(found, has_result=node.deps.result_check is not None)
         return found
 
     @property
@@ -245,12 +291,61 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         with self.runner(config), storage_errors():
-            yield from self.stream_held(input, config, **kwargs)
+            request = self._request(config, kwargs)
+            if request is None:
+                yield from self.stream_held(input, config, **kwargs)
+                return
+            # What was asked of an earlier run is not meant for this one.
+            if request.store.batch(request.looking)[0] is not None:
+                request.store.batch(request.dropping)
+            try:
+                for item in self.stream_held(input, config, **{**kwargs, "control": request.control}):
+                    if request.is_due() and request.heard(request.store.batch(request.looking)[0]):
+                        request.store.batch(request.dropping)
+                    yield item
+            except GraphDrained:
+                if request.word == STOP:
+                    yield from self.stream_held(stop(), config, **kwargs)
+                else:
+                    saver: Any = self.checkpointer
+                    request.store.batch(request.marking(saver.get_tuple(request.place)))
 
     # LangGraph's own is a generator; with no thread to hold, a second one around it would only cost time.
     def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
-        held, holding = self.astream_held(input, config, **kwargs), self.runner(config)
-        return held if isinstance(holding, nullcontext) else _while_held(held, holding)
+        holding, request = self.runner(config), self._request(config, kwargs)
+        if isinstance(holding, nullcontext):
+            return self.astream_held(input, config, **kwargs)
+        if request is None:
+            return _while_held(self.astream_held(input, config, **kwargs), holding)
+        return _while_held(self._alistening(request, input, config, **kwargs), holding)
+
+    async def _alistening(
+        self, request: RunRequest, input: Any, config: RunnableConfig | None, **kwargs: Any
+    ) -> AsyncGenerator[Any, None]:
+        """`stream` while it listens, for an event loop."""
+        if (await request.store.abatch(request.looking))[0] is not None:
+            await request.store.abatch(request.dropping)
+        run = self.astream_held(input, config, **{**kwargs, "control": request.control})
+        try:
+            async with aclosing(run):
+                async for item in run:
+                    if request.is_due() and request.heard((await request.store.abatch(request.looking))[0]):
+                        await request.store.abatch(request.dropping)
+                    yield item
+        except GraphDrained:
+            if request.word == STOP:
+                async for item in self.astream_held(stop(), config, **kwargs):
+                    yield item
+            else:
+                saver: Any = self.checkpointer
+                await request.store.abatch(request.marking(await saver.aget_tuple(request.place)))
+
+    def _request(self, config: RunnableConfig | None, options: Mapping[str, Any]) -> RunRequest | None:
+        """What may be asked of this run elsewhere; None where nobody can ask, or the caller listens."""
+        at = self._place_to_hold(config)
+        if at is None or self.store is None or options.get("control") is not None:
+            return None
+        return RunRequest(self.store, {"configurable": {"thread_id": at[1]["configurable"]["thread_id"]}})
 
     def stream_held(
         self,
@@ -267,8 +362,9 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
         self._check(input, config, kwargs)
-        begun = carry_out(self._entry(input, config), self)
+        begun = carry_out(self._entry(input, config, kwargs.get("context")), self)
         options = {"durability": self._raised(durability), **_with_context(kwargs)}
+        begun, config = _told_no_answer(begun, config)
         stream = super().stream(begun, self._prepared(config), **options)
         steps = self._steps(config, options["durability"])
         return stream if steps is None else _saved(stream, *steps, shown)
@@ -289,14 +385,15 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         self._check(input, config, kwargs)
         options = {"durability": self._raised(durability), **_with_context(kwargs)}
         if self._place_to_hold(config) is None:
-            self._check_channels(input)
+            self._check_without_thread(input)
             return cast(AsyncGenerator[Any, None], super().astream(input, self._prepared(config), **options))
         return self._astream_begun(input, config, options, shown)
 
     async def _astream_begun(
         self, input: Any, config: RunnableConfig | None, options: dict[str, Any], shown: bool
     ) -> AsyncGenerator[Any, None]:
-        begun = await acarry_out(self._entry(input, config), self)
+        begun = await acarry_out(self._entry(input, config, options.get("context")), self)
+        begun, config = _told_no_answer(begun, config)
         stream = cast(AsyncGenerator[Any, None], super().astream(begun, self._prepared(config), **options))
         if (steps := self._steps(config, options["durability"])) is not None:
             stream = _asaved(stream, *steps, shown)
@@ -405,21 +502,29 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         if given is None and not self.checkpointer and not nested():
             raise SetupError(f"Without a checkpointer there is nothing to go on with; pass {EXAMPLE}.")
 
-    def _entry(self, given: Any, config: RunnableConfig | None) -> Entry:
+    def _entry(self, given: Any, config: RunnableConfig | None, context: Any) -> Entry:
         """The input that the run actually starts with."""
         at = self._place_to_hold(config)
         if not at:
-            self._check_channels(given)
+            self._check_without_thread(given)
             return given
         (saver, place), channels = at, self._channels
+        if (instruction := instruction_of(given)) is not None:
+            given = yield from instructed(self, instruction, saver, place, context)
         if values := channels_of(given, channels):
             asked = Operation(partial(self.get_whole_state, place), partial(self.aget_whole_state, place))
             state = (yield asked).values
             given = with_channels(given, checked_input(values, channels, state, saver.serde))
         return (yield from entry(self, given, saver, place))
 
-    def _check_channels(self, given: Any) -> None:
-        """Rejects an input value that its channel cannot take, for a thread that is not saved here."""
+    def _check_without_thread(self, given: Any) -> None:
+        """Rejects what is impossible for a thread that is not saved here: an instruction, and an input value
+        that its channel cannot take."""
+        if instruction_of(given) is not None:
+            raise SetupError(
+                "go_on(), undo() and stop() need a thread of this graph's own storage; in the graph of "
+                "somebody else, continue that graph, and without storage build this one with storage=."
+            )
         channels = self._channels
         if channels and (values := channels_of(given, channels)):
             checked_input(values, channels, {}, None)
@@ -547,12 +652,31 @@ def _give_back(context: AbstractContextManager[None], entered: asyncio.Future[No
         asyncio.get_running_loop().run_in_executor(None, context.__exit__, None, None, None)
 
 
+def _told_no_answer(given: Any, config: RunnableConfig | None) -> tuple[Any, RunnableConfig | None]:
+    """The input and the configuration of a run; a message that is no answer only has the waits say so."""
+    if not isinstance(given, NoAnswer):
+        return given, config
+    return None, merge_configs(config, {"configurable": {PROBLEM: given.problem}})
+
+
 def _with_context(kwargs: dict[str, Any]) -> dict[str, Any]:
     """The options, with the context as the mapping that LangGraph validates against its schema."""
     context = kwargs.get("context")
     if context is None or isinstance(context, dict) or not isinstance(context, Mapping):
         return kwargs
     return {**kwargs, "context": dict(context)}
+
+
+def add_result(result: RunResult[Any], *, has_result: bool) -> None:
+    """Puts an instance of the `response_format` into what `invoke` returns, also where nothing has run.
+
+    Inside another run, whose state may take it over, it stays JSON.
+    """
+    outcome = result.get("outcome")
+    if not has_result or not outcome or outcome["result"] is None:
+        return
+    typed = None if result.shape is None or nested() else typed_outcome(outcome, result.shape)
+    result[RESULT] = outcome["result"] if typed is None else typed.result
 
 
 def _asks_for_values(kwargs: Mapping[str, Any]) -> bool:

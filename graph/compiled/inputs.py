@@ -7,50 +7,47 @@ the next input replaces the message. The same happens to the writes of the last 
 before their checkpoint.
 """
 
+import re
 import reprlib
 import uuid
 from collections.abc import Collection, Container, Generator, Mapping, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.config import get_config
-from langgraph.constants import START
-from langgraph.types import Command, Overwrite, StateSnapshot
+from langgraph.constants import END, START
+from langgraph.store.base import PutOp
+from langgraph.types import Command, Interrupt, Overwrite, StateSnapshot
 from pydantic import BaseModel
 
-from signoff.graph.errors import SetupError, ThreadError, quote_id
-from signoff.graph.finish.again import entering
-from signoff.graph.foreign import valid_text
-from signoff.graph.machine import TRANSITIONS, Event, check_states, enters, has_command, next_states
-from signoff.graph.messages import append_messages, as_messages, is_genuine, slim
+from signoff.graph.compiled.going_on import (
+    GONE_ON,
+    GoOn,
+    Instruction,
+    Stop,
+    Undo,
+    continuation,
+    instruction_of,
+    turn_limit,
+)
+from signoff.graph.errors import BadAnswer, SetupError, ThreadError, TooLate, quote_id, unknown_thread
+from signoff.graph.finish.again import entering, undoing
+from signoff.graph.foreign import paused_place, valid_text, valid_values
+from signoff.graph.history.task import read
+from signoff.graph.machine import FIRST, TRANSITIONS, Event, check_states, enters, has_command, next_states
+from signoff.graph.messages import append_messages, as_messages, is_genuine, marks, slim
 from signoff.graph.outcome import current_outcome
 from signoff.graph.schemas.context import ContextForm
-from signoff.graph.state import Context
+from signoff.graph.state import AgentState, Context
 from signoff.nodes.delegates.graphs import deps_of
-from signoff.nodes.requests import Operation
-
-
-def go_on(snapshot: StateSnapshot) -> Command[Any] | None:
-    """The input that continues a thread whose process ended, or whose history was edited by hand.
-
-    `graph.invoke(go_on(graph.get_state(config)), config)`. None if LangGraph has something left to run, else
-    a command that enters the machine again. Raises ThreadError if the thread waits for an answer or has
-    ended, since there is nothing to continue.
-    """
-    if not isinstance(snapshot, StateSnapshot):
-        raise SetupError("go_on takes the snapshot of graph.get_state(config), not its values.")
-    if snapshot.interrupts:
-        raise ThreadError("The thread waits; answer it with Command(resume={interrupt.id: answer}).")
-    # A saved input that is not yet applied comes after every end.
-    if START not in snapshot.next and current_outcome(snapshot.values) is not None:
-        raise ThreadError("The thread has ended; send a new message to begin the next task.")
-    return None if snapshot.tasks or snapshot.next else entering(Event.GO_ON)
+from signoff.nodes.requests import Operation, Store
+from signoff.tools.answers import ACTION, APPROVAL, QUESTION, delivered, is_own, is_yes
 
 
 def entry_update(event: Event, values: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
@@ -69,7 +66,9 @@ def entry_update(event: Event, values: Mapping[str, Any]) -> tuple[dict[str, Any
 INTERRUPT = "__interrupt__"
 # And in this one, the answer.
 RESUME = "__resume__"
-_ID_DIGITS = 32
+# Of these, none is what a task has come to.
+_MARKS = {INTERRUPT, RESUME, "__error__", "__error_source_node__"}
+_INTERRUPT_ID = re.compile("[0-9a-f]{32}")
 
 
 class EntryGraph(Protocol):
@@ -77,6 +76,10 @@ class EntryGraph(Protocol):
 
     @property
     def nodes(self) -> Container[str]: ...
+
+    def update_state(self, config: RunnableConfig, values: Any, as_node: str | None = None) -> Any: ...
+
+    async def aupdate_state(self, config: RunnableConfig, values: Any, as_node: str | None = None) -> Any: ...
 
     def get_whole_state(self, config: RunnableConfig) -> StateSnapshot: ...
 
@@ -87,7 +90,7 @@ class EntryGraph(Protocol):
     async def asettle(self, config: RunnableConfig) -> None: ...
 
 
-Entry = Generator[Operation, Any, Any]
+Entry = Generator[Operation | Store, Any, Any]
 """Yields requests for what it needs from the thread, and returns the input that the run starts with."""
 
 
@@ -106,12 +109,13 @@ def entry(graph: EntryGraph, given: Any, saver: BaseCheckpointSaver[Any], place:
     messages = [] if goes_on else messages_of(given)
     if not goes_on and not newest:
         return given
-    saved = yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))
+    saved = yield from _taken_up(saver, place)
     if given is None and saved is None:
-        raise ThreadError(
-            f"There is no thread {place['configurable']['thread_id']!r:.80}; start it with a task."
-        )
+        raise unknown_thread(place["configurable"]["thread_id"])
     if not goes_on:
+        if problem := no_answer(messages, saved):
+            check_states(saved, graph.nodes)
+            return NoAnswer(problem)
         if _is_at_rest(saved):
             return with_ids(given)
         state = yield Operation(partial(graph.get_whole_state, place), partial(graph.aget_whole_state, place))
@@ -119,18 +123,90 @@ def entry(graph: EntryGraph, given: Any, saver: BaseCheckpointSaver[Any], place:
             if is_unsettled(saved):
                 yield Operation(partial(graph.settle, place), partial(graph.asettle, place))
             return with_ids(given)
-        given = go_on(state)
-    elif isinstance(given, Command) and newest and is_unsettled(saved):
+        check_states(saved, graph.nodes)
+        return what_is_left(state)
+    # First of all: what another version waits for, this one cannot read.
+    check_states(saved, graph.nodes, newest=newest)
+    if isinstance(given, Command) and newest and is_unsettled(saved):
         # LangGraph would run both, each as if it were alone, and the thread would become unreadable.
         yield Operation(partial(graph.settle, place), partial(graph.asettle, place))
     if not newest and isinstance(given, Command):
         yield from check_is_no_other(given, saved, saver, place)
     if newest and isinstance(given, Command):
-        if _has_delegates(graph):
-            _check_still_waits(given, saved, place)
-        given = beside_saved(given, saved)
-    check_states(saved, graph.nodes, newest=newest)
+        given = beside_saved(with_answers(given, saved, place), saved)
     return given
+
+
+def _taken_up(saver: BaseCheckpointSaver[Any], place: RunnableConfig) -> Entry:
+    """The checkpoint from which somebody goes on: from now on no person has paused the thread."""
+    saved = yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))
+    if not _is_at_rest(saved):
+        yield Store([PutOp(*paused_place(place["configurable"]["thread_id"]), None)])
+    return saved
+
+
+def instructed(
+    graph: EntryGraph,
+    instruction: Instruction,
+    saver: BaseCheckpointSaver[Any],
+    place: RunnableConfig,
+    context: Any,
+) -> Entry:
+    """The input by which LangGraph follows an instruction, for a run with this context. The caller holds the
+    thread at `place`."""
+    saved = yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))
+    thread_id = place["configurable"]["thread_id"]
+    if saved is None:
+        raise unknown_thread(thread_id)
+    check_states(saved, graph.nodes, newest="checkpoint_id" not in place["configurable"])
+    if isinstance(instruction, GoOn) and has_command(saved):
+        # It was killed while it went on: the saved command comes first, and may be this one.
+        return None
+    state = yield Operation(partial(graph.get_whole_state, place), partial(graph.aget_whole_state, place))
+    deps = deps_of(graph)
+    match instruction:
+        case Stop():
+            yield from _stop(graph, state, place)
+            return None
+        case Undo(ask=ask):
+            enters = undoing(state.values, ask=ask)
+            if state.tasks:
+                # The copy of a task that has ended would be entered beside the undo.
+                yield from _drop_rest(graph, place)
+            return enters
+    # A saved input that is not yet applied comes after every end.
+    if state.interrupts or START in state.next:
+        return None
+    turns = turn_limit(context, deps.limits.turns)
+    return continuation(instruction, state.values, what_is_left(state), turns, deps.texts)
+
+
+def _stop(graph: EntryGraph, state: StateSnapshot, place: RunnableConfig) -> Generator[Operation, Any, None]:
+    """Enters the thread to end its task as cancelled. What is left to run is dropped, but not what a killed
+    process has saved of it."""
+    if START in state.next:
+        yield Operation(partial(graph.settle, place), partial(graph.asettle, place))
+        state = yield Operation(partial(graph.get_whole_state, place), partial(graph.aget_whole_state, place))
+    elif current_outcome(state.values) is not None:
+        thread_id = quote_id(place["configurable"]["thread_id"])
+        raise ThreadError(f"Thread {thread_id} has ended; there is nothing to stop.")
+    elif not state.interrupts:
+        yield from _drop_rest(graph, place)
+    task = read(cast(AgentState, state.values), deps_of(graph).toolbox).id
+    given = (place, *entry_update(Event.STOP, {"stop": task}))
+    yield Operation(partial(graph.update_state, *given), partial(graph.aupdate_state, *given))
+
+
+def _drop_rest(graph: EntryGraph, place: RunnableConfig) -> Generator[Operation, Any, None]:
+    """Nothing of what is left to run in the thread runs any more."""
+    left = (place, None, END)
+    yield Operation(partial(graph.update_state, *left), partial(graph.aupdate_state, *left))
+
+
+def what_is_left(state: StateSnapshot) -> Command[Any] | None:
+    """The input that continues a thread without an end: None if LangGraph has something left to run, else a
+    command that enters the machine again, as after an edit of the history by hand."""
+    return None if state.tasks or state.next else entering(Event.GO_ON)
 
 
 def beside_saved(command: Command[Any], saved: CheckpointTuple | None) -> Command[Any] | None:
@@ -149,36 +225,100 @@ def beside_saved(command: Command[Any], saved: CheckpointTuple | None) -> Comman
     return None
 
 
-def _has_delegates(graph: EntryGraph) -> bool:
-    return bool(deps_of(graph).toolbox.delegates)
+@dataclass(frozen=True)
+class NoAnswer:
+    """A person's message that is no answer to what waits: nothing changes, and the wait says how to
+    answer."""
+
+    problem: str
 
 
-def _check_still_waits(command: Command[Any], saved: CheckpointTuple | None, place: RunnableConfig) -> None:
-    """Raises ThreadError for an answer to an interrupt id that nothing waits under: LangGraph would silently
-    drop it."""
+def no_answer(messages: Sequence[BaseMessage], saved: CheckpointTuple | None) -> str:
+    """Why a message is no answer to what a thread waits for; empty if it is, or if nothing waits.
+
+    A message names no wait: it is never an approval, and while several wait it is for none of them.
+    saved: the newest checkpoint of the thread.
+    """
+    waits = {key: wait for key, wait in _waits(saved).items() if is_own(wait.value)}
+    words = [message.text for message in messages if is_genuine(message)]
+    if not waits or not words or any("begins" in marks(message) for message in messages):
+        return ""
+    if len(waits) > 1:
+        told = _told(waits)
+        return f"A message is no answer while {len(waits)} are waited for; answer each by its id ({told})."
+    (wait,) = waits.values()
+    kind = wait.value["type"]
+    if kind == APPROVAL and all(map(is_yes, words)):
+        return "A message approves nothing: approve this by its id, or write what is wrong."
+    if kind == ACTION and all(map(is_yes, words)):
+        return "The program runs this call: answer it by its id with its output, or write what to do instead."
+    if kind == QUESTION:
+        try:
+            delivered(wait.value, wait.id, words[-1])
+        except BadAnswer as error:
+            return str(error)
+    return ""
+
+
+def with_answers(command: Command[Any], saved: CheckpointTuple | None, place: RunnableConfig) -> Command[Any]:
+    """The command with its answers as they are delivered, each to the wait that it was given for.
+
+    saved: the newest checkpoint of the thread. Raises TooLate for an answer that nothing waits for, which
+    LangGraph would silently drop or deliver to another wait, and BadAnswer for one that does not fit.
+    """
     given = command.resume
-    if not isinstance(given, dict) or not given or not all(map(_names_interrupt, given)):
-        return
-    written = (saved.pending_writes or ()) if saved else ()
-    waits = {
-        one.id: "/".join(one.value.get("path", ())) if isinstance(one.value, Mapping) else ""
-        for _, channel, value in written
-        if channel == INTERRUPT
-        for one in value
-    }
-    if gone := [key for key in given if key not in waits]:
-        told = ", ".join(f"{path or 'the thread itself'}: {key}" for key, path in waits.items()) or "nothing"
-        thread_id = quote_id(place["configurable"]["thread_id"])
-        raise ThreadError(
-            f"Thread {thread_id} no longer waits for this answer (interrupt {gone[0]!r}); it waits for "
-            f"{told}. Nothing was changed."
+    if given is None:
+        return command
+    waits = _waits(saved)
+    thread_id = quote_id(place["configurable"]["thread_id"])
+    if saved is None:
+        raise unknown_thread(place["configurable"]["thread_id"])
+    if not waits:
+        raise TooLate(f"Thread {thread_id} does not wait for an answer. Nothing was changed.")
+    if names_interrupts(given):
+        if gone := [key for key in given if key not in waits]:
+            raise TooLate(
+                f"Thread {thread_id} no longer waits for this answer (interrupt {gone[0]!r}); it waits for "
+                f"{_told(waits)}. Nothing was changed."
+            )
+        return replace(command, resume={key: _delivered(waits[key], answer) for key, answer in given.items()})
+    if len(waits) > 1:
+        raise BadAnswer(
+            f"Thread {thread_id} waits for several answers; say by its id which one is meant "
+            f"({_told(waits)}). Nothing was changed."
         )
+    (wait,) = waits.values()
+    return replace(command, resume={wait.id: _delivered(wait, given)})
+
+
+def _waits(saved: CheckpointTuple | None) -> dict[str, Interrupt]:
+    """What a thread waits for, by id. saved: its newest checkpoint."""
+    written = (saved.pending_writes or ()) if saved else ()
+    # A task that has ended waits no longer, though its process died before its step was saved.
+    ended = {task for task, channel, _ in written if channel not in _MARKS}
+    waits = [value for task, channel, value in written if channel == INTERRUPT and task not in ended]
+    found = [one for value in waits for one in value]
+    return {wait.id: wait for wait in found if isinstance(wait, Interrupt)}
+
+
+def _told(waits: Mapping[str, Interrupt]) -> str:
+    paths = {
+        key: "/".join(wait.value.get("path", ())) if isinstance(wait.value, Mapping) else ""
+        for key, wait in waits.items()
+    }
+    return ", ".join(f"{path or 'the thread itself'}: {key}" for key, path in paths.items())
+
+
+def _delivered(wait: Interrupt, answer: Any) -> Any:
+    """The answer to a wait as it is saved. Raises BadAnswer for one that does not fit."""
+    # What a person sends must not make the thread unreadable; other code gets the types that it waits for.
+    return delivered(wait.value, wait.id, answer) if is_own(wait.value) else valid_values(answer)
 
 
 def check_says_something(command: Command[Any]) -> None:
-    """Raises ThreadError for an answer that LangGraph does not deliver."""
+    """Raises BadAnswer for an answer that LangGraph does not deliver."""
     if command.resume == {} or (command.resume is None and not command.update and not command.goto):
-        raise ThreadError(
+        raise BadAnswer(
             f"The answer is {'empty' if command.resume == {} else 'null'} (resume={command.resume!r}), and "
             'nothing would be delivered; pass text or a JSON value, or "" for no answer. Nothing was changed.'
         )
@@ -209,7 +349,7 @@ def check_is_no_other(
     at, given = place["configurable"]["checkpoint_id"], command.resume
     if now and now.config["configurable"]["checkpoint_id"] == at:
         return
-    said = list(given.values()) if isinstance(given, dict) and all(map(_names_interrupt, given)) else [given]
+    said = list(given.values()) if names_interrupts(given) else [given]
     if all(one in before for one in said):
         return
     thread_id = place["configurable"]["thread_id"]
@@ -222,8 +362,13 @@ def check_is_no_other(
     )
 
 
+def names_interrupts(answer: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether an answer is a mapping of answers by interrupt id."""
+    return isinstance(answer, dict) and bool(answer) and all(map(_names_interrupt, answer))
+
+
 def _names_interrupt(key: Any) -> bool:
-    return isinstance(key, str) and len(key) == _ID_DIGITS
+    return isinstance(key, str) and _INTERRUPT_ID.fullmatch(key) is not None
 
 
 def messages_of(given: Any) -> list[BaseMessage]:
@@ -292,8 +437,10 @@ def _writes(given: Any) -> list[Any]:
 
 def _with_id(write: Any) -> Any:
     if not isinstance(write, BaseMessage | dict):
-        return write
+        return tuple(map(valid_values, write)) if isinstance(write, tuple) else valid_values(write)
     (message,) = as_messages([write])
+    if (content := valid_values(message.content)) != message.content:
+        message = message.model_copy(update={"content": content})
     own = valid_text(message.id) if message.id else str(uuid.uuid4())
     return message if message.id == own else slim(message.model_copy(update={"id": own}))
 
@@ -317,9 +464,31 @@ EXAMPLE = '{"messages": [("user", "the task")]}'
 _CONFIG = 'config={"configurable": {"thread_id": "my-thread"}}'
 
 
+def _check_command(command: Command[Any]) -> None:
+    """Rejects a command that LangGraph would take and that leaves a thread where nothing goes on: an update
+    that no state follows, and a state to go to that the machine has not reached."""
+    if command.graph is not None or instruction_of(command) is not None:
+        return
+    update = command.update if isinstance(command.update, Mapping) else {}
+    # Those that a session sends, and the state at which every input enters.
+    if GONE_ON in update or "event" in update or command.goto == FIRST:
+        return
+    if command.goto:
+        raise SetupError(
+            f"Command(goto={command.goto!r:.80}) would skip states of the machine; go on by go_on(), and say "
+            f"something by {EXAMPLE}."
+        )
+    if command.update and not command.goto and command.resume is None:
+        raise SetupError(
+            f"Command(update={command.update!r:.80}) starts nothing; pass {EXAMPLE}, or one of go_on(), "
+            "undo() and stop(), and write a channel by graph.update_state."
+        )
+
+
 def check_input(given: Any) -> None:
     """Rejects an input that is not a message, and one with its messages under another key."""
     if isinstance(given, Command):
+        _check_command(given)
         given = given.update if isinstance(given.update, Mapping) else None
     elif given is not None:
         _check_shape(given)

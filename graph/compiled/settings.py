@@ -1,41 +1,24 @@
 """Validates the arguments of `build_graph`: every mistake raises one sentence that says what to write."""
 
 import inspect
-import os
 import re
-import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from math import inf
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
-from langchain_core.runnables import Runnable
-from langchain_core.tools import BaseTool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
+from signoff.graph.arguments import describe
 from signoff.graph.errors import SetupError
+from signoff.graph.foreign import valid_text
 from signoff.graph.limits import Limits
-from signoff.graph.texts import Texts
+from signoff.graph.policy import LoopPolicy
 from signoff.graph.values import is_sound
 from signoff.nodes.model.models import refuse_wrapped
 from signoff.nodes.model.providers import model_by_name
-from signoff.nodes.model.retries import ModelRetries
-
-_Number = TypeVar("_Number", bound=float | None)
-_Word = TypeVar("_Word", bound=str)
-
-
-def describe(given: object) -> str:
-    """A short description of a value: the name of a class or a function, else its repr."""
-    if inspect.isclass(given):
-        return f"the class {given.__name__}"
-    if inspect.isroutine(given):
-        return f"the function {given.__name__}"
-    return reprlib.repr(given)
 
 
 def check_model(model: object) -> None:
@@ -53,35 +36,11 @@ def check_model(model: object) -> None:
         )
 
 
-def checked_models(model: Any, fallbacks: Any) -> list[Any]:
-    """The model and its fallbacks, created from their names where needed."""
-    if isinstance(fallbacks, Runnable):
-        raise SetupError(f"fallbacks= is {_kind(fallbacks)}, not a list; write fallbacks=[my_model].")
-    given = [model, *listed("fallbacks", fallbacks, '["openai:gpt-…"]')]
-    made = [model_by_name(one) if isinstance(one, str) else one for one in given]
-    for each in made:
-        check_model(each)
+def checked_model(model: Any) -> Any:
+    """The model, created from its name if it is one."""
+    made = model_by_name(model) if isinstance(model, str) else model
+    check_model(made)
     return made
-
-
-def checked_retries(given: Any) -> ModelRetries | None:
-    """How often a model call is retried; None for never."""
-    if given is not None and not isinstance(given, ModelRetries):
-        raise SetupError(
-            f"model_retries= is {describe(given)}; write model_retries=ModelRetries(tries=5), or None for no "
-            "second try."
-        )
-    return given
-
-
-def listed(name: str, given: Any, example: str) -> list[Any]:
-    """The members of a list argument; None counts as empty. example: how to write it."""
-    if given is None:
-        return []
-    single = isinstance(given, str | bytes | Mapping | BaseTool) or inspect.isclass(given)
-    if single or not isinstance(given, Iterable):
-        raise SetupError(f"{name}= is {describe(given)}, not a list; write {name}={example}.")
-    return list(given)
 
 
 def checked_limits(given: Any) -> Limits:
@@ -95,57 +54,62 @@ def checked_limits(given: Any) -> Limits:
     raise SetupError(f"limits= is {describe(given)}; write limits=Limits(turns=30).")
 
 
+def checked_policy(given: Any) -> LoopPolicy:
+    """A policy, or a mapping of its names. None: the defaults."""
+    if given is None:
+        return LoopPolicy()
+    if isinstance(given, LoopPolicy):
+        return given
+    if isinstance(given, Mapping) and all(isinstance(key, str) for key in given):
+        return LoopPolicy(**given)
+    raise SetupError(f'policy= is {describe(given)}; write policy=LoopPolicy(talk="strict"), or a mapping.')
+
+
+_STRATEGIES = ("ToolStrategy", "ProviderStrategy", "AutoStrategy")
+# A JSON schema with none of these takes anything.
+_SAY_WHAT = frozenset(
+    ["type", "properties", "items", "enum", "const", "anyOf", "oneOf", "allOf", "not", "if", "$ref"]
+)
+
+
+def checked_format(given: Any) -> Any:
+    """The response format; of a strategy of LangChain's the type or schema in it: how it is asked for is not
+    the caller's matter here."""
+    kind = type(given)
+    if kind.__name__ in _STRATEGIES and kind.__module__.startswith("langchain."):
+        given = given.schema
+    if isinstance(given, Mapping) and _SAY_WHAT.isdisjoint(given):
+        raise SetupError(
+            f"response_format is {describe(given)}, a JSON schema that says nothing of the result; write "
+            "{'type': 'object', 'properties': {…}}, or pass a pydantic model."
+        )
+    return given
+
+
 # Providers reject a whole request if one message has any other name.
 _NAME = re.compile(r"[^\s<|\\/>]{1,64}")
 
 
 def checked_name(given: object) -> str | None:
     """The name of a graph, in a form that is valid on a message."""
-    if given is None or (isinstance(given, str) and _NAME.fullmatch(given)):
+    if given is None or (isinstance(given, str) and _NAME.fullmatch(given) and valid_text(given) == given):
         return given
     raise SetupError(f"name= is {describe(given)}; pass at most 64 characters, without spaces and < | / >.")
 
 
-def checked_function(name: str, given: Any, arguments: str) -> Any:
-    """A plain function of these arguments, or None."""
-    if given is None:
-        return None
-    if not callable(given) or inspect.isclass(given) or inspect.iscoroutinefunction(given):
-        raise SetupError(f"{name}= is {describe(given)}; pass a plain function of ({arguments}).")
-    try:
-        inspect.signature(given).bind(*arguments.split(", "))
-    except TypeError:
-        raise SetupError(f"{name}= must take ({arguments}).") from None
-    except ValueError:
-        # Some functions written in C have no signature.
-        pass
-    return given
-
-
-PromptFunction = Callable[[Any, Any], Any]
-
-
-def checked_prompt(given: Any) -> tuple[str | SystemMessage, PromptFunction | None]:
-    """The system prompt, and the function that makes it for each call; either may be absent."""
+def checked_prompt(given: Any) -> str | SystemMessage:
+    """The system prompt."""
     if given is None or isinstance(given, str):
-        return given or "", None
+        return valid_text(given or "")
     if isinstance(given, SystemMessage):
         _check_blocks(given.content)
-        return given, None
-    if inspect.isclass(given) or not callable(given):
+        return given
+    if callable(given) and not inspect.isclass(given):
         raise SetupError(
-            f"system_prompt= is {describe(given)}; pass text, a SystemMessage or a function of "
-            "(state, context)."
+            f"system_prompt= is {describe(given)}; a prompt that depends on the run is a middleware: write "
+            "middleware=[my_prompt], and @dynamic_prompt of LangChain above def my_prompt(request)."
         )
-    try:
-        inspect.signature(given).bind(None, None)
-    except ValueError:
-        pass  # A function written in C may have no signature.
-    except TypeError as error:
-        raise SetupError(
-            f"system_prompt= is {describe(given)}, which must accept (state, context) ({error})."
-        ) from error
-    return "", given
+    raise SetupError(f"system_prompt= is {describe(given)}; pass text or a SystemMessage.")
 
 
 def _check_blocks(content: Any) -> None:
@@ -156,34 +120,9 @@ def _check_blocks(content: Any) -> None:
             )
 
 
-def cache_way(given: Any, model: BaseChatModel) -> str | None:
-    """The provider whose prompt caching is used. "auto": the model's own provider, if known."""
-    if given is None:
-        return None
-    way = one_of("cache", given, ("auto", "anthropic", "openai"))
-    if way != "auto":
-        return way
-    inner: Any = model
-    while isinstance(found := getattr(inner, "model", None), BaseChatModel):
-        inner = found
-    kind = str(getattr(inner, "_llm_type", ""))
-    if "anthropic" in kind:
-        return "anthropic"
-    # Another server with OpenAI's protocol may reject an unknown field.
-    elsewhere = getattr(inner, "openai_api_base", None) or os.environ.get("OPENAI_BASE_URL")
-    return "openai" if kind == "openai-chat" and not elsewhere else None
-
-
-def checked_texts(given: object) -> Texts:
-    """The texts of the loop."""
-    if not isinstance(given, Texts):
-        raise SetupError(f"texts= is {describe(given)}; pass Texts(…), which may replace any of them.")
-    return given
-
-
 def check_storage(storage: Any, checkpointer: Any, store: Any) -> None:
-    """Rejects anything that is not a storage, a checkpointer or a store: a path, a class, or one that is not
-    open."""
+    """Rejects anything that is not a storage (or the address of one), a checkpointer or a store: a class, or
+    one that is not open."""
     if storage is not None and (checkpointer is not None or store is not None):
         raise SetupError("Give storage=, or checkpointer= and store=, not both.")
     if storage is not None:
@@ -195,16 +134,29 @@ def check_storage(storage: Any, checkpointer: Any, store: Any) -> None:
         raise SetupError(_no_part("store", store, BaseStore, "InMemoryStore()"))
 
 
+def is_address(storage: Any) -> bool:
+    """Whether it says where a database is, which the graph then opens itself."""
+    return isinstance(storage, str | PathLike)
+
+
+@contextmanager
+def opened(address: str | PathLike[str]) -> Iterator[Any]:
+    """The storage at this path, or at this address of a PostgreSQL database."""
+    # Imported here: it stands above the graph, and most graphs are given a storage that is open.
+    from signoff.storage.postgres import postgres_storage
+    from signoff.storage.sqlite import sqlite_storage
+
+    at_server = isinstance(address, str) and address.startswith(("postgres://", "postgresql://"))
+    with postgres_storage(str(address)) if at_server else sqlite_storage(address) as storage:
+        yield storage
+
+
 def _check_storage(storage: Any) -> None:
-    if isinstance(storage, str | PathLike):
-        opening = f"sqlite_storage({str(storage)!r})"
-        if str(storage).startswith(("postgres://", "postgresql://")):
-            # Not shown: it may contain a password.
-            opening = "postgres_storage(url)"
-        raise SetupError(
-            "storage= is the address of a database that is not open; write "
-            f"`with {opening} as storage:` and build and run the graph within it."
-        )
+    if is_address(storage):
+        path = str(storage)
+        if not path.strip() or valid_text(path) != path:
+            raise SetupError(f"storage= is {describe(path)}; pass the path of its file, or its address.")
+        return
     if isinstance(storage, BaseCheckpointSaver):
         raise SetupError(
             f"storage= is a saver ({_kind(storage)}); pass it as checkpointer=, together with a store=."
@@ -218,7 +170,10 @@ def _check_storage(storage: Any) -> None:
 
 def _no_storage(storage: Any) -> str:
     wrong = "has not been opened" if _unopened(storage) else f"is {describe(storage)}, no storage"
-    return f"storage= {wrong}; write `with sqlite_storage(path) as storage:` and pass `storage`."
+    return (
+        f"storage= {wrong}; pass the path of its file, or write "
+        "`with sqlite_storage(path) as storage:` and pass `storage`."
+    )
 
 
 def _no_part(name: str, given: Any, wanted: type, example: str) -> str:
@@ -242,29 +197,3 @@ def _unopened(given: object) -> bool:
 
 def _kind(given: object) -> str:
     return type(given).__name__
-
-
-def positive(name: str, value: _Number, *, whole: bool = False, none: bool = True) -> _Number:
-    """A number above 0. whole: an integer. none: None is allowed, for no limit."""
-    if value is None and none:
-        return value
-    number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-    if not number or value is None or not 0 < value < inf:
-        kind = "a whole number" if whole else "a number"
-        raise SetupError(f"{name} is {describe(value)}; pass {kind} above 0{', or None' if none else ''}.")
-    return value
-
-
-def flag(name: str, value: object) -> bool:
-    """True or False, and nothing else: a string such as "false" would count as true."""
-    if not isinstance(value, bool):
-        raise SetupError(f"{name} is {describe(value)}; pass True or False.")
-    return value
-
-
-def one_of(name: str, value: object, words: Sequence[_Word]) -> _Word:
-    """One of the allowed words."""
-    for word in words:
-        if isinstance(value, str) and word == value:
-            return word
-    raise SetupError(f"{name} is {describe(value)}; use one of: {', '.join(words)}.")

@@ -6,7 +6,7 @@ from typing import Any
 from langgraph.graph import END, START, StateGraph
 
 from signoff.graph.machine import FIRST, LAST, WHAT_IT_DOES, State, edges
-from signoff.graph.schemas.state import StateSchemas
+from signoff.graph.schemas.state import StateSchemas, with_result
 from signoff.graph.state import AgentState, Context, Output
 from signoff.nodes.approve import approve
 from signoff.nodes.ask_user import ask_user
@@ -51,11 +51,12 @@ def declare(
 ) -> StateGraph[AgentState, Any, Any, Output]:
     """The transition table as a StateGraph: one node per state, one labelled edge per pair of states."""
     found: Any = schemas or StateSchemas()
+    has_result = deps.result_check is not None
     graph: StateGraph[AgentState, Any, Any, Output] = StateGraph(
-        found.state,
+        with_result(found.state) if has_result else found.state,
         context_schema=deps.context_form or Context,
         input_schema=found.input,
-        output_schema=found.output,
+        output_schema=with_result(found.output) if has_result else found.output,
     )
     for state, work in works_of(deps).items():
         node = Node(state, deps, work, in_tree(state, work))

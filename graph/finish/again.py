@@ -1,4 +1,4 @@
-"""How a task continues after its end: what `extend` and `retry` write, and which delegates continue, too.
+"""How a task continues after its end: what going on writes, and which delegates continue, too.
 
 A delegate that ended with its parent, or shortly before it, has already returned a result for its call. If
 nothing has come after that result, it is withdrawn: the call is open again, and its delegate continues where
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import BaseMessage, RemoveMessage, ToolMessage
-from langgraph.types import Command, StateSnapshot
+from langgraph.types import Command
 
-from signoff.graph.errors import SetupError, ThreadError
+from signoff.graph.errors import ThreadError
 from signoff.graph.machine import Event, enters
 from signoff.graph.messages import answer, is_answer, is_genuine, is_reply, marks, nudge
 from signoff.graph.outcome import current_outcome, undone_lines
@@ -23,9 +23,7 @@ LEFT = "left"
 """The status of a delegate that was started and has not ended."""
 
 
-def extend(
-    state: Mapping[str, Any] | StateSnapshot, turns: int, texts: Texts = DEFAULT_TEXTS
-) -> Command[Any]:
+def more_turns(state: Mapping[str, Any], turns: int, texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
     """The input that continues a task that ended at a limit, with `turns` more turns.
 
     The turns add to the limit of the graph. If more than that were used, after answered questions or under a
@@ -33,16 +31,8 @@ def extend(
     limit: all other limits (tool calls, tokens, seconds, cost, replies without a call, repetitions) count
     from now on, so that the full amount is available again. Delegates that ended at a limit just before
     continue, too, with the same number of extra turns.
-
-    `graph.invoke(extend(graph.get_state(config).values, turns=10), config)`. Raises ThreadError when the
-    task did not end at a limit, SetupError when `turns` is below 1.
     """
-    if not isinstance(turns, int) or isinstance(turns, bool):
-        raise SetupError(f"Extend by a whole number of turns, not {turns!r:.80}.")
-    if turns < 1:
-        raise SetupError(f"Extend by at least 1 turn, not by {turns}.")
-    state = _values(state)
-    outcome = _ended_by(state, "limit")
+    outcome = current_outcome(state) or {}
     before = state.get("extra") or {}
     granted = before["turns"] if before.get("task") == outcome["task"] else 0
     spent = state.get("spent") or {}
@@ -52,29 +42,22 @@ def extend(
     if tree.get("task") == outcome["task"] and "lost" in tree:
         update["tree"] = {**tree, "counted": tree["lost"]}
     notes = {"extended": dict(mine), "granted": turns, "at_turn": outcome["turns"]}
-    return _again(Event.EXTEND, texts, state, notes, turns, **update)
+    return _again("limit", texts, state, notes, turns, **update)
 
 
-def retry(state: Mapping[str, Any] | StateSnapshot, texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
-    """The input that retries a task that ended with an error. Delegates that failed just before, or ended
-    with it, continue where they stopped.
-
-    `graph.invoke(retry(graph.get_state(config).values), config)`. Raises ThreadError when the task did not
-    end with an error.
-    """
-    state = _values(state)
-    _ended_by(state, "error")
-    return _again(Event.RETRY, texts, state, {}, 0, stop="")
+def another_try(state: Mapping[str, Any], texts: Texts = DEFAULT_TEXTS) -> Command[Any]:
+    """The input that continues a task that ended with an error. Delegates that failed just before, or ended
+    with it, continue where they stopped."""
+    return _again("error", texts, state, {}, 0, stop="")
 
 
-def undo(state: Mapping[str, Any] | StateSnapshot, *, ask: bool = False) -> Command[Any]:
+def undoing(state: Mapping[str, Any], *, ask: bool) -> Command[Any]:
     """The input that undoes the effects of a task that has ended, newest first.
 
-    `graph.invoke(undo(graph.get_state(config).values), config)`. ask: whether a person must approve every
-    undo; otherwise only those that the approval policy names. Raises ThreadError when the task has not ended.
-    Effects that are already undone stay so, and are listed again.
+    ask: whether a person must approve every undo; otherwise only those that the approval policy names. Raises
+    ThreadError when the task has not ended. Effects that are already undone stay so, and are listed again.
     """
-    outcome = current_outcome(_values(state))
+    outcome = current_outcome(state)
     if outcome is None:
         raise ThreadError("The task has not ended; stop it first, or let it end, and undo it then.")
     begun = Undoing(task=outcome["task"], ask=ask, decisions={}, problem="", done=[], over=False)
@@ -86,28 +69,8 @@ def entering(event: Event, **update: Any) -> Command[Any]:
     return Command(goto=str(enters(event)), update={"event": str(event), **update})
 
 
-def _values(state: Mapping[str, Any] | StateSnapshot) -> Mapping[str, Any]:
-    """The values of a state, given as such or as a snapshot."""
-    values = state.values if isinstance(state, StateSnapshot) else state
-    if not isinstance(values, Mapping):
-        raise SetupError(f"{values!r:.80} is not the state of a thread; pass graph.get_state(config).values.")
-    return values
-
-
-def _ended_by(state: Mapping[str, Any], status: str) -> dict[str, Any]:
-    outcome = current_outcome(state)
-    if outcome is None:
-        raise ThreadError("The thread has not ended; resume it instead.")
-    if outcome["status"] != status:
-        raise ThreadError(
-            f"The task ended with {outcome['status']} ({outcome['reason']}), not with {status}; "
-            "send a new message to begin the next task."
-        )
-    return outcome
-
-
 def _again(
-    event: Event,
+    status: str,
     texts: Texts,
     state: Mapping[str, Any],
     notes: Mapping[str, Any],
@@ -123,15 +86,14 @@ def _again(
         text = texts.nudges["resumed_undone"].format(undone="\n".join(undone)) if undone else text
         notes, update = {**notes, "undone": undone}, {**update, "undo": None}
     else:
-        statuses = ("limit", LEFT) if event is Event.EXTEND else ("error", LEFT)
-        taken = _to_take_back(state["messages"], statuses)
+        taken = _to_take_back(state["messages"], (status, LEFT))
     if taken:
         delegates = {found.tool_call_id: marks(found)["delegate"]["used"] for found in taken}
         notes = {**notes, "again": {"delegates": delegates, "turns": turns}}
     mark = nudge("resumed", text, **notes)
     removed = [RemoveMessage(id=found.id or "") for found in taken]
     moved = _answers_without(taken, state["messages"]) if taken else []
-    found = entering(event, messages=[*removed, *moved, mark], outcome=None, **update)
+    found = entering(Event.GO_ON, messages=[*removed, *moved, mark], outcome=None, **update)
     # A LangChain agent has other nodes than the machine: its guards decide where an input enters.
     place = (state.get("guards") or {}).get("enters")
     return Command(goto=place, update=found.update) if place else found
@@ -170,8 +132,8 @@ def _answers_without(taken: Sequence[BaseMessage], messages: Sequence[BaseMessag
 @dataclass(frozen=True)
 class GoingOn:
     """How a delegate continues after its result was withdrawn. mark: the id of the message that records it.
-    turns: the extra turns; 0 for a retry. used: what it and all delegates below it had used by then, from the
-    marks of its result."""
+    turns: the extra turns; 0 after an error. used: what it and all delegates below it had used by then, from
+    the marks of its result."""
 
     mark: str
     turns: int
@@ -185,12 +147,12 @@ class GoingOn:
             return None
         if outcome["status"] != ("limit" if self.turns else "error"):
             return None
-        found = extend(state, self.turns, texts) if self.turns else retry(state, texts)
+        found = more_turns(state, self.turns, texts) if self.turns else another_try(state, texts)
         return marked(found, self.mark)
 
 
 def marked(command: Command[Any], mark: str | None) -> Command[Any]:
-    """The input of `extend` or `retry` with this id for the message that it adds."""
+    """The input that continues after an end, with this id for the message that it adds."""
     if mark is None or not isinstance(command.update, dict):
         return command
     *removed, message = command.update["messages"]

@@ -7,14 +7,14 @@ from signoff.graph.finish.recorded import DelegateFigures, EndFigures, Figures, 
 from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.history.task import Task
 from signoff.graph.history.usage import NOT_CORRECTIONS, RESUMED
-from signoff.graph.kinds import SENT_BACK, Effect
+from signoff.graph.kinds import SENT_BACK
 from signoff.graph.messages import Marks, marks
 from signoff.graph.outcome import Outcome
 from signoff.graph.rules import RULES
 from signoff.graph.state import RefusedFinish
 
 OTHER = "other"
-_WORK = (None, Effect.FINISH, Effect.ASK)
+_WORK = (None, "finish", "ask")
 # An imported history must not make the entry large.
 _MOST_ENDS = 4
 _MOST_KINDS = 10
@@ -127,7 +127,7 @@ def _finishes(task: Task) -> Iterator[tuple[int, Reply, Call]]:
     """Every finish call, with its reply and the index of that reply."""
     for place, reply in enumerate(task.replies):
         for call in reply.calls:
-            if call.effect is Effect.FINISH:
+            if call.effect == "finish":
                 yield place, reply, call
 
 
@@ -179,9 +179,9 @@ def _is_of_use(task: Task, reply: Reply) -> bool:
     """Whether a reply without new work is still of use: it thinks, asks, reports a phase, or makes a claim
     that a person sent back."""
     steering = [call for call in reply.calls if call.effect is not None and call.problem is None]
-    refused = [task.refused.get(reply.key(call)) for call in steering if call.effect is Effect.FINISH]
+    refused = [task.refused.get(reply.key(call)) for call in steering if call.effect == "finish"]
     needless = all(found is not None and found["kind"] != SENT_BACK for found in refused)
-    return any(call.effect is not Effect.FINISH for call in steering) or not needless
+    return any(call.effect != "finish" for call in steering) or not needless
 
 
 def _confirmed(task: Task) -> bool:
@@ -194,8 +194,8 @@ def _rules(task: Task, outcome: Outcome, nudges: Sequence[tuple[str, int]]) -> d
     controls = [reply.control for reply in task.replies if reply.control]
     fired = Counter(kind for kind, _ in nudges if kind in names)
     fired["think"] = task.turns
-    fired["claimed"] = sum(call.effect is Effect.FINISH for call in controls)
-    fired["asked"] = sum(call.effect is Effect.ASK for call in controls)
+    fired["claimed"] = sum(call.effect == "finish" for call in controls)
+    fired["asked"] = sum(call.effect == "ask" for call in controls)
     if outcome.status != "success" and outcome.reason in names:
         fired[outcome.reason] += 1
     return {name: times for name, times in fired.items() if times}

@@ -13,7 +13,6 @@ from langchain_core.messages import ToolMessage
 from signoff.graph.finish.lines import shown_call
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
-from signoff.graph.kinds import Effect
 from signoff.graph.messages import marks
 from signoff.graph.vocabulary import OPEN_POINTS
 
@@ -50,7 +49,7 @@ def open_points_of(task: Task, is_effect: Callable[[str], bool]) -> list[OpenPoi
 
 def _looks(reply: Reply) -> bool:
     """Whether a call of the reply ran, or a person answered it, so that it could have looked."""
-    looking = [call for call in reply.calls if call.effect in (None, Effect.ASK)]
+    looking = [call for call in reply.calls if call.effect in (None, "ask")]
     results = [result for call in looking if (result := reply.result(call)) and result.status != "error"]
     return any(not {"not_run", "expired"} & marks(result).keys() for result in results)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
-from signoff.graph.kinds import SENT_BACK, Effect
+from signoff.graph.kinds import SENT_BACK
 from signoff.graph.state import RefusedFinish
 
 
@@ -26,5 +26,5 @@ def idle_refusals(task: Task, finish: Call | None = None) -> list[tuple[Call, Re
 def moved(replies: Sequence[Reply]) -> bool:
     """Whether these replies made progress: a work call ran, or a question was answered."""
     return any(
-        call.effect in (None, Effect.ASK) and reply.was_run(call) for reply in replies for call in reply.calls
+        call.effect in (None, "ask") and reply.was_run(call) for reply in replies for call in reply.calls
     )

@@ -26,7 +26,6 @@ from langchain_core.messages.utils import count_tokens_approximately as tokens
 
 from signoff.graph.history.replies import Call, Controls, Reply, fingerprint, normal, read_reply
 from signoff.graph.history.usage import Tally
-from signoff.graph.kinds import Effect
 from signoff.graph.messages import is_answer, is_genuine, lineage, marks, nudge_kind, persons_words
 from signoff.graph.state import AgentState, CallDecision, RefusedFinish, Verdicts
 
@@ -94,7 +93,7 @@ class TaskSection:
     def ask(self) -> Call | None:
         """The standing question: asked, not answered, and with no open calls before it in its reply."""
         for reply, call in self.controls:
-            if call.effect is Effect.ASK and reply.open(call) and call.id not in self.answers:
+            if call.effect == "ask" and reply.open(call) and call.id not in self.answers:
                 return call
         return None
 
@@ -106,7 +105,7 @@ class TaskSection:
         ended.
         """
         for reply, call in reversed(self.controls):
-            if call.effect is not Effect.FINISH:
+            if call.effect != "finish":
                 continue
             key, words = reply.key(call), self.answers.get(call.id)
             if key in self.sent_back or (words and words.wait is Wait.CONFIRMATION):
@@ -516,7 +515,7 @@ class Reader:
             wait, ids = Wait(marked["wait"]), marked["answers"]
             calls = [call for reply in self.section.replies for call in reply.calls if call.id in ids]
             if wait is Wait.CONFIRMATION:
-                finishes = [call for _, call in self.section.controls if call.effect is Effect.FINISH]
+                finishes = [call for _, call in self.section.controls if call.effect == "finish"]
                 calls = [call for call in finishes if call.id in ids]
             return wait, tuple(calls)
         if self.last_id == self.ended_at:

@@ -252,7 +252,7 @@ class Call:
     @property
     def decides(self) -> bool:
         """Whether this is a finish or an ask that counts."""
-        return self.problem is None and self.effect in (Effect.FINISH, Effect.ASK)
+        return self.problem is None and self.effect in ("finish", "ask")
 
 
 @dataclass
@@ -397,7 +397,7 @@ def read_reply(given: AIMessage, controls: Controls) -> Reply:
         args = {} if raw.error else raw.args
         effect, detail = controls.effect(name), raw.error
         problem = cut or ("malformed" if raw.error else None)
-        if problem is None and effect is Effect.ASK and (invalid := controls.problem(name, args)):
+        if problem is None and effect == "ask" and (invalid := controls.problem(name, args)):
             problem, detail = "invalid", invalid
         known = meant is not None
         calls.append(Call(index, raw.id or "", name, args, effect, problem, detail, known))

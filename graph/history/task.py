@@ -25,7 +25,7 @@ from signoff.graph.history.reader import (
 from signoff.graph.history.reasons import StopReason
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.usage import NOTHING, RESUMED, RepeatCount, Repeats, Used
-from signoff.graph.kinds import SENT_BACK, Effect
+from signoff.graph.kinds import SENT_BACK
 from signoff.graph.state import AgentState, CallDecision, Phase, Phases, RefusedFinish, Spent, TreeBudget
 
 KEPT = 1_000
@@ -98,7 +98,7 @@ class Task:
     reply that is put to the user in a dialogue; `batch` is the number of calls in the last reply, if the
     model works in rounds. `replies` is the list of the reader that made the task, and grows with it: use a
     task before more is read. Consecutive counts (`talk_turns`, `filtered`) restart at a "resumed" mark.
-    `extra_turns` were granted by `extend`; `reach` and `tree_reach` are the turns that they allow at least,
+    `extra_turns` were granted by `go_on`; `reach` and `tree_reach` are the turns that they allow at least,
     see `most_turns`. `total` is the usage of the task, `used` the part that counts against its limits,
     `spent` the cost of its summaries.
     `row` is how often its last work was repeated, by `repeats`. `resumed` is the number of replies before the
@@ -341,6 +341,6 @@ def _answered(section: TaskSection) -> bool:
     if sent_back or now in section.sent_back.values() or now in section.heard:
         return True
     call = section.replies[-1].control if section.replies else None
-    if call is None or call.effect is not Effect.ASK:
+    if call is None or call.effect != "ask":
         return False
     return call.id in section.answers or section.replies[-1].was_run(call)

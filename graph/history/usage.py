@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from signoff.graph.history.replies import Call, Reply, fingerprint
-from signoff.graph.kinds import SENT_BACK, Effect
+from signoff.graph.kinds import SENT_BACK
 from signoff.graph.messages import Marks, marks
 from signoff.graph.state import Spent
 
@@ -49,7 +49,7 @@ class Repeats:
         if reply.work_calls:
             self._work.found.append(reply)
             self._thoughts = None
-        elif thought := [call for call in reply.before_control if call.effect is Effect.CONTINUE]:
+        elif thought := [call for call in reply.before_control if call.effect == "continue"]:
             self._thoughts = self._thoughts or _Thoughts()
             self._thoughts.found.append(_digest([fingerprint(call.name, call.args) for call in thought]))
 
@@ -207,6 +207,7 @@ class Used(NamedTuple):
     below_calls: int = 0
     below_seconds: float = 0.0
     below_cost: float = 0.0
+    dearer: float = 0.0
 
     def plus(self, other: "Used") -> "Used":
         return Used(*map(add, self, other))
@@ -221,7 +222,7 @@ NOTHING = Used()
 class Tally:
     """The sums of one task.
 
-    `reach`: the turns that all grants by `extend` allow at least, each counted from the turns used by then;
+    `reach`: the turns that all grants by `go_on` allow at least, each counted from the turns used by then;
     `tree_reach`: the same for all machines of the tree together.
     """
 
@@ -250,7 +251,7 @@ class Tally:
     def settled(self, call: Call, result: ToolMessage) -> None:
         notes = marks(result)
         why = notes.get("not_run")
-        if call.effect is Effect.FINISH and "seconds" in notes:
+        if call.effect == "finish" and "seconds" in notes:
             # Its checks, or a finishing tool that ran.
             self._all = self._all.plus(Used(seconds=notes["seconds"]))
         if call.effect is None:
@@ -261,7 +262,7 @@ class Tally:
                 self._all = self._all.plus(Used(**{_NO_CHILD[why]: 1}))
             elif child := notes.get("delegate"):
                 self._all = self._all.plus(of_child(child))
-        elif why is None and (call.effect is Effect.ASK or notes.get(SENT_BACK)):
+        elif why is None and (call.effect == "ask" or notes.get(SENT_BACK)):
             self.note_person()
 
     def reminded(self, kind: str, message: BaseMessage) -> None:
@@ -332,10 +333,14 @@ def of_reply(message: AIMessage, estimate: Callable[[], tuple[int, int]]) -> Use
 
 
 def _tries(notes: Marks) -> dict[str, Any]:
-    if "retries" not in notes:
+    if "retries" not in notes and "dearer" not in notes:
         # Nearly every reply.
         return {}
-    return {"retries": notes["retries"], "held": notes.get("held", 0.0)}
+    return {
+        "retries": notes.get("retries", 0),
+        "held": notes.get("held", 0.0),
+        "dearer": notes.get("dearer", 0.0),
+    }
 
 
 def _of_summaries(spent: Mapping[str, Any] | None) -> Used:

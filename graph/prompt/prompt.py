@@ -29,7 +29,6 @@ from signoff.graph.history.reader import CHARS, PromptHead, Reader
 from signoff.graph.history.reasons import StopReason
 from signoff.graph.history.replies import Call, Reply, with_call_words
 from signoff.graph.history.task import open_phases
-from signoff.graph.kinds import Effect
 from signoff.graph.messages import is_answer, is_genuine, is_line, line, marks, nudge, nudge_kind, slim
 from signoff.graph.outcome import issues_of
 from signoff.graph.prompt.roles import extend_in_turn, fixed_line
@@ -57,15 +56,14 @@ def is_text_alone(prompt: SystemMessage) -> bool:
     return isinstance(prompt.content, str) and not prompt.additional_kwargs and prompt.name is None
 
 
-def in_blocks(prompt: str | SystemMessage, rules: str, mark: Any = None) -> PromptBlocks:
+def in_blocks(prompt: SystemMessage, rules: str) -> PromptBlocks:
     """`prompt`, followed by the rules of the loop as a separate block. The last block of all takes the mark
-    of the prompt's last block, else `mark`."""
-    message = SystemMessage(content=prompt) if isinstance(prompt, str) else prompt
-    given = [message.content] if isinstance(message.content, str) else message.content
+    of the prompt's last block."""
+    given = [prompt.content] if isinstance(prompt.content, str) else prompt.content
     blocks = [text_block(one) if isinstance(one, str) else dict(one) for one in given if one]
     own = blocks[-1].pop(CACHE_MARK, None) if blocks else None
     blocks += [text_block(rules)] if rules else []
-    return PromptBlocks(message.model_copy(update={"content": blocks}), own or mark)
+    return PromptBlocks(prompt.model_copy(update={"content": blocks}), own)
 
 
 def marked(message: BaseMessage, mark: Any) -> BaseMessage:
@@ -130,7 +128,7 @@ def _thought(replies: Sequence[Reply]) -> tuple[str, str]:
     found = {"approach": "", "status": ""}
     for reply in reversed(replies):
         for call in reversed(reply.calls):
-            if call.effect is Effect.CONTINUE and call.problem is None:
+            if call.effect == "continue" and call.problem is None:
                 found |= {key: _text_or_empty(call.args.get(key)) for key in found if not found[key]}
         if all(found.values()):
             break
@@ -143,7 +141,7 @@ def _text_or_empty(value: object) -> str:
 
 def _issues(replies: Sequence[Reply]) -> list[str]:
     calls = (call for reply in reversed(replies) for call in reply.calls)
-    return issues_of(next((call.args for call in calls if call.effect is Effect.FINISH), {}))
+    return issues_of(next((call.args for call in calls if call.effect == "finish"), {}))
 
 
 def _results(replies: Sequence[Reply]) -> Iterator[str]:
@@ -151,7 +149,7 @@ def _results(replies: Sequence[Reply]) -> Iterator[str]:
     for reply in replies:
         for call in reply.calls:
             result = reply.result(call)
-            if call.effect is Effect.FINISH and reply.failed(call) and reply.was_run(call) and result:
+            if call.effect == "finish" and reply.failed(call) and reply.was_run(call) and result:
                 yield result.text
 
 
@@ -246,11 +244,6 @@ def own_messages(reader: Reader, start: int) -> list[str]:
     """The ids of the current task's own messages that are among the first `start` of the history."""
     ids = [message.id or "" for message in reader.section.messages]
     return [id for id in ids if reader.index.places[id] < start]
-
-
-def system_size(reader: Reader, system_prompt: SystemPrompt) -> int:
-    """The estimated tokens of the system message."""
-    return int(tokens([system_message(reader, system_prompt)]))
 
 
 def system_message(reader: Reader, system_prompt: SystemPrompt) -> BaseMessage:

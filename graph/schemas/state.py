@@ -30,6 +30,8 @@ from signoff.graph.values import is_sound
 
 _MARKS: tuple[Any, ...] = (Required, NotRequired, ReadOnly)
 # Channels of LangChain's AgentState that only its own loop uses.
+RESULT = "structured_response"
+"""The channel of the result, as in LangChain's agents."""
 _OF_ITS_LOOP = ("jump_to", "structured_response")
 _OMITS = "OmitFromSchema"
 
@@ -114,6 +116,11 @@ def _typed(name: str, fields: Mapping[str, Any], base: type | None = None) -> ty
     every = {**before, **{key: NotRequired[hint] for key, hint in fields.items()}}
     made: type = TypedDict(name, every)  # type: ignore[misc]  # its fields are known only here
     return made
+
+
+def with_result(schema: Any) -> Any:
+    """The schema of a graph with a `response_format`: its result is in every output, and in no checkpoint."""
+    return _typed(schema.__name__, {RESULT: Annotated[Any, UntrackedValue]}, schema)
 
 
 def _check_messages(whose: str, hint: Any) -> None:

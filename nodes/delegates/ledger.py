@@ -450,8 +450,8 @@ def _kept(state: State, work: Work) -> Work:
 
 
 def _ended(work: Work, held: AgentState, run: NodeContext) -> Steps:
-    """The report of the last state. What its delegates have used that it ends stays in the ledger: a retry
-    goes on with them."""
+    """The report of the last state. What its delegates have used that it ends stays in the ledger: going
+    on goes on with them."""
     task = run.task(held)
     closes = bool(calls_left(task.id, task.replies))
     found = work(held, run)

@@ -41,7 +41,9 @@ def used_by(task: Task, prices: Prices | None) -> UsedBelow:
         seconds=round(total.seconds + total.below_seconds, 3),
     )
     if prices is not None:
-        used["cost"] = prices.cost(total) + total.below_cost + task.lost("cost", since_extended=False)
+        used["cost"] = (
+            prices.cost(total) + total.dearer + total.below_cost + task.lost("cost", since_extended=False)
+        )
     return used
 
 

@@ -176,7 +176,7 @@ class ChildMachine:
             return None
         outcome = typed_outcome(found, None)
         task = self.task(values)
-        models = (model for each in self.context.models for model in each.offers.values())
+        models = self.context.model.offers.values()
         cause = masked(outcome.error, secrets_of(*models)) if outcome.error else ""
         notes |= {"cause": cause, "below": failures_below(task)}
         return results.ended(self.call, outcome, self.used(task), self.run, **notes)

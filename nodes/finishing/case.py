@@ -10,12 +10,13 @@ from typing import Any, Self
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
+from signoff.graph.arguments import one_of
 from signoff.graph.finish.standstill import idle_refusals
 from signoff.graph.foreign import gets_past, words
 from signoff.graph.history.reader import ACCEPTED, GOES_ON, PENDING, Verdict, verdicts_of
 from signoff.graph.history.replies import Call, Reply, fingerprint
 from signoff.graph.history.task import Task
-from signoff.graph.kinds import Effect
+from signoff.graph.kinds import EFFECTS, Effect
 from signoff.graph.machine import Event
 from signoff.graph.messages import add_notes, nudge, result
 from signoff.graph.state import AgentState, Ending, PendingConfirmation, RefusedFinish, Verdicts
@@ -220,7 +221,7 @@ class _Answer:
     messages: Sequence[BaseMessage] = ()
     channels: Mapping[str, Any] = field(default_factory=dict)
     value: Any = None
-    effect: Effect = Effect.FINISH
+    effect: Effect = "finish"
     error: str = ""
 
 
@@ -251,11 +252,11 @@ def _judged(
 ) -> Report:
     if answer.error:
         return case.refuse(_failed(case, answer.error), messages=answer.messages)
-    if answer.effect is Effect.CONTINUE:
+    if answer.effect == "continue":
         return Report(Event.PHASE, {"verdicts": case.verdicts(GOES_ON), "messages": list(answer.messages)})
     if why := case.lacks_result(claim, answer.value):
         return case.refuse(case.refused("result", error=why))
-    if answer.effect is Effect.ASK:
+    if answer.effect == "ask":
         asks = {**claim, "requires_user_confirmation": True}
         written = _mark_first(answer.messages, notes)
         return case.confirm(asks, verified, checks=checks, messages=written, value=answer.value)
@@ -268,7 +269,7 @@ def accept_confirmed(
     """A part of `confirm`: accepts a claim that a person has confirmed; `run`: runs its tool, too, if that
     has not run yet."""
     answer = (yield from _answer(case)) if run and case.is_run else _Answer()
-    goes_on = not answer.error and answer.effect is Effect.CONTINUE
+    goes_on = not answer.error and answer.effect == "continue"
     lacks = "" if answer.error or goes_on else case.lacks_result(claim, answer.value)
     if answer.error or goes_on or lacks:
         refusal = _failed(case, answer.error) if answer.error else case.refused("result", error=lacks)
@@ -326,7 +327,7 @@ def _answer(case: Case) -> Part[_Answer]:
         return _Answer(messages, channels, error=found.text)
     value = _value(found)
     try:
-        effect = Effect(box.controls[call.name].decide(value))
+        effect = one_of("the effect", box.controls[call.name].decide(value), EFFECTS)
     except BaseException as error:
         # A user's function may raise anything.
         if gets_past(error):

@@ -4,13 +4,13 @@ import asyncio
 import copy
 import hashlib
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from signoff.graph import clock
 from signoff.graph.foreign import being_ended, capped, gets_past, unanswered
 from signoff.graph.inside.speed import started
 from signoff.graph.state import AgentState
@@ -48,12 +48,12 @@ class Checking:
     given: Mapping[str, Any]
 
     def do(self, run: NodeContext) -> CheckResults:
-        begun = time.monotonic()
+        begun = clock.monotonic()
         found = [self._one(check, run) for check in self.checks]
         return self._read(found, begun, run)
 
     async def ado(self, run: NodeContext) -> CheckResults:
-        begun = time.monotonic()
+        begun = clock.monotonic()
         found = [await self._aone(check, run) for check in self.checks]
         # A long output is written to a file, and a server forbids such blocking in its event loop.
         return await asyncio.to_thread(self._read, found, begun, run)
@@ -98,7 +98,7 @@ class Checking:
             lines.append(f"\n\n{line}:\n{output}" if output else f"\n\n{line}.")
         names = tuple(failure.name for failure in failures)
         runs = tuple(_record_of(one, texts) for one in found)
-        return CheckResults(runs, time.monotonic() - begun, names, "".join(lines), self._mark(found))
+        return CheckResults(runs, clock.monotonic() - begun, names, "".join(lines), self._mark(found))
 
     def _mark(self, found: Sequence[Found]) -> str:
         checked = zip(self.checks, found, strict=True)

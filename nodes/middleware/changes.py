@@ -72,7 +72,7 @@ class Changes:
         if [one.id for one in after[: len(before)]] != [one.id for one in before]:
             raise CannotWrite(
                 "it takes messages out of the history, by which the machine decides; to show the model less, "
-                "write prompt_tokens=…, or change request.messages in wrap_model_call"
+                'write policy={"prompt_tokens": …}, or change request.messages in wrap_model_call'
             )
         news = [_in_place(new, old) for new, old in zip(after, before, strict=False) if new is not old]
         self.put([*news, *map(self._added, after[len(before) :])])

@@ -13,8 +13,8 @@ from signoff.graph.errors import SetupError
 Given = AgentMiddleware[Any, Any, Any]
 
 _WHOLE = (
-    "the history stays whole, and the machine decides by it; write prompt_tokens=…, and compaction='model' "
-    "for a summary by a model"
+    "the history stays whole, and the machine decides by it; write policy={'prompt_tokens': …}, with "
+    "'compaction': 'model' (or a chat model) for a summary by a model"
 )
 REFUSED: Mapping[str, str] = MappingProxyType(
     {

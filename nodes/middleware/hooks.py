@@ -123,11 +123,9 @@ class Jump:
     def error(self) -> str:
         """One sentence, with what to do."""
         if self.to == "failed":
-            return (
-                f"{self.hook} failed: {self.why} Fix it, then retry the thread; everything so far is saved."
-            )
+            return f"{self.hook} failed: {self.why} Fix it, then go on; everything so far is saved."
         return (
-            f"{self.hook} ended the task before a finish was accepted. Retry the thread, and it goes on from "
+            f"{self.hook} ended the task before a finish was accepted. Go on, and the thread continues from "
             "here."
         )
 

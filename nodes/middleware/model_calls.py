@@ -2,7 +2,7 @@
 
 Its changes to the request are sent, but do not change the history. The control tools are not part of a
 request: they are offered with whatever tools it names. The innermost handler calls the model in the graph's
-usual way, with guard, bounds, retries and fallbacks.
+usual way, with guard, bounds and retries; so it does with a model that a middleware puts in its place.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,6 +18,7 @@ from langgraph.types import Command
 
 from signoff.graph.foreign import gets_past
 from signoff.graph.history.replies import normal
+from signoff.graph.limits import Prices
 from signoff.graph.messages import append_messages
 from signoff.graph.prompt.prompt import system_message
 from signoff.graph.state import AgentState
@@ -27,11 +28,12 @@ from signoff.nodes.middleware.given import Given
 from signoff.nodes.model.advice import refuses
 from signoff.nodes.model.heard import Heard
 from signoff.nodes.model.models import AskedModel
+from signoff.nodes.model.prices import prices_of
 from signoff.nodes.model.stream import EarlyEnd
 from signoff.nodes.model.summary import spent_more
 from signoff.nodes.node import NodeContext, Report
 from signoff.nodes.requests import Part, acarry_out, carry_out
-from signoff.tools.toolbox import Toolbox
+from signoff.tools.toolbox import Toolbox, provider_name
 
 _NOTHING = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
 Request = ModelRequest[Any]
@@ -261,6 +263,10 @@ def _reply(result: Sequence[Any]) -> tuple[AIMessage, list[BaseMessage]]:
     return replies[0], list(results)
 
 
+def _name_of(tool: Any) -> str:
+    return str(getattr(tool, "name", "")) if isinstance(tool, BaseTool) else provider_name(tool)
+
+
 def _offered(box: Toolbox) -> list[Any]:
     """The working tools, and the provider's own tools."""
     return [*box.tools.values(), *box.provided.values()]
@@ -278,12 +284,10 @@ class _Asking:
         self._prompt = (SystemMessage(own) if own else None) if isinstance(own, str) else own
         self._shown = call.shown
         self.request: Request = ModelRequest(
-            model=call.models[0].model,
+            model=call.model.model,
             messages=call.shown.messages[1:],
             system_message=self._prompt,
-            tools=_offered(
-                run.deps.toolbox if call.names is None else run.deps.toolbox.with_only(call.names)
-            ),
+            tools=_offered(run.deps.toolbox),
             state=cast(Any, {**state, "messages": list(state["messages"])}),
             runtime=run.users_runtime,
         )
@@ -295,7 +299,7 @@ class _Asking:
         if self.run.draining and self.came:
             raise CallStopped
         prompt = self._new_prompt(request)
-        message = yield from self.call.reply(self._models(request), prompt)
+        message = yield from self.call.reply(self._model(request), prompt)
         if message is None:
             raise CallStopped
         # The middleware may change its message in place.
@@ -323,7 +327,7 @@ class _Asking:
         self.call.shown = replace(self._shown, messages=prompt, size=max(0, self._shown.size + more))
         return prompt
 
-    def _models(self, request: Request) -> tuple[AskedModel, ...]:
+    def _model(self, request: Request) -> AskedModel:
         if request.response_format is not None:
             raise CannotWrite(
                 "A middleware sets request.response_format; pass response_format= to build_graph instead, so "
@@ -338,16 +342,25 @@ class _Asking:
                     f"A middleware offers the tool {tool.name!r}, which the graph does not have; add it to "
                     "tools= of the graph, or to `tools` of the middleware."
                 )
-        models: tuple[AskedModel, ...] = self.call.models
-        if request.model is not models[0].model:
-            models = (models[0].replaced(request.model, box),)
+        model: AskedModel = self.call.model
+        self.call.prices = None
+        if request.model is not model.model:
+            model = model.replaced(request.model, box)
+            self.call.prices = self._prices_of(request.model)
         offered = list(request.tools)
         same = len(offered) == len(self._tools) and all(
             one is other for one, other in zip(offered, self._tools, strict=True)
         )
-        if same and not options:
-            return models
-        return tuple(model.offering(offered, options) for model in models)
+        names = None if same else tuple(name for name in map(_name_of, offered) if name)
+        self.call.names = names
+        return model if same and not options else model.offering(offered, options)
+
+    def _prices_of(self, model: Any) -> Prices | None:
+        """The prices of a model in place of the graph's, if the cost is limited by those of the graph's
+        model. Raises SetupError where they are not known: the limit would not hold."""
+        limits = self.run.limits
+        by_model = self.run.deps.priced is not None and limits.cost is not None
+        return prices_of(model) if by_model else None
 
     def _spend(self, message: AIMessage) -> None:
         """Subtracts the usage of the reply from the bound for a further one."""

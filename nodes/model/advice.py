@@ -3,7 +3,6 @@
 import html
 import json
 import re
-import time
 from collections.abc import Collection, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.runnables import Runnable
 from pydantic import SecretStr, ValidationError
 
+from signoff.graph import clock
 from signoff.graph.foreign import valid_text
 from signoff.nodes.model.faults import EMPTY_STREAM, FULL_CONTEXT, NO_STREAM, REFUSED_CALL, TEMPORARY
 
@@ -174,7 +174,7 @@ def retry_after(error: BaseException) -> float | None:
         except ValueError:
             continue
     try:
-        return max(0.0, parsedate_to_datetime(seconds).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(seconds).timestamp() - clock.now())
     except ValueError:
         return _delay(error)
 
@@ -257,10 +257,7 @@ def advise(error: BaseException, secrets: Collection[str] = ()) -> str:
     status = _status(error)
     kind = f"{type(error).__name__} ({status})" if status else type(error).__name__
     shown = said if len(said) <= _LENGTH else said[: _LENGTH - 1] + "…"
-    return (
-        f"{kind}: {shown.rstrip('.')}. {_verdict(error).advice}; then retry the thread: everything so "
-        "far is saved."
-    )
+    return f"{kind}: {shown.rstrip('.')}. {_verdict(error).advice}; then go on: everything so far is saved."
 
 
 def masked(text: str, secrets: Collection[str] = ()) -> str:

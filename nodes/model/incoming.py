@@ -1,6 +1,5 @@
 """Follows a streaming reply chunk by chunk: decides when to cut it off, and how."""
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import takewhile
@@ -12,9 +11,9 @@ from langchain_core.messages.ai import UsageMetadata, add_usage, subtract_usage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGenerationChunk
 
+from signoff.graph import clock
 from signoff.graph.history.reasons import reason_in
 from signoff.graph.history.replies import Controls, read_arguments
-from signoff.graph.kinds import Effect
 from signoff.graph.messages import NOTES, guard_notes
 from signoff.nodes.model.stream import CallBounds, EarlyEnd, Silent
 
@@ -59,9 +58,9 @@ class IncomingCall:
         """Whether this complete call is a finish, or a question that can be asked."""
         name = controls.resolve(self.name) or self.name
         effect = controls.effect(name)
-        if effect is Effect.ASK:
+        if effect == "ask":
             return controls.problem(name, read_arguments(self.text)) is None
-        return effect is Effect.FINISH
+        return effect == "finish"
 
 
 class Incoming:
@@ -115,11 +114,11 @@ class Incoming:
         text = _text_of(message)
         stop = self._watch.took(_size(text, message)) if self._watch else None
         if self._closing is None and _closes(chunk, message):
-            self._closing = time.monotonic()
+            self._closing = clock.monotonic()
             if self._watch:
                 self._watch.ending(_USAGE_SECONDS)
         if self._closing is not None:
-            for_cost = time.monotonic() - self._closing
+            for_cost = clock.monotonic() - self._closing
             self.over = for_cost > (_USAGE_SECONDS if stop is None else _SHORT_OF_TIME)
             return [chunk]
         if stop is EarlyEnd.STOPPED:

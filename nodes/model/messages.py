@@ -6,8 +6,6 @@ ids of their own.
 """
 
 import asyncio
-import hashlib
-import reprlib
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -21,7 +19,6 @@ from langchain_core.messages.utils import count_tokens_approximately as tokens
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 
-from signoff.graph.foreign import valid_text
 from signoff.graph.history.replies import Reply, with_call_words
 from signoff.graph.prompt.compaction import truncate
 from signoff.graph.prompt.prompt import (
@@ -29,12 +26,10 @@ from signoff.graph.prompt.prompt import (
     build_prompt,
     last_turn,
     prompt_size,
-    system_size,
 )
 from signoff.graph.state import AgentState
-from signoff.nodes.model.functions import asking
 from signoff.nodes.model.models import Keeper, Streaming
-from signoff.nodes.node import NO_BUDGET, OPENAI, NodeContext
+from signoff.nodes.node import NO_BUDGET, NodeContext
 from signoff.nodes.requests import Part
 
 
@@ -65,34 +60,15 @@ class Truncate:
         return await asyncio.to_thread(self.do, run)
 
 
-def _make(
-    state: AgentState, run: NodeContext, function: Callable[[Any, Any], Any]
-) -> Part[str | SystemMessage]:
-    asked = asking("system_prompt", function, run.users_context, state, run)
-    found = yield asked
-    if not isinstance(found, str | SystemMessage):
-        raise asked.failed(f"returned {reprlib.repr(found)}, and not a text or a SystemMessage")
-    return valid_text(found) if isinstance(found, str) else found
-
-
 def show(state: AgentState, run: NodeContext, *, whole: bool = False) -> Part[FittedPrompt]:
-    """A part of a node: the prompt of the next model call. whole: even if it is over its budget. Raises as
-    `AskFunction`."""
-    reader, told, texts, own = run.reader(state), run.system_prompt, run.deps.texts, run.own_prompt
-    function, more = run.prompt_function, 0
+    """A part of a node: the prompt of the next model call. whole: even if it is over its budget."""
+    reader, told, texts = run.reader(state), run.system_prompt, run.deps.texts
     size, most = prompt_size(state, reader, told, texts), budget(state, state.get("task", ""), run)
-    if function is not None:
-        # A prompt from a function is not part of the history, from which the size is computed: it shows up in
-        # what the provider counts beyond the estimate.
-        own = yield from _make(state, run, function)
-        base, told = told, run.deps.prompt_with(own)
-        more = max(0, system_size(reader, told) - system_size(reader, base))
-    prompt = build_prompt(state, reader, told, texts)
-    extra = max(beyond(reader, most), more)
-    if not whole and size + extra > most and (all_of_it := tokens(prompt) - more) + extra > most:
-        prompt = yield Truncate(prompt, most - extra + more)
-        size -= all_of_it - (tokens(prompt) - more)
-    return FittedPrompt(prompt, size, extra, own)
+    prompt, extra = build_prompt(state, reader, told, texts), beyond(reader, most)
+    if not whole and size + extra > most and (all_of_it := tokens(prompt)) + extra > most:
+        prompt = yield Truncate(prompt, most - extra)
+        size -= all_of_it - tokens(prompt)
+    return FittedPrompt(prompt, size, extra, run.own_prompt)
 
 
 def options_of(model: Runnable[Any, Any]) -> Mapping[str, Any]:
@@ -127,19 +103,12 @@ def keeping(run: NodeContext, name: str) -> Callable[[str], str]:
 
 
 def bind_to_thread(state: AgentState, run: NodeContext) -> Callable[[Any], Runnable[Any, Any]]:
-    """Binds the model to this thread, if the model or its provider keeps something per thread."""
-    keeps, key = run.deps.keeper is not None, ""
-    if run.deps.cache == OPENAI and run.thread_id is not None:
-        # Requests with the same key are routed to one server, which has their prefix cached. The thread id is
-        # unique.
-        key = f"signoff-{hashlib.sha256(run.thread_id.encode()).hexdigest()[:32]}"
-    acting, messages = state.get("acting"), state["messages"]
+    """Binds the model to this thread, if the model keeps something per thread."""
+    acting, messages, keeps = state.get("acting"), state["messages"], run.deps.keeper is not None
 
     def in_place(model: Any) -> Runnable[Any, Any]:
         found: Runnable[Any, Any] = model
-        if keeps and isinstance(model, Keeper):
-            found = model.in_thread(acting, messages)
-        return found.bind(prompt_cache_key=key) if key else found
+        return model._in_thread(acting, messages) if keeps and isinstance(model, Keeper) else found
 
     return in_place
 

@@ -1,10 +1,9 @@
 """The models of a graph: with the tools of each tool choice, under another name, and for summaries.
 
-A run may name another model of the same provider; each name gets one copy of the given model. If a graph has
-several models, each is tried when those before it have failed.
+A run may name another model of the same provider; each name gets one copy of the given model.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
@@ -21,6 +20,7 @@ from signoff.graph.rules import ToolChoice
 from signoff.graph.state import Acting
 from signoff.nodes.model.guard import guarded, without_streaming
 from signoff.nodes.model.retries import ModelRetries, without_own_retries
+from signoff.tools.functions import check_shown
 from signoff.tools.toolbox import Toolbox
 
 _PROMPT_PART = 0.8
@@ -42,16 +42,25 @@ def refuse_wrapped(model: Model) -> None:
     if isinstance(model, Runnable) and not isinstance(model, BaseChatModel):
         raise SetupError(
             f"{type(model).__name__} is not a chat model; pass the chat model itself, with its options in "
-            "its constructor (temperature=0), model_retries= in place of with_retry, fallbacks= in place of "
-            'with_fallbacks, and context={"model": …} to choose another model for one run.'
+            'its constructor (temperature=0), policy={"model_retries": …} in place of with_retry, '
+            'ModelFallbackMiddleware in place of with_fallbacks, and context={"model": …} to choose another '
+            "model for one run."
         )
 
 
-def prompt_budget(*models: Model) -> int:
-    """The tokens of a prompt: 80 % of the context that the model's profile names (the smallest of them where
-    there are several), but not above 200,000, since all of it is paid in each turn; else 100,000."""
-    sizes = [size for model in models if (size := context_of(model))]
-    return min(int(min(sizes) * _PROMPT_PART), _MOST_PROMPT_TOKENS) if sizes else _PROMPT_TOKENS
+def prompt_budget(model: Model) -> int:
+    """The tokens of a prompt: 80 % of the context that the model's profile names, but not above 200,000,
+    since all of it is paid in each turn; else 100,000."""
+    size = context_of(model)
+    return min(int(size * _PROMPT_PART), _MOST_PROMPT_TOKENS) if size else _PROMPT_TOKENS
+
+
+def check_writer(compaction: Any) -> Any:
+    """Raises SetupError for anything that `compaction` cannot be."""
+    if compaction is None or compaction in ("model", "lines") or isinstance(compaction, BaseChatModel):
+        return compaction
+    refuse_wrapped(compaction)
+    raise SetupError(f"compaction is {compaction!r:.80}; pass 'model', 'lines' or a chat model.")
 
 
 def summariser(
@@ -65,16 +74,11 @@ def summariser(
 
     By default lines are used when the model's context size is unknown, or so small that turns are summarised
     every few turns: a call for each summary would cost more than it is worth.
-
-    Raises SetupError for anything that `compaction` cannot be.
     """
     if compaction is None:
         compaction = "model" if context_of(model) and prompt_tokens >= _ROOMY else "lines"
     if compaction == "lines":
         return None
-    if compaction != "model" and not isinstance(compaction, BaseChatModel):
-        refuse_wrapped(compaction)
-        raise SetupError(f"compaction is {compaction!r:.80}; pass 'model', 'lines' or a chat model.")
     writer: BaseChatModel = _plain(model if compaction == "model" else compaction)
     # A summary is not shown while it streams.
     return guarded(writer if streaming == "always" else without_streaming(writer), controls)
@@ -103,21 +107,21 @@ _CHOICE = "tool_choice"
 # Providers' packages call the field by one of these.
 _NAME_FIELDS = ("model_name", "model")
 _MOST_NAMES = 8
-_MOST_PICKED = 64
 
 
 @dataclass(frozen=True)
 class AskedModel:
-    """One of the models that a graph asks.
+    """The model that a graph asks, or one that a middleware has put in its place.
 
     model: as it was given. offers: with the tools of each offer. name: as its provider knows it; empty where
-    it has none. retries: how often it is asked again; None for never.
+    it has none. retries: how often it is asked again; None for never. streaming: when its reply is streamed.
     """
 
     model: Model
     offers: "Bound"
     name: str = ""
     retries: ModelRetries | None = None
+    streaming: Streaming = "always"
 
     def offering(self, tools: Sequence[Any], options: Mapping[str, Any]) -> "AskedModel":
         """The same model with these working tools, and options of `bind_tools`."""
@@ -127,17 +131,17 @@ class AskedModel:
         """Another model in the place of this one. Raises SetupError for a wrapped model, and for one without
         tool calling."""
         refuse_wrapped(model)
-        offers = bound(model, box, quiet=self.retries is not None)
+        offers = bound(model, box, quiet=self.retries is not None, streaming=self.streaming)
         return replace(self, model=model, offers=offers, name=_name_of(model))
 
 
 @dataclass(frozen=True)
 class BoundModels:
-    """The models as a graph uses them. asked: in the order in which they are tried. summariser: writes
-    summaries; None for summaries by lines. continues: the summariser is the first of `asked`, and writes them
-    on its current prompt, with its tools."""
+    """The models as a graph uses them. asked: replies. summariser: writes summaries; None for summaries by
+    lines. continues: the summariser is the one that is asked, and writes them on its current prompt, with its
+    tools."""
 
-    asked: tuple[AskedModel, ...]
+    asked: AskedModel
     summariser: BaseChatModel | None
     continues: bool = False
 
@@ -146,10 +150,10 @@ class BoundModels:
 class Keeper(Protocol):
     """A model that stores something in the thread: its instructions, and the state of its work."""
 
-    def keep(self, before: Acting | None, messages: Sequence[BaseMessage], task: str) -> Acting:
+    def _keep(self, before: Acting | None, messages: Sequence[BaseMessage], task: str) -> Acting:
         """What is kept when the history is `messages`; `before`: what was."""
 
-    def in_thread(self, before: Acting | None, messages: Sequence[BaseMessage]) -> Runnable[Any, Any]:
+    def _in_thread(self, before: Acting | None, messages: Sequence[BaseMessage]) -> Runnable[Any, Any]:
         """The model bound to the thread that stored `before`."""
 
 
@@ -158,13 +162,12 @@ ByName = Callable[[str], BoundModels]
 
 @dataclass(frozen=True)
 class ModelSet:
-    """The models that a graph was built with, and how it prepares them.
+    """The model that a graph was built with, and how it is prepared.
 
-    given: a model, and those that are asked when it fails. retries: None for no second try. streaming: when
-    a reply is streamed.
+    retries: None for no second try. streaming: when a reply is streamed.
     """
 
-    given: Sequence[Model]
+    given: Model
     box: Toolbox
     compaction: SummaryWriter
     prompt_tokens: int
@@ -172,23 +175,19 @@ class ModelSet:
     streaming: Streaming = "always"
 
     def bound(self, name: str = "") -> BoundModels:
-        """The models, the first one under another name.
+        """The model, under another name if one is given.
 
         Raises SetupError for a model without tool calling, and for one that has no name to change.
         """
-        first, *others = self.given
-        first = renamed(first, name) if name else first
-        asked = tuple(map(self._prepare, [first, *others]))
-        writer = summariser(first, self.compaction, self.prompt_tokens, self.box, self.streaming)
-        return BoundModels(asked, writer, continues(first, writer, self.compaction))
-
-    def _prepare(self, model: Model) -> AskedModel:
+        model = renamed(self.given, name) if name else self.given
         offers = bound(model, self.box, quiet=self.retries is not None, streaming=self.streaming)
-        return AskedModel(model, offers, _name_of(model), self.retries)
+        asked = AskedModel(model, offers, _name_of(model), self.retries, self.streaming)
+        writer = summariser(model, self.compaction, self.prompt_tokens, self.box, self.streaming)
+        return BoundModels(asked, writer, continues(model, writer, self.compaction))
 
     def by_name(self) -> ByName:
-        """Returns a function that gives the first model under another name of its provider; it caches the
-        last few.
+        """Returns a function that gives the model under another name of its provider; it caches the last
+        few.
 
         The function raises SetupError for a model without a name that can be changed.
         """
@@ -258,7 +257,6 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
         self._model, self._box, self._tools, self._options = model, box, tools, options
         self._controls = [control.tool for control in box.controls.values()]
         self._every = box.every if tools is None else [*tools, *self._controls]
-        self._picked: dict[tuple[str, ...], Bound] = {}
 
     def __missing__(self, offer: ToolChoice) -> Runnable[Any, Any]:
         # Never with fewer tools: a provider's cached prompt begins with them.
@@ -279,17 +277,6 @@ class Bound(dict[ToolChoice, Runnable[Any, Any]]):
         """The same model with these working tools; the control tools stay."""
         return Bound(self._model, self._box, tools, options)
 
-    def picked(self, names: tuple[str, ...] | None) -> "Bound":
-        """The model for each offer, with only these working tools; this object for None, or where others
-        stand in their place. The same selection returns the same object, so that a provider's cache hits."""
-        if names is None or self._tools is not None:
-            return self
-        if names not in self._picked:
-            while len(self._picked) >= _MOST_PICKED:
-                self._picked.pop(next(iter(self._picked)), None)
-            self._picked[names] = Bound(self._model, self._box.with_only(names))
-        return self._picked[names]
-
 
 def bound(model: Model, box: Toolbox, *, quiet: bool, streaming: Streaming = "always") -> Bound:
     """The model for each offer. quiet: without the retries of its own package. streaming: "never" turns
@@ -304,8 +291,9 @@ def bound(model: Model, box: Toolbox, *, quiet: bool, streaming: Streaming = "al
         raise SetupError(
             f"{type(model).__name__} cannot call tools (it has no bind_tools); use a model with tool calling."
         ) from None
-    except (TypeError, ValueError, KeyError) as error:
-        if not box.provided:
+    except Exception as error:
+        check_shown(box.tools, error)
+        if not box.provided or not isinstance(error, TypeError | ValueError | KeyError):
             raise
         raise SetupError(
             f"{type(model).__name__} does not take what tools= names of a provider "
@@ -318,10 +306,6 @@ def keeper_of(models: Bound) -> Keeper | None:
     """The model, if it stores something in the thread (a `TaggedText` does)."""
     found: Any = models[ToolChoice.ALL]
     return found if isinstance(found, Keeper) else None
-
-
-Pick = Callable[[Mapping[str, Any], Any], Iterable[Any] | None]
-"""Picks the working tools of a model call by the state and the context; None: all of them."""
 
 
 def _with_tools(

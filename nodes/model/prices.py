@@ -1,6 +1,5 @@
 """Prices of models, from the public list of the package `genai-prices`."""
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -25,17 +24,6 @@ def prices_of(model: BaseChatModel) -> Prices:
     if isinstance(inner, BaseChatModel):
         return prices_of(inner)
     return _listed(_text(model, _NAMES), _text(model, _ADDRESSES))
-
-
-def highest(prices: Sequence[Prices]) -> Prices:
-    """The highest of each of these prices."""
-    cached = [one.input if one.cached_input is None else one.cached_input for one in prices]
-    known = any(one.cached_input is not None for one in prices)
-    return Prices(
-        input=max(one.input for one in prices),
-        output=max(one.output for one in prices),
-        cached_input=max(cached) if known else None,
-    )
 
 
 def _text(model: BaseChatModel, fields: tuple[str, ...]) -> str:

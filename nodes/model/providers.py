@@ -6,6 +6,7 @@ listed here, and mistakes are reported without importing any of them.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -133,7 +134,8 @@ def _split_name(name: str) -> ModelName:
     if found is None:
         before, colon, after = name[:80].partition(":")
         meant = next(iter(get_close_matches(before.strip().lower(), PROVIDERS)), "") if colon else ""
-        example = f"{meant}:{after}" if meant else f"openai:{name[:40] or 'gpt-…'}"
+        bare = re.split(r"[:/]", name[:80])[-1].strip()
+        example = f"{meant}:{after}" if meant else f"openai:{bare[:40] or 'gpt-…'}"
         raise SetupError(
             f"model= is {name[:80]!r}; write 'provider:model' with a provider that LangChain knows, such as "
             f"{example!r}, or pass a chat model."

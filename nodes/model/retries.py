@@ -5,14 +5,14 @@ model.
 
 import inspect
 import random
-import time
 from functools import cached_property
 from types import FunctionType
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import ConfigDict, Field
 
+from signoff.graph import clock
 from signoff.graph.foreign import gets_past
 from signoff.graph.inside.private import share_private
 from signoff.graph.limits import MODEL_TRIES, CheckedModel
@@ -35,7 +35,7 @@ class ModelRetries(CheckedModel):
     Raises SetupError for an invalid value.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     tries: int = Field(default=MODEL_TRIES, ge=1)
     first_wait: float = Field(default=1.0, ge=0, allow_inf_nan=False)
@@ -56,7 +56,7 @@ class ModelRetries(CheckedModel):
             seconds = min(growing + random.uniform(0, self.first_wait), self.longest_wait)
         else:
             seconds *= random.uniform(1, 1 + _SPREAD)
-        is_too_late = until is not None and time.monotonic() + seconds >= until
+        is_too_late = until is not None and clock.monotonic() + seconds >= until
         return None if is_too_late or seconds > self.longest_wait * (1 + _SPREAD) else seconds
 
 

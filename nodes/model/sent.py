@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.messages import BaseMessage, SystemMessage
 
-from signoff.graph.prompt.prompt import CACHE_MARK, marked
+from signoff.graph.prompt.prompt import CACHE_MARK
 from signoff.graph.prompt.roles import as_sent
 from signoff.nodes.model.shown import shown_to
 from signoff.nodes.model.switched import taken_over
-from signoff.nodes.node import ANTHROPIC, ANTHROPICS_MARK, Dependencies
+from signoff.nodes.node import Dependencies
 
 # Anthropic refuses a request with more.
 _MOST_CACHE_MARKS = 4
@@ -24,8 +24,6 @@ def last_step(
     options: of the request, whose tools may be marked, too.
     """
     sent = as_sent(shown_to(model, taken_over(model, prompt, deps.texts)), deps.texts)
-    if deps.cache == ANTHROPIC and not isinstance(sent[-1], AIMessage | SystemMessage):
-        sent = [*sent[:-1], marked(sent[-1], dict(ANTHROPICS_MARK))]
     return _with_fewer_marks(sent, [options, *(options.get("tools") or ())])
 
 

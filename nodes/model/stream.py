@@ -11,7 +11,6 @@ is abandoned: the run goes on, and whatever the thread receives later is dropped
 import asyncio
 import contextvars
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, closing, suppress
 from contextvars import ContextVar
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+from signoff.graph import clock
 from signoff.graph.history.task import Task
 from signoff.graph.inside.speed import in_thread
 from signoff.graph.limits import Limits
@@ -75,7 +75,7 @@ class CallBounds:
     control: Any = None
     end: EarlyEnd | None = None
     heard: bool = False
-    last: float = field(default_factory=time.monotonic)
+    last: float = field(default_factory=clock.monotonic)
     written: int = 0
     cut: bool = False
     abandoned: bool = False
@@ -83,12 +83,12 @@ class CallBounds:
 
     def renewed(self) -> "CallBounds":
         """These bounds for another attempt of the same call."""
-        now = time.monotonic()
+        now = clock.monotonic()
         return replace(self, end=None, heard=False, last=now, written=0, cut=False, abandoned=False)
 
     def took(self, chars: int) -> EarlyEnd | None:
         """Records a chunk of this many characters; returns why the reply must end there, if it must."""
-        self.heard, self.last = True, time.monotonic()
+        self.heard, self.last = True, clock.monotonic()
         # A chunk without a word takes place, too.
         self.written += chars or 1
         if self.control is not None and self.control.drain_reason in STOPS:
@@ -105,7 +105,7 @@ class CallBounds:
     @property
     def mute(self) -> bool:
         """Whether the call receives nothing that could end it from inside."""
-        return time.monotonic() - self.last > (_ENDING if self.cut else _MUTE)
+        return clock.monotonic() - self.last > (_ENDING if self.cut else _MUTE)
 
     def ending(self, seconds: float) -> None:
         """The reply has a finish reason: sets how long to wait for anything that may follow."""
@@ -114,7 +114,7 @@ class CallBounds:
     def over(self) -> bool:
         """Whether the call is to be ended now, chunk or no chunk."""
         if self.end is None:
-            self.end = self._over(time.monotonic())
+            self.end = self._over(clock.monotonic())
         return self.end is not None
 
     def _over(self, now: float) -> EarlyEnd | None:
@@ -131,7 +131,7 @@ class CallBounds:
     def next_look(self, most: float) -> float:
         """Seconds until the next useful check, at most `most`."""
         times = [self.until, None if self.silence is None else self.last + self.silence]
-        now = time.monotonic()
+        now = clock.monotonic()
         return max(0.001, min([most, *(at - now for at in times if at is not None)]))
 
 
@@ -155,7 +155,7 @@ def watch_of(
         bounds.append(((cost.limit - cost.used) / limits.prices.output * _PER, EarlyEnd.COST))
     return CallBounds(
         silence=silence,
-        until=None if time_left is None else time.monotonic() + time_left.limit - time_left.used,
+        until=None if time_left is None else clock.monotonic() + time_left.limit - time_left.used,
         tokens=min(bounds, default=None),
         chars=chars,
         control=control,
@@ -313,7 +313,7 @@ class _Helper(Generic[_T]):
         if not self._watch.over():
             self._pause = min(2 * self._pause, _LONGEST)
             return self._watch.next_look(self._pause)
-        now = time.monotonic()
+        now = clock.monotonic()
         self._due = now if self._due is None else self._due
         # After a chunk that came just now, it ends by itself.
         return None if self._watch.mute or now - self._due >= _GRACE else _SHORTEST

@@ -8,7 +8,6 @@ The call is not a turn and writes nothing by itself: after a kill in the middle 
 again when the thread continues.
 """
 
-import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +17,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.errors import GraphBubbleUp
 
+from signoff.graph import clock
 from signoff.graph.history.reader import CHARS
 from signoff.graph.history.reasons import StopReason, stop_of
 from signoff.graph.history.received import received
@@ -29,13 +29,11 @@ from signoff.graph.prompt.prompt import shortened
 from signoff.graph.rules import ToolChoice
 from signoff.graph.state import AgentState, HistorySummary, Spent
 from signoff.nodes.model.calling import Stream
-from signoff.nodes.model.functions import FunctionFailed
 from signoff.nodes.model.guard import without_streaming
 from signoff.nodes.model.messages import bind_to_thread, options_of, show
 from signoff.nodes.model.models import context_of
 from signoff.nodes.model.sent import last_step
 from signoff.nodes.model.stream import CallBounds, watch_of
-from signoff.nodes.model.trying import WaitEnded
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part
 
@@ -116,7 +114,7 @@ def write_summary(
             return compaction.by_lines(), spent
     else:
         asked = (without_streaming(model) if task.unstreamed else model, _prompt(compaction, run))
-    answer, begun = SummaryReply(compaction.most), time.monotonic()
+    answer, begun = SummaryReply(compaction.most), clock.monotonic()
     try:
         yield Summarise(*asked, _watch(task, run), answer)
     except Exception as error:
@@ -124,7 +122,7 @@ def write_summary(
         if isinstance(error, GraphBubbleUp):
             raise
     text = answer.text
-    cost = _cost(spent, compaction.contract["task"], answer, asked[1], time.monotonic() - begun)
+    cost = _cost(spent, compaction.contract["task"], answer, asked[1], clock.monotonic() - begun)
     return (compaction.by_text(text) if text else compaction.by_lines()), cost
 
 
@@ -134,21 +132,15 @@ _Asked = tuple[Runnable[Any, Any], list[BaseMessage]]
 def _on_the_prompt(compaction: Compaction, state: AgentState, run: NodeContext) -> Part[_Asked | None]:
     """A part of a node: the model as it was asked last, and the prompt that it would be shown next with the
     request for notes after it. None where that does not fit into its context, or there is no prompt."""
-    too_long, asked = state.get("too_long"), run.models[0]
+    too_long, asked = state.get("too_long"), run.model
     if too_long and too_long["task"] == state.get("task"):
         return None
-    try:
-        shown = yield from show(state, run, whole=True)
-    except (FunctionFailed, WaitEnded):
-        return None
+    shown = yield from show(state, run, whole=True)
     wish = HumanMessage(run.deps.texts.note_down.format(words=compaction.most // _CHARS_A_WORD))
     size = shown.size + shown.beyond + tokens([wish]) + compaction.most // CHARS
     if size > (context_of(asked.model) or int(run.deps.prompt_tokens * _OVER)):
         return None
-    replies = compaction.reader.replies
-    names = marks(replies[-1].message).get("offered") if replies else None
-    offers = asked.offers.picked(None if names is None else tuple(names))
-    offers = offers.unstreamed if run.task(state).unstreamed else offers
+    offers = asked.offers.unstreamed if run.task(state).unstreamed else asked.offers
     model = offers[ToolChoice.ALL]
     prompt = last_step(asked.model, [*shown.messages, wish], options_of(model), run.deps)
     return bind_to_thread(state, run)(model), prompt
@@ -158,7 +150,7 @@ def _watch(task: Task, run: NodeContext) -> CallBounds:
     """The bounds of the call: the time for a summary, the time that the task has left, and a request to
     stop."""
     watch = watch_of(task, run.limits, silence=run.model_seconds, chars=None, control=run.control)
-    until = time.monotonic() + COMPACTION_SECONDS
+    until = clock.monotonic() + COMPACTION_SECONDS
     return replace(watch, until=until if watch.until is None else min(until, watch.until), tokens=None)
 
 

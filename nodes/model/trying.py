@@ -29,8 +29,7 @@ class NextTry:
     """A model call has failed, and is retried in `seconds`.
 
     why: in a few words, such as `rate limit`. tries: attempts so far, of at most `most`. dropped: a part of
-    the reply has arrived, and may have been shown; it does not count. model: the name of the next model, if
-    it is another one.
+    the reply has arrived, and may have been shown; it does not count.
     """
 
     seconds: float
@@ -38,7 +37,6 @@ class NextTry:
     tries: int
     most: int
     dropped: bool = False
-    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class WaitEnded(Exception):
 @dataclass
 class Tries:
     """The result of the attempts of one call. again: the number of retries. waited: seconds. model: the name
-    of the last model that was tried, if there are several. heard: whether a part of its last reply
+    of the model that a middleware has put in place of the graph's. heard: whether a part of its last reply
     arrived. unstreamed: the provider has refused to stream."""
 
     again: int = 0
@@ -116,48 +114,27 @@ class Tries:
         self.unstreamed = True
         warnings.warn(
             f"The provider refuses to stream ({type(error).__name__}), so the run goes on without it; pass "
-            'streaming="never" to build_graph, or disable_streaming=True to the model, to save that request.',
+            'policy={"streaming": "never"} to build_graph, or disable_streaming=True to the model, to save '
+            "that request.",
             stacklevel=2,
         )
         return True
 
 
-Ask = Callable[[AskedModel, CallBounds], Part[_T]]
+Ask = Callable[[CallBounds], Part[_T]]
 
 
-def try_models(
-    models: tuple[AskedModel, ...],
-    watch: CallBounds,
-    tries: Tries,
-    ask: Ask[_T],
-    gives_way: Callable[[BaseException], bool],
-) -> Part[_T]:
-    """The result of `ask`: each model is tried as often as allowed, then the next.
+def try_model(model: AskedModel, watch: CallBounds, tries: Tries, ask: Ask[_T]) -> Part[_T]:
+    """The result of `ask`, which is tried as often as the retries of the model allow.
 
-    ask: gets new bounds for each attempt. tries: records the attempts. gives_way: whether to try the next
-    model after an error. Raises the last error, or WaitEnded.
+    ask: gets new bounds for each attempt. tries: records the attempts. Raises the last error, or WaitEnded.
     """
-    for place, model in enumerate(models, 1):
-        tries.model = model.name if len(models) > 1 else ""
-        try:
-            return (yield from _try_model(model, watch, tries, ask))
-        except Exception as error:
-            if place == len(models) or not gives_way(error):
-                raise
-            tries.again += 1
-            next_try = NextTry(0.0, in_short(error), 1, 1, tries.heard, models[place].name)
-            if not (yield Backoff(next_try)):
-                raise WaitEnded from error
-    raise AssertionError("there is a model")
-
-
-def _try_model(model: AskedModel, watch: CallBounds, tries: Tries, ask: Ask[_T]) -> Part[_T]:
     attempt = 0
     while True:
         attempt += 1
         bounds = watch.renewed()
         try:
-            return (yield from ask(model, bounds))
+            return (yield from ask(bounds))
         except Exception as error:
             tries.heard, policy = bounds.heard, model.retries
             seconds = policy.next_wait(attempt, error, watch.until) if policy else None

@@ -12,11 +12,10 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.types import StateSnapshot
 
-from signoff.graph.errors import ThreadError
+from signoff.graph.errors import BadAnswer, ThreadError
 from signoff.graph.history.reader import Stray, Wait, calls_left
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
-from signoff.graph.kinds import Effect
 from signoff.graph.machine import Event
 from signoff.graph.messages import add_notes, append_messages, marks, not_run, result
 from signoff.graph.outcome import changes
@@ -27,6 +26,7 @@ from signoff.nodes.execute import next_batch
 from signoff.nodes.journal import JournalEntry, Written, look, outcome_known, rejection, unknown
 from signoff.nodes.node import NodeContext
 from signoff.nodes.requests import Part
+from signoff.tools.answers import options_of, read_question
 from signoff.tools.delegates import GIVEN
 
 
@@ -134,6 +134,15 @@ def _at_its_end(child: ChildMachine, state: StateSnapshot) -> Part[Task]:
     return child.task({**state.values, "messages": messages})
 
 
+def _said(text: str, call: Call) -> str:
+    """A message as the answer to a question, which may be the number or the letter of an option."""
+    try:
+        return str(read_question(text, list(map(str, options_of(call.args)))))
+    except BadAnswer:
+        # Several messages at once, of which the entry has looked at the last.
+        return text
+
+
 def answer_waiting(task: Task, state: AgentState, run: NodeContext) -> Part[list[BaseMessage]]:
     """A part of a node: the user's messages as the results of the calls that waited for a person."""
     if not task.answers:
@@ -156,7 +165,7 @@ def answer_waiting(task: Task, state: AgentState, run: NodeContext) -> Part[list
         reply, call = calls[call_id]
         reply_id = reply.message.id or ""
         if words.wait is Wait.ANSWER:
-            text = words.text or texts["no_answer"].format()
+            text = _said(words.text, call) or texts["no_answer"].format()
             answers.append(result(call_id, call.name, text, answered=True, reply=reply_id))
             continue
         entry = (yield from look(run, reply_id, [call])).get(call_id)
@@ -179,5 +188,5 @@ def _finish_of(task: Task, call_id: str) -> tuple[Call, Reply]:
     return next(
         (reply.control, reply)
         for reply in reversed(task.replies)
-        if reply.control and reply.control.id == call_id and reply.control.effect is Effect.FINISH
+        if reply.control and reply.control.id == call_id and reply.control.effect == "finish"
     )

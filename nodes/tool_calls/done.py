@@ -15,7 +15,6 @@ from signoff.graph.errors import ThreadError
 from signoff.graph.finish.lines import shown_call
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
-from signoff.graph.kinds import Effect
 from signoff.graph.messages import marks
 from signoff.graph.outcome import StandingReason, may_have_run
 from signoff.graph.state import AgentState
@@ -120,7 +119,7 @@ def _of_reply(machine: _Level, reply: Reply) -> Part[Mapping[str, Sequence[DoneC
 
 
 def _is_work(call: Call) -> bool:
-    return call.effect in (None, Effect.FINISH)
+    return call.effect in (None, "finish")
 
 
 def _is_lost_delegate(reply: Reply, call: Call, box: Toolbox) -> bool:
@@ -164,7 +163,7 @@ def _done(machine: _Level, reply: Reply, call: Call, entries: Mapping[str, Journ
         return None
     if result is not None and entry is None and not may_have_run(reply, call):
         return None
-    if call.effect is Effect.FINISH and entry is None:
+    if call.effect == "finish" and entry is None:
         # A finishing tool has run if the journal has it; else its result is the verdict of the review.
         return None
     key = _key(machine, reply, call)

@@ -7,7 +7,6 @@ of bounded length and plain values, with a note on what a person changed.
 
 import asyncio
 import contextvars
-import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.types import Command
 from pydantic import ValidationError
 
+from signoff.graph import clock
 from signoff.graph.blocks import as_json, block_text, text_block
 from signoff.graph.errors import ApprovalWarning
 from signoff.graph.foreign import (
@@ -227,7 +227,7 @@ class ResultWriter:
                 content = note.format(args=args, result=content)
             else:
                 content = [text_block(note.format(args=args, result="").rstrip()), *content]
-        seconds = time.monotonic() - self.begun
+        seconds = clock.monotonic() - self.begun
         fitted = self._fit(content)
         text = fitted if isinstance(fitted, str) else ""
         answer = tool_result(self.call.id, self.call.name, text, ok=ok, seconds=seconds, **notes)
@@ -304,7 +304,7 @@ class ToolRun:
         self.around = around if wraps else None
         # A middleware around it may ask a person before the tool starts.
         self.reached = self.around is None
-        self.told = ResultWriter(call, state, run, edited, time.monotonic())
+        self.told = ResultWriter(call, state, run, edited, clock.monotonic())
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stops: Stops = []
         self.future = Future[ToolResult]()
@@ -315,13 +315,13 @@ class ToolRun:
         return telling(self.call, self.run)
 
     def start(self) -> Self:
-        self.told.begun = time.monotonic()
+        self.told.begun = clock.monotonic()
         self.future = started(self._run)
         return self
 
     def alone(self) -> ToolResult:
         """What came of the job, which runs beside no other."""
-        self.told.begun = time.monotonic()
+        self.told.begun = clock.monotonic()
         if self.seconds is None and not _only_async(self.tool):
             return contextvars.copy_context().run(self._run)
         return self.start().result()
@@ -329,7 +329,7 @@ class ToolRun:
     @property
     def seconds_left(self) -> float | None:
         """The remaining seconds; None for no limit."""
-        return None if self.seconds is None else max(self.told.begun + self.seconds - time.monotonic(), 0)
+        return None if self.seconds is None else max(self.told.begun + self.seconds - clock.monotonic(), 0)
 
     @property
     def over(self) -> bool:
@@ -352,13 +352,13 @@ class ToolRun:
 
     async def aalone(self) -> ToolResult:
         """What came of the job, which runs beside no other."""
-        self.told.begun = time.monotonic()
+        self.told.begun = clock.monotonic()
         if self.seconds is None and self._in_loop:
             return await self._arun()
         return await self.aresult()
 
     async def aresult(self) -> ToolResult:
-        self.told.begun = time.monotonic()
+        self.told.begun = clock.monotonic()
         self._loop = asyncio.get_running_loop()
         waiting: asyncio.Future[ToolResult]
         if self._in_loop:
@@ -588,6 +588,6 @@ def once(
             yield Store([waits if job.reached else take_back(run, reply_id, call, entry)])
         raise
     written, update = results[0].written, results[0].update
-    done = replace(begun, status=DONE, messages=tuple(written.messages), update=update, at=time.time())
+    done = replace(begun, status=DONE, messages=tuple(written.messages), update=update, at=clock.now())
     yield Store([note(run, reply_id, call, done)])
     return written

@@ -4,7 +4,7 @@ import asyncio
 import importlib.metadata
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,48 +27,52 @@ from acp.schema import (
 )
 from pydantic import ValidationError
 
+from signoff import (
+    Decision,
+    Ended,
+    Graph,
+    Paused,
+    SignoffError,
+    ThreadError,
+    ThreadLost,
+    ThreadStatus,
+    TooLate,
+    Waiting,
+    stop,
+)
 from signoff.acp.dialogs import Dialogs, Gone
 from signoff.acp.given import INVALID, read_prompt, start_servers
 from signoff.acp.terminal import EditorTerminals
 from signoff.acp.updates import Update, Updates, saved_events
-from signoff.front.answering import begin_task, get_short_id, give_answer, go_on, make_too_late_error
+from signoff.front.answering import begin_task, get_short_id, give_answer, go_further, make_too_late_error
 from signoff.front.cards import asking, ending, in_text
 from signoff.front.choices import still_waiting
 from signoff.front.database import Database, OpenStorage
 from signoff.front.driving import Driver
 from signoff.front.record.reading import read_run
-from signoff.front.report import MORE_TURNS, of_outcome
+from signoff.front.report import of_outcome
 from signoff.front.settings import Given, recall, settle
 from signoff.front.text import one_line
 from signoff.front.thread_ids import checked_thread_id, new_thread_id
 from signoff.front.threads import row
 from signoff.front.work import Models, News
-from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import busy
-from signoff.graph.errors import SignoffError, ThreadError, ThreadLost, quote_id
 from signoff.models.choose import check_model
-from signoff.session.commands import Choose, Extend, Retry, Stop, ThreadCommand, TooLate
-from signoff.session.decisions import (
-    Decision,
-    Failed,
-    Finished,
-    Paused,
-    Waiting,
-)
-from signoff.session.status import Condition, ThreadStatus
+from signoff.session import Choose, Condition, ThreadCommand
+from signoff.text import quote_id
 
 FAILED = -32000
 _PAGE = 50
 _MOST_TITLE = 120
-_COMMAND = re.compile(r"/(?P<name>extend|retry|stop|continue)(?:\s+(?P<turns>\d{1,6}))?\s*")
+_COMMAND = re.compile(r"/(?P<name>stop|continue)(?:\s+(?P<turns>\d{1,6}))?\s*")
 _COMMANDS = (
     AvailableCommand(
-        name="extend",
-        description="Continue after a limit, with more turns",
-        input=AvailableCommandInput(UnstructuredCommandInput(hint=f"turns (default: {MORE_TURNS})")),
+        name="continue",
+        description="Continue a task that was stopped, reached a limit or failed",
+        input=AvailableCommandInput(
+            UnstructuredCommandInput(hint="more turns after a limit (default: as many as the limit)")
+        ),
     ),
-    AvailableCommand(name="retry", description="Try again after an error"),
-    AvailableCommand(name="continue", description="Continue a stopped task"),
     AvailableCommand(name="stop", description="End the open task as cancelled"),
 )
 _NOT_DELIVERED = "Your message was not delivered, because you wrote it before you saw this."
@@ -136,7 +140,7 @@ class SignoffAgent:
         self, cwd: str, mcp_servers: Sequence[Any] | None = None, **_: Any
     ) -> acp.NewSessionResponse:
         given = self._check_client(cwd)
-        taken = await asyncio.to_thread(self._storage.threads)
+        taken = await asyncio.to_thread(self._storage.checkpointer.threads)
         thread_id = new_thread_id({*taken, *self.sessions})
         await self._open(thread_id, given, mcp_servers)
         return acp.NewSessionResponse(session_id=thread_id)
@@ -285,7 +289,7 @@ class SignoffAgent:
 
     def _list_page(self, cwd: str | None, first: int) -> acp.schema.ListSessionsResponse:
         found: list[SessionInfo] = []
-        names = self._storage.threads()
+        names = self._storage.checkpointer.threads()
         for at, name in enumerate(names[first:], first):
             if len(found) == _PAGE:
                 return acp.schema.ListSessionsResponse(sessions=found, next_cursor=str(at))
@@ -304,19 +308,19 @@ class SignoffAgent:
         elsewhere, status = await opened.driver.stand()
         if elsewhere:
             raise busy(opened.driver.thread_id) if opened.shown == _NOTHING else make_too_late_error()
-        command = self._choose_command(opened, text, status)
-        answers = status.waiting is not None and (command is None or _COMMAND.fullmatch(text) is None)
-        typed = status.waiting if answers and command is not None else None
+        command, waiting = self._choose_command(opened, text, status), status.wait()
+        answers = waiting is not None and (command is None or _COMMAND.fullmatch(text) is None)
+        typed = waiting if answers and command is not None else None
         if command is None:
-            assert status.waiting is not None, "else there is a command"
+            assert waiting is not None, "else there is a command"
             if text:
                 await self._say(opened, _NOT_DELIVERED)
-            command = await self._ask_for_answer(opened, status.waiting)
+            command = await self._ask_for_answer(opened, waiting)
         while command is not None:
             if opened.cancelled.is_set():
                 raise Gone
             decision = await self._run(opened, command, answers, typed)
-            if isinstance(decision, Finished | Failed):
+            if isinstance(decision, Ended):
                 return await self._report_end(opened, decision)
             if isinstance(decision, Paused):
                 await self._say(opened, "Paused; everything is saved. An empty message continues.")
@@ -328,7 +332,7 @@ class SignoffAgent:
 
     async def _run(
         self, opened: OpenSession, command: ThreadCommand, answers: bool, typed: Waiting | None
-    ) -> Decision:
+    ) -> Decision | Waiting:
         """Runs until a person is needed. typed: the wait that the prompt answers; if the prompt is not a
         valid answer, the person is told so and the thread still waits."""
         try:
@@ -346,25 +350,22 @@ class SignoffAgent:
     def _choose_command(self, opened: OpenSession, text: str, status: ThreadStatus) -> ThreadCommand:
         """Returns the prompt's command; None if the client must first be shown what the thread waits for."""
         if asked := _COMMAND.fullmatch(text):
-            turns = int(asked["turns"] or MORE_TURNS)
-            known: Mapping[str, ThreadCommand] = {
-                "extend": Extend(turns),
-                "retry": Retry(),
-                "stop": Stop(),
-                "continue": go_on(),
-            }
-            if asked["name"] != "continue" or status.waiting is None:
-                return known[asked["name"]]
+            turns = int(asked["turns"]) if asked["turns"] else None
+            if asked["name"] == "stop":
+                return stop()
+            if status.wait() is None:
+                return go_further(turns)
             text = ""
         if text and opened.shown != _NOTHING:
             was, opened.shown = opened.shown, _NOTHING
             # It was written as an answer: it is not a task, and not the answer to anything else.
             opened.shown = _waiting_ids(still_waiting(status, was[0]))
-        if status.waiting is None:
+        waiting = status.wait()
+        if waiting is None:
             if not text and status.condition is Condition.UNKNOWN:
                 raise ThreadError("The prompt is empty; say what to do.")
-            return begin_task(text) if text else go_on()
-        seen = _waiting_ids(status.waiting)
+            return begin_task(text) if text else go_further()
+        seen = _waiting_ids(waiting)
         if not text or opened.shown != seen:
             return None
         return give_answer(*seen, [text])
@@ -382,18 +383,16 @@ class SignoffAgent:
 
         return hear
 
-    async def _report_end(
-        self, opened: OpenSession, decision: "Finished[Any] | Failed[Any]"
-    ) -> acp.PromptResponse:
+    async def _report_end(self, opened: OpenSession, decision: "Ended[Any]") -> acp.PromptResponse:
         outcome = decision.outcome.model_dump()
-        if isinstance(decision, Failed) and decision.outcome.reason != "cancelled":
+        if outcome["status"] == "error" and outcome["reason"] != "cancelled":
             told = {"thread": opened.driver.thread_id, "reason": outcome["reason"]}
-            raise acp.RequestError(FAILED, f"{decision.error} /retry tries again.", told)
+            raise acp.RequestError(FAILED, f"{outcome['error']} /continue tries again.", told)
         card = ending(of_outcome(outcome, opened.driver.thread_id, self._database))
         await self._say(opened, in_text(card))
         if outcome["status"] != "limit":
             return acp.PromptResponse(stop_reason="end_turn")
-        await self._say(opened, f"/extend {MORE_TURNS} continues with more turns.")
+        await self._say(opened, "/continue continues with more turns.")
         by_tokens = outcome["reason"] == "tokens"
         return acp.PromptResponse(stop_reason="max_tokens" if by_tokens else "max_turn_requests")
 
@@ -433,10 +432,10 @@ class SignoffAgent:
     async def _say_how_it_stands(self, opened: OpenSession, status: ThreadStatus, elsewhere: bool) -> None:
         if elsewhere:
             await self._say(opened, _ELSEWHERE)
-        elif status.waiting:
-            opened.shown = _waiting_ids(status.waiting)
-            await self._say(opened, f"{in_text(asking(status.waiting))}\n\n{_NEXT}")
-        elif status.condition is Condition.STOPPED:
+        elif waiting := status.wait():
+            opened.shown = _waiting_ids(waiting)
+            await self._say(opened, f"{in_text(asking(waiting))}\n\n{_NEXT}")
+        elif status.condition.has_work_left:
             await self._say(opened, "The task was stopped in the middle. An empty message continues it.")
 
     async def _say(self, opened: OpenSession, text: str) -> None:

@@ -2,11 +2,11 @@
 
 import importlib.util
 
+from signoff import SetupError
 from signoff.front.database import Database
 from signoff.front.options import TO_BEGIN, OwnGraph, check_own_graph, takes
 from signoff.front.settings import Given
 from signoff.front.stdio import claim_stdio
-from signoff.graph.errors import SetupError
 from signoff.graph.inside.installing import install_hint
 
 

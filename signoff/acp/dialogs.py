@@ -12,12 +12,12 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
-from signoff.acp.updates import Updates, make_call_id
+from signoff import Approval, PendingCall, Question, ThreadError, Waiting
+from signoff.acp.updates import Updates
 from signoff.front.cards import asking, in_text
 from signoff.front.forms import Schema, make_arguments_form, make_form, read_form
 from signoff.front.text import one_line
-from signoff.graph.errors import ThreadError, quote_id
-from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting
+from signoff.text import quote_id
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class Dialogs:
                     return []
                 found.append(text)
             return found
-        if isinstance(waiting, Question | Confirmation) and self.has_forms:
+        if isinstance(waiting, Question) and self.has_forms:
             content = await self._ask_in_form(in_text(asking(waiting)), make_form(waiting))
             text = read_form(waiting, content)
             return [text] if text else []
@@ -64,7 +64,7 @@ class Dialogs:
         update = self.updates.announce(approval, call)
         await self.client.session_update(session_id=self.session_id, update=update)
         told = ToolCallUpdate(
-            tool_call_id=make_call_id(approval.reply_id, call.call_id),
+            tool_call_id=update.tool_call_id,
             title=update.title,
             kind=update.kind,
             status="pending",

@@ -16,7 +16,8 @@ from acp.schema import (
 )
 from langchain_core.tools import BaseTool
 
-from signoff.graph.errors import SetupError, quote_id
+from signoff import SetupError
+from signoff.text import quote_id
 from signoff.tools.processes.held import OpenResources
 
 MOST_CHARACTERS = 1_000_000
@@ -66,7 +67,7 @@ async def start_servers(servers: Sequence[Any]) -> list[BaseTool]:
     """
     if not servers:
         return []
-    from signoff.tools.mcp import mcp_tools
+    from signoff.tools import mcp_tools
 
     wanted: dict[str, dict[str, Any]] = {}
     for server in servers:

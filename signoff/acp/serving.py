@@ -13,7 +13,7 @@ from signoff.front.database import Database
 from signoff.front.driving import pause_all
 from signoff.front.settings import Given
 from signoff.front.stdio import StdioLines
-from signoff.verify.worlds import load_graph
+from signoff.load import load_graph
 
 _CLOSING_SECONDS = 2.0
 

@@ -18,10 +18,10 @@ from typing import Any
 from acp import helpers as made
 
 from signoff.acp.updates import Updates, make_call_id
+from signoff.events import CallFinished, CallProgress, CallStarted
 from signoff.front.calls import SHELL_END
 from signoff.front.choices import SHELL
 from signoff.front.work import News
-from signoff.session.events import CallFinished, CallProgress, CallStarted
 
 _SECONDS = 5.0
 _MOST_WAITING = 1_000_000

@@ -8,30 +8,30 @@ from typing import Any
 from acp import helpers as made
 from acp.schema import PlanEntry, ToolCallLocation
 
-from signoff.front.calls import arguments
-from signoff.front.cards import WHY
-from signoff.front.record.run import Run
-from signoff.front.text import cut, one_line, plain
-from signoff.front.work import Loading, News
-from signoff.graph.foreign import valid_values
-from signoff.graph.foreign_files import read_regular
-from signoff.session.decisions import Approval, PendingCall
-from signoff.session.events import (
+from signoff import Approval, PendingCall
+from signoff.events import (
     Answered,
     CallFinished,
     CallProgress,
     CallStarted,
-    Ended,
     Nudged,
     PhaseAccepted,
     Retrying,
     Said,
     SessionEvent,
     Stopping,
+    TaskEnded,
     Thought,
     Token,
     Wrote,
 )
+from signoff.front.calls import arguments
+from signoff.front.cards import WHY
+from signoff.front.record.run import Run
+from signoff.front.text import cut, one_line, plain
+from signoff.front.work import Loading, News
+from signoff.graph.foreign_files import read_regular
+from signoff.text import valid_values
 
 Update = Any
 """One of the updates that `session/update` carries."""
@@ -104,7 +104,7 @@ class Updates:
         match news:
             case PhaseAccepted(summary=summary, next_phase=following, percentage=percentage):
                 yield self._convert_phase(summary, following, percentage)
-            case Ended() if self._plan:
+            case TaskEnded() if self._plan:
                 entries, self._plan = [entry for entry in self._plan if entry.status == "completed"], []
                 yield made.update_plan(entries)
             case CallStarted():
@@ -120,7 +120,7 @@ class Updates:
 
     def announce(self, approval: Approval, call: PendingCall) -> Update:
         """Yields the update for a call that waits for a decision."""
-        found = make_call_id(approval.reply_id, call.call_id)
+        found = make_call_id(approval.document().get("reply_id", ""), call.id)
         self._calls.add(found)
         if call.name == "write_file":
             self._keep_content(found, call.args)
@@ -224,7 +224,7 @@ def saved_events(run: Run) -> Iterator[SessionEvent]:
             )
             yield from turn.events
         if chapter.task in run.outcomes:
-            yield Ended(run.outcomes[chapter.task])
+            yield TaskEnded(run.outcomes[chapter.task])
 
 
 def make_call_id(reply_id: str, own: str) -> str:

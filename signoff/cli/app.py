@@ -13,33 +13,29 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from signoff.graph.errors import IllegalEvent, SetupError, SignoffError
+from signoff import SetupError, SignoffError
+from signoff.graph.errors import IllegalEvent
 
 ERROR, USAGE = 1, 2
 """Exit codes, as in `signoff.front.report`, which is slow to import."""
 
 PANELS: Mapping[str, Sequence[str]] = {
-    "Run a task": ("run", "resume", "extend", "retry", "undo", "pause", "serve"),
+    "Run a task": ("run", "resume", "undo", "pause", "serve"),
     "In other programs": ("acp", "mcp"),
-    "Threads": ("threads", "show", "replay", "fork", "stats", "rate", "delete"),
-    "Many machines": ("submit", "worker"),
-    "The embedded model and the sandbox": ("model", "sandbox"),
-    "Tools for developers": ("diagram", "verify"),
+    "Threads": ("threads", "show", "replay", "fork", "stats", "delete"),
+    "Many machines": ("worker",),
+    "Tools for developers": ("verify",),
 }
 """The commands in the groups and order of the help."""
 
 COMMANDS: Mapping[str, str] = {
     "run": "signoff.cli.run:run",
     "resume": "signoff.cli.run:resume",
-    "extend": "signoff.cli.run:extend",
-    "retry": "signoff.cli.run:retry",
     "undo": "signoff.cli.run:undo",
     "pause": "signoff.cli.run:pause",
     "fork": "signoff.cli.run:fork",
-    "submit": "signoff.cli.workers:submit",
     "worker": "signoff.cli.workers:worker",
     "stats": "signoff.cli.stats:stats",
-    "rate": "signoff.cli.stats:rate",
     "serve": "signoff.web.command:serve",
     "acp": "signoff.acp.command:acp",
     "mcp": "signoff.mcp.command:mcp",
@@ -47,38 +43,28 @@ COMMANDS: Mapping[str, str] = {
     "show": "signoff.cli.threads:show",
     "replay": "signoff.cli.replay:replay",
     "delete": "signoff.cli.delete:delete",
-    "diagram": "signoff.cli.machine:diagram",
-    "verify": "signoff.cli.machine:verify",
-    "model": "signoff.cli.model:app",
-    "sandbox": "signoff.cli.sandbox:app",
+    "verify": "signoff.cli.verify:verify",
 }
-"""The location of each command: a function, or a group of commands. Importing all of them takes two seconds,
+"""The location of each command, a function. Importing all of them takes two seconds,
 and the web application and the workers are extras; one command, or the version, does not need the others.
 """
 
 SUMMARIES: Mapping[str, str] = {
     "run": "Give the model a task and watch it work until it signs off.",
-    "resume": "Continue a thread: answer it, decide on its calls, or go on after a stop.",
-    "extend": "Continue a task that reached a limit, with more turns.",
-    "retry": "Retry a task that ended with an error.",
+    "resume": "Continue a thread: answer it, decide on its calls, or go on, whatever stopped it.",
     "undo": "Undo the effects of a task that has ended, the newest first.",
     "pause": "Ask the process that runs a thread to pause at its next step.",
     "replay": "Decide a stored thread again, without model and tools, and compare.",
     "fork": "Copy a thread, as it was at some turn, to a new thread; the old one stays.",
-    "submit": "Give a task to the workers; one of them runs it.",
     "worker": "Run submitted threads; on a signal they stop and return to the queue.",
     "stats": "Show how tasks ended, how many turns they took, and what to improve.",
-    "rate": "Rate how well a task was done, from 1 to 5; a new rating replaces the old one.",
     "serve": "Open the application in the browser: threads, conversation, machine, terminal.",
     "acp": "Work in an editor such as Zed, by the Agent Client Protocol.",
     "mcp": "Give tasks to it from other agents, by the Model Context Protocol.",
     "threads": "List the threads: where each stands, and what it waits for.",
     "show": "Show a thread turn by turn: replies, calls, results, and the rules that fired.",
     "delete": "Delete a thread, or all that ended long ago; your files stay as they are.",
-    "diagram": "Draw the machine from its table, as Mermaid or SVG.",
     "verify": "Model-check a graph without calling its model or tools.",
-    "model": "Install the embedded model, which needs no key and no network.",
-    "sandbox": "Show what the sandbox for Python allows on this machine.",
 }
 """The summary of each command in `signoff --help` and in shell completion: the first paragraph of its own
 help, so that listing the commands imports none of them. A command that is missing here is imported to be
@@ -107,16 +93,11 @@ def _command(name: str) -> Any:
     """Returns the command. Raises KeyError for an unknown name."""
     module, _, attribute = COMMANDS[name].partition(":")
     found = getattr(importlib.import_module(module), attribute)
-    if isinstance(found, typer.Typer):
-        command: Any = typer.main.get_group(found)
-        command.name = name
-    else:
-        alone = typer.Typer(add_completion=False)
-        alone.command(name)(found)
-        command = typer.main.get_command(alone)
+    alone = typer.Typer(add_completion=False)
+    alone.command(name)(found)
+    command: Any = typer.main.get_command(alone)
     command.rich_help_panel = _panel(name)
-    for one in (command, *getattr(command, "commands", {}).values()):
-        one.get_params = functools.partial(_params, one.get_params)
+    command.get_params = functools.partial(_params, command.get_params)
     return command
 
 
@@ -151,8 +132,43 @@ def load(words: Sequence[str]) -> None:
         importlib.import_module(COMMANDS[words[0]].partition(":")[0])
 
 
-class Commands(TyperGroup):
-    """The commands; an error in a command line is reported in one sentence on stderr."""
+class Sentences(TyperGroup):
+    """A program whose errors are reported in one sentence on stderr."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_types(super().get_params(ctx))
+
+    def help_for(self, words: Sequence[str]) -> str:
+        """Where to find the help for this command line."""
+        return f"See: {self.name} --help"
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        try:
+            _check_folder()
+            code = super().main(words, *rest, **{**options, "standalone_mode": False})
+        except typer.TyperException as error:
+            code = _refuse(f"{error.format_message()} {self.help_for(words)}", USAGE, words)
+        except SignoffError as error:
+            code = _refuse(str(error), ERROR if isinstance(error, IllegalEvent) else USAGE, words)
+        except sqlite3.Error as error:
+            message = (
+                f"The database cannot be used ({error}); repair it, or name another one with --database."
+            )
+            code = _refuse(message, USAGE, words)
+        except Exception as error:
+            if os.environ.get("SIGNOFF_DEBUG"):
+                raise
+            message = (
+                f"Something unexpected went wrong ({type(error).__name__}: {error}). The thread is saved; "
+                "SIGNOFF_DEBUG=1 shows where."
+            )
+            code = _refuse(message, ERROR, words)
+        sys.exit(code or 0)
+
+
+class Commands(Sentences):
+    """The commands of `signoff`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -161,8 +177,9 @@ class Commands(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for names in PANELS.values() for name in names]
 
-    def get_params(self, ctx: Any) -> Any:
-        return _without_types(super().get_params(ctx))
+    def help_for(self, words: Sequence[str]) -> str:
+        command = f"{words[0]} " if words and words[0] in COMMANDS else ""
+        return f"See: signoff {command}--help"
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         TyperGroup.format_help(self._listing(), ctx, formatter)
@@ -182,36 +199,6 @@ class Commands(TyperGroup):
             for name in COMMANDS
         }
         return listing
-
-    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
-        words = list(sys.argv[1:] if args is None else args)
-        try:
-            _check_folder()
-            code = super().main(words, *rest, **{**options, "standalone_mode": False})
-        except typer.TyperException as error:
-            code = _refuse(f"{error.format_message()} {_help_for(words)}", USAGE, words)
-        except SignoffError as error:
-            code = _refuse(str(error), ERROR if isinstance(error, IllegalEvent) else USAGE, words)
-        except sqlite3.Error as error:
-            message = (
-                f"The database cannot be used ({error}); repair it, or name another one with --database."
-            )
-            code = _refuse(message, USAGE, words)
-        except Exception as error:
-            if os.environ.get("SIGNOFF_DEBUG"):
-                raise
-            message = (
-                f"Something unexpected went wrong ({type(error).__name__}: {error}). The thread is saved; "
-                "SIGNOFF_DEBUG=1 shows where."
-            )
-            code = _refuse(message, ERROR, words)
-        sys.exit(code or 0)
-
-
-def _help_for(words: Sequence[str]) -> str:
-    """Returns where to find the help for this command line."""
-    command = f"{words[0]} " if words and words[0] in COMMANDS else ""
-    return f"See: signoff {command}--help"
 
 
 def _check_folder() -> None:

@@ -13,6 +13,7 @@ from langgraph.store.base import BaseStore
 from rich.console import Console
 from rich.text import Text
 
+from signoff import SetupError, ThreadBusy
 from signoff.cli.console import stdout_console
 from signoff.cli.display import read_line
 from signoff.cli.threads import thread_table
@@ -22,8 +23,7 @@ from signoff.front.text import one_line
 from signoff.front.thread_ids import checked_thread_id
 from signoff.front.threads import Row, find_threads, row
 from signoff.graph.compiled.graph import busy
-from signoff.graph.errors import SetupError, ThreadBusy
-from signoff.graph.foreign import count_noun, label
+from signoff.text import count_noun, label
 
 _ENDED = ("success", "limit", "error")
 _NEVER = ("running", "damaged")
@@ -68,7 +68,7 @@ def _delete_one(file: Database, thread_id: str, *, yes: bool, dry_run: bool, as_
     if not file.exists():
         raise unknown(thread_id, file)
     with file.open() as storage:
-        if thread_id not in storage.threads() and not _has_entries(storage.store, thread_id):
+        if thread_id not in storage.checkpointer.threads() and not _has_entries(storage.store, thread_id):
             raise unknown(thread_id, file)
         if storage.checkpointer.is_running(thread_id):
             raise busy(thread_id)

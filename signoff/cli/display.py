@@ -20,19 +20,16 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from signoff import Approval, PendingCall, Question, ThreadError, Waiting
 from signoff.cli.console import stdout_console
+from signoff.events import CallFinished, CallStarted, Entered, Retrying, SessionEvent, Stopping
 from signoff.front.cards import AMBER, Card, Lines, approving, asking, card, ending
-from signoff.front.choices import approve, option_of
 from signoff.front.report import CommandReport, Exit, print_document
 from signoff.front.settings import Settings
 from signoff.front.text import escape_invisible, one_line, plain, styled
-from signoff.graph.errors import ThreadError
-from signoff.graph.foreign import count_noun, valid_text
 from signoff.nodes.model.providers import READING
 from signoff.nodes.model.trying import RETRYING
-from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting, read_json
-from signoff.session.events import CallFinished, CallStarted, Entered, Retrying, SessionEvent, Stopping
-from signoff.tools.pty.output import harmless
+from signoff.text import count_noun, harmless, valid_text
 
 if TYPE_CHECKING:
     # The package of the embedded model is slow to import.
@@ -229,12 +226,15 @@ class Dialogue:
         if isinstance(waiting, Approval):
             return self._decisions(waiting)
         self.show(asking(waiting))
-        options = waiting.options if isinstance(waiting, Question) else ()
-        hint = "number or your own words" if options else "your answer"
-        if isinstance(waiting, Confirmation):
-            hint = "yes, or what is wrong"
-        answer = self._line(hint, "Type an answer, or press Ctrl-C to answer later.")
-        return option_of(answer, options)
+        hint = (
+            "number or your own words" if isinstance(waiting, Question) and waiting.options else "your answer"
+        )
+        while True:
+            answer = self._line(hint, "Type an answer, or press Ctrl-C to answer later.")
+            try:
+                return waiting.read(answer)
+            except ThreadError as error:
+                self.say(str(error))
 
     def _decisions(self, approval: Approval) -> list[Mapping[str, Any]]:
         if len(approval.calls) == 1:
@@ -257,25 +257,24 @@ class Dialogue:
                 self.say(f"Type one of: {', '.join(call.allowed)}; a reason may follow a rejection.")
                 continue
             try:
-                decision = self._filled(kind, rest.strip(), call)
-                Approval("", (call,)).read([decision])
-            except (ThreadError, ValueError) as error:
+                (decision,) = Approval("", (call,)).read(f"{kind}: {rest.strip() or self._rest(kind, call)}")
+            except ThreadError as error:
                 self.say(f"That does not fit: {error}")
             else:
-                return decision
+                return dict(decision)
 
-    def _filled(self, kind: str, rest: str, call: PendingCall) -> Mapping[str, Any]:
-        if kind == "reject":
-            return {"type": kind, "message": rest or self._line("reason (may be empty)")}
-        if kind == "respond":
-            return {"type": kind, "message": rest or self._line("answer for the model", "Type the answer.")}
-        if kind == "edit":
-            if not rest:
+    def _rest(self, kind: str, call: PendingCall) -> str:
+        """Asks for what a decision needs beside its word."""
+        match kind:
+            case "reject":
+                return self._line("reason (may be empty)")
+            case "respond":
+                return self._line("answer for the model", "Type the answer.")
+            case "edit":
                 now = escape_invisible(json.dumps(dict(call.args), ensure_ascii=False, default=str))
                 self.say(f"The current arguments: {now}")
-                rest = self._line("new arguments as JSON", "Type all arguments as a JSON object.")
-            return {"type": kind, "edited_action": {"name": call.name, "args": read_json(rest)}}
-        return approve(rest)
+                return self._line("new arguments as JSON", "Type all arguments as a JSON object.")
+        return ""
 
     def _line(self, hint: str, when_empty: str = "") -> str:
         while not (typed := valid_text(read_line(f"{hint} > ")).strip()) and when_empty:
@@ -290,8 +289,8 @@ def _kind(word: str) -> str:
 class Display:
     """Shows nothing while a thread runs, asks nothing, and prints the report as JSON."""
 
-    def begin(self, thread_id: str, settings: Settings, note: str) -> None:
-        """Called when the run begins."""
+    def begin(self, thread_id: str, settings: Settings | None, note: str) -> None:
+        """Called when the run begins. settings: None for a graph of the user's own."""
 
     def loading(self) -> "AbstractContextManager[Progress]":
         """Wraps the loading of the model; yields a callback for its progress."""
@@ -343,10 +342,10 @@ class Plain(Display):
         self.lines = Lines(self.boxed)
         self.gapped = True
 
-    def begin(self, thread_id: str, settings: Settings, note: str) -> None:
-        parts = (thread_id, settings.workspace, settings.model)
+    def begin(self, thread_id: str, settings: Settings | None, note: str) -> None:
+        parts = (thread_id, settings.workspace, settings.model) if settings else (thread_id,)
         self.print(Text(" · ".join(one_line(part) for part in parts), style="dim"))
-        if settings.python_writes:
+        if settings and settings.python_writes:
             self.print(Text(PYTHON_WRITES, style="dim"))
         if note:
             self.note(note)

@@ -3,42 +3,50 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
+from typing import Any
 
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import BaseTool
 
+from signoff import (
+    Action,
+    Answer,
+    Approval,
+    Decision,
+    Ended,
+    Graph,
+    Message,
+    Paused,
+    Session,
+    SetupError,
+    StorageError,
+    ThreadError,
+    ThreadStatus,
+    Waiting,
+    go_on,
+    undo,
+)
 from signoff.cli.display import Display, Streamed
+from signoff.events import Decided, Wrote
 from signoff.front import report
+from signoff.front.choices import waits_for
 from signoff.front.database import Database, OpenStorage, unknown
-from signoff.front.report import MORE_TURNS, CommandReport, Exit, command, next_command
+from signoff.front.programs import check_tools
+from signoff.front.report import CommandReport, Exit, command, next_command
 from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
 from signoff.graph.compiled.graph import busy
 from signoff.graph.compiled.inputs import is_repeated
-from signoff.graph.errors import StorageError, ThreadError
-from signoff.graph.foreign import count_noun
+from signoff.load import load_graph
 from signoff.models.choose import check_model, choose_model
-from signoff.session.commands import Answer, Extend, Retry, ThreadCommand, Undo
-from signoff.session.decisions import (
-    Action,
-    Approval,
-    Confirmation,
-    Decision,
-    Failed,
-    Finished,
-    Message,
-    Paused,
-    Waiting,
-)
-from signoff.session.events import Decided, Wrote
-from signoff.session.session import Session
-from signoff.session.status import Condition, ThreadStatus, look, reading_graph
+from signoff.session import Condition, ThreadCommand
+from signoff.session.status import look, reading_graph
 from signoff.session.tracing import tracing
-from signoff.tools.approvals import looks_named, take_ids
+from signoff.text import count_noun, quote_id
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -60,9 +68,9 @@ def with_task(task: str) -> Plan:
     """Plans a new task for a new or an existing thread, or the answer if the thread waits for one."""
 
     def plan(thread: ThreadStatus) -> Begin:
-        if waiting := thread.waiting:
+        if waiting := thread.wait():
             return Begin(task, note=f"The thread waits: your message {_role_of_answer(waiting)}.")
-        if thread.condition is not Condition.STOPPED:
+        if not thread.condition.has_work_left:
             return Begin(task)
         if is_repeated([HumanMessage(task)], thread.values):
             return Begin(task, note="The thread already has this message and continues with it.")
@@ -74,32 +82,36 @@ def with_task(task: str) -> Plan:
 def _role_of_answer(waiting: Waiting) -> str:
     match waiting:
         case Approval():
-            return "rejects the calls"
-        case Confirmation():
-            return "sends the result back"
+            return "sends the result back" if waits_for(waiting) == "confirmation" else "rejects the calls"
         case Action():
             return "takes the action back"
     return "is the answer"
 
 
-def to_resume(answer: str | None, database: Database, to: str | None = None) -> Plan:
+def to_resume(
+    answer: str | None, database: Database, to: str | None = None, turns: int | None = None
+) -> Plan:
     """Plans to continue an existing thread, with or without an answer.
 
-    to: the beginning of the id of what it answers, if several delegates wait."""
+    to: the beginning of the id of what it answers, if several delegates wait. turns: how many more after a
+    limit."""
 
     def plan(thread: ThreadStatus) -> Begin:
         _known(thread, database)
         if thread.outcome is not None:
             if answer is not None:
                 raise _nothing_waits(thread.thread_id, "ended", database)
-            raise _has_ended(thread, database)
-        if waiting := thread.waiting if answer is None else _answered(answer, to, thread):
+            if thread.outcome.status == "success":
+                raise _has_ended(thread, database)
+            return Begin(go_on(turns))
+        if waiting := thread.wait() if answer is None else _answered(answer, to, thread):
             if answer is None:
                 # The session hands out an action and records that.
                 return Begin() if isinstance(waiting, Action) else Begin(waiting=waiting)
-            if isinstance(waiting, Approval) and not waiting.says_which(answer):
+            decisions = waiting.read(answer)
+            says_which = to is not None or _names(waiting, answer) or _rejects(decisions)
+            if waits_for(waiting) == "approval" and not says_which:
                 raise _for_which(thread, database)
-            waiting.read(answer)
             return Begin(Answer(answer, waiting.interrupt_id))
         if answer is not None:
             raise _nothing_waits(thread.thread_id, "stopped in the middle", database)
@@ -110,14 +122,12 @@ def to_resume(answer: str | None, database: Database, to: str | None = None) -> 
 
 def _answered(answer: str, to: str | None, thread: ThreadStatus) -> Waiting | None:
     """The pending request that an answer is for. Raises ThreadError if that is ambiguous."""
-    named = take_ids(answer)[1] if looks_named(answer) else frozenset()
-    found = [
-        one
-        for one in thread.waits
-        if (one.interrupt_id.startswith(to) if to else not named or getattr(one, "shown", None) in named)
-    ]
+    if to:
+        found = [one for one in thread.waits if one.interrupt_id.startswith(to)]
+    else:
+        found = [one for one in thread.waits if _names(one, answer)] or list(thread.waits)
     if len(thread.waits) < 2 and not to:
-        return thread.waiting
+        return thread.wait()
     if len(found) == 1:
         return found[0]
     waits = ", ".join(
@@ -125,9 +135,23 @@ def _answered(answer: str, to: str | None, thread: ThreadStatus) -> Waiting | No
         for one in thread.waits
     )
     raise ThreadError(
-        f"Thread {thread.quoted_id!r} waits for {count_noun(len(thread.waits), 'answer')}; "
+        f"Thread {quote_id(thread.thread_id)} waits for {count_noun(len(thread.waits), 'answer')}; "
         f"use --to to say which one is meant ({waits}). Nothing was changed."
     )
+
+
+def _names(waiting: Waiting, answer: str) -> bool:
+    """Whether the answer holds the short id of what is shown; `waiting.read` refuses the id of anything
+    else."""
+    shown = waiting.document().get("shown", "")
+    return shown != "" and shown in answer
+
+
+def _rejects(decisions: Any) -> bool:
+    """Whether all of these decisions reject: nothing runs then, whatever else may wait by now."""
+    listed = decisions.get("decisions", decisions) if isinstance(decisions, Mapping) else decisions
+    listed = listed if isinstance(listed, list) else [listed]
+    return all(isinstance(one, Mapping) and one.get("type") in ("reject", "ignore") for one in listed)
 
 
 def _for_which(thread: ThreadStatus, database: Database) -> ThreadError:
@@ -138,28 +162,6 @@ def _for_which(thread: ThreadStatus, database: Database) -> ThreadError:
     )
 
 
-def to_extend(turns: int, database: Database) -> Plan:
-    """Plans to continue after a limit."""
-
-    def plan(thread: ThreadStatus) -> Begin:
-        if _end(thread, database, "a limit") == "limit":
-            return Begin(Extend(turns))
-        raise _has_ended(thread, database)
-
-    return plan
-
-
-def to_retry(database: Database) -> Plan:
-    """Plans to retry after an error."""
-
-    def plan(thread: ThreadStatus) -> Begin:
-        if _end(thread, database, "an error") == "error":
-            return Begin(Retry())
-        raise _has_ended(thread, database)
-
-    return plan
-
-
 def to_undo(database: Database) -> Plan:
     """Plans to undo a task that has ended."""
 
@@ -167,23 +169,12 @@ def to_undo(database: Database) -> Plan:
         _known(thread, database)
         if thread.outcome is None:
             raise ThreadError(
-                f"Thread {thread.quoted_id!r} has not ended, and only an ended task can be undone; end it "
-                f"first: {command('resume', thread.thread_id, database)}"
+                f"Thread {quote_id(thread.thread_id)} has not ended, and only an ended task can be undone; "
+                f"end it first: {command('resume', thread.thread_id, database)}"
             )
-        return Begin(Undo())
+        return Begin(undo())
 
     return plan
-
-
-def _end(thread: ThreadStatus, database: Database, needed: str) -> str:
-    _known(thread, database)
-    if thread.outcome is None:
-        how = command("resume", thread.thread_id, database)
-        raise ThreadError(
-            f"Thread {thread.quoted_id!r} has not ended, but this command is for one that ended "
-            f"with {needed}; go on with: {how}"
-        )
-    return str(thread.outcome["status"])
 
 
 def _known(thread: ThreadStatus, database: Database) -> None:
@@ -192,21 +183,11 @@ def _known(thread: ThreadStatus, database: Database) -> None:
 
 
 def _has_ended(thread: ThreadStatus, database: Database) -> ThreadError:
-    thread_id, outcome = thread.thread_id, thread.outcome or {}
-    status = outcome["status"]
-    what = {
-        "limit": f"give it more turns: {command('extend', thread_id, database, str(MORE_TURNS))}",
-        "error": f"try again: {command('retry', thread_id, database)}",
-        "success": f"give it another task: {next_command(thread_id, database)}",
-    }[status]
-    how = outcome["claim"] if status == "success" else outcome["reason"]
-    return ThreadError(f"Thread {thread.quoted_id!r} has ended ({status}, {how}); {what}")
-
-
-def _of_another_program(thread: ThreadStatus) -> ThreadError:
+    assert thread.outcome is not None, "so it has"
+    how = next_command(thread.thread_id, database)
     return ThreadError(
-        f"Thread {thread.quoted_id!r} was run by another program, whose tools say how their calls are "
-        "undone: call Session(graph, thread_id).undo() there. Nothing was changed."
+        f"Thread {quote_id(thread.thread_id)} has ended (success, {thread.outcome.claim}); give it another "
+        f"task: {how}"
     )
 
 
@@ -281,10 +262,10 @@ def _stopped(thread_id: str, database: Database, begun: bool) -> CommandReport:
     """Returns the report of a stopped run, with the command that continues it."""
     with database.open() as storage:
         found = look(reading_graph(storage), thread_id)
-    if found.waiting:
+    if found.wait():
         return report.of_waits(found.waits, thread_id, database)[0]
     if found.outcome is not None:
-        ended = report.of_outcome(found.outcome, thread_id, database)
+        ended = report.of_outcome(found.outcome.model_dump(mode="json"), thread_id, database)
         # Not started: the same command must still be repeated.
         return ended if begun else replace(report.of_stop(None, database), resume=ended.resume)
     return report.of_stop(None if found.condition is Condition.UNKNOWN else thread_id, database)
@@ -302,23 +283,42 @@ class _Launch:
     def run(self, plan: Plan) -> CommandReport:
         if self.storage.checkpointer.is_running(self.thread_id):
             raise busy(self.thread_id)
+        if self.database.graph is not None:
+            return self._run_graph(self.database.graph, plan)
         thread_status = look(reading_graph(self.storage), self.thread_id)
+        check_tools(self.storage, thread_status)
         begin = plan(thread_status)
-        known = recall(self.storage.store, self.thread_id)
-        if known is None and isinstance(begin.move, Undo):
-            raise _of_another_program(thread_status)
-        settings = settle(self.options, known, os.environ)
-        if self.options.approve is not None and isinstance(thread_status.waiting, Approval):
+        settings = settle(self.options, recall(self.storage.store, self.thread_id), os.environ)
+        waiting = thread_status.wait()
+        if self.options.approve is not None and waits_for(waiting) == "approval":
             raise ThreadError("Calls wait for approval: decide on them first, then change --approve.")
         move = begin.move
         with working_tools(settings, self.display.output) as tools:
-            checked = for_waiting(tools, thread_status.waiting)
+            checked = for_waiting(tools, thread_status.wait())
             if begin.waiting:
                 answer = self.display.ask(begin.waiting)
                 if answer is None:
-                    return report.of_waiting(begin.waiting, self.thread_id, self.database)
+                    return self._waiting(begin.waiting, thread_status)
                 move = Answer(answer, begin.waiting.interrupt_id)
             return self._with(*checked, settings, thread_status, move, begin.note)
+
+    def _run_graph(self, named: str, plan: Plan) -> CommandReport:
+        """Runs the graph of a program, which has everything that settings say."""
+        if recall(self.storage.store, self.thread_id) is not None:
+            raise SetupError(
+                f"Thread {self.thread_id!r} was begun with the tools of the command line; leave out --graph."
+            )
+        saved = {"checkpointer": self.storage.checkpointer, "store": self.storage.store}
+        graph = load_graph(named).copy(saved)
+        thread_status = look(graph, self.thread_id)
+        begin = plan(thread_status)
+        move = begin.move
+        if begin.waiting:
+            answer = self.display.ask(begin.waiting)
+            if answer is None:
+                return self._waiting(begin.waiting, thread_status)
+            move = Answer(answer, begin.waiting.interrupt_id)
+        return self._until_needed(graph, move, begin.note, None)
 
     def _with(
         self,
@@ -329,26 +329,31 @@ class _Launch:
         move: ThreadCommand,
         note: str,
     ) -> CommandReport:
-        policy = policy_of(settings, tools, thread_status.waiting)
+        policy = policy_of(settings, tools, thread_status.wait())
         check_model(settings.model, settings.base_url, os.environ)
         with self.display.loading() as on_progress:
             chosen = choose_model(settings.model, settings.base_url, os.environ, on_progress)
         with chosen.resource:
             graph = graph_of(settings, chosen, tools, self.storage, policy, handed_over)
-            streamed = Streamed(self.display.show)
-            session = Session(graph, self.thread_id, config={"callbacks": [streamed, *tracing(graph)]})
             remember(self.storage.store, self.thread_id, settings)
-            self.display.begin(self.thread_id, settings, note)
-            try:
-                return self._until_done(session, move, streamed)
-            except StorageError as error:
-                how = report.command("resume", self.thread_id, self.database)
-                return CommandReport(self.thread_id, "error", Exit.ERROR, resume=how, error=str(error))
+            return self._until_needed(graph, move, note, settings)
+
+    def _until_needed(
+        self, graph: Graph, move: ThreadCommand, note: str, settings: Settings | None
+    ) -> CommandReport:
+        streamed = Streamed(self.display.show)
+        session = Session(graph, self.thread_id, config={"callbacks": [streamed, *tracing(graph)]})
+        self.display.begin(self.thread_id, settings, note)
+        try:
+            return self._until_done(session, move, streamed)
+        except StorageError as error:
+            how = report.command("resume", self.thread_id, self.database)
+            return CommandReport(self.thread_id, "error", Exit.ERROR, resume=how, error=str(error))
 
     def _until_done(self, session: Session, move: ThreadCommand, streamed: Streamed) -> CommandReport:
         while True:
             decision = self._drive(session, move, streamed)
-            if isinstance(decision, Finished | Failed):
+            if isinstance(decision, Ended):
                 outcome = decision.outcome.model_dump()
                 return report.of_outcome(outcome, self.thread_id, self.database)
             if isinstance(decision, Paused):
@@ -358,8 +363,12 @@ class _Launch:
                 continue
             answer = self.display.ask(decision)
             if answer is None:
-                return report.of_waiting(decision, self.thread_id, self.database)
+                return self._waiting(decision, session.status())
             move = Answer(answer, decision.interrupt_id)
+
+    def _waiting(self, waiting: Waiting, thread_status: ThreadStatus) -> CommandReport:
+        beside = len(thread_status.waits) > 1
+        return report.of_waiting(waiting, self.thread_id, self.database, beside=beside)
 
     def _drive(self, session: Session, move: ThreadCommand, streamed: Streamed) -> Decision:
         """Runs to the next decision. A signal pauses at the next step, a second one stops at once."""

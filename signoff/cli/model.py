@@ -1,4 +1,4 @@
-"""`signoff model`: installs the embedded model, and shows its state."""
+"""`python -m signoff.models.local`: installs the embedded model, and shows its state."""
 
 import json
 import sys
@@ -12,17 +12,22 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from signoff import SetupError
+from signoff.cli.app import Sentences
 from signoff.front.text import plain
-from signoff.graph.errors import SetupError
 from signoff.models.local import local_model
 from signoff.models.local.install import ModelInfo, is_installed, model_info
 from signoff.models.local.install import install as install_packages
 from signoff.models.local.weights import STAGE_WORDS, Stage, ensure_weights
 from signoff.models.local.weights import Progress as OnProgress
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
+    name="python -m signoff.models.local",
+    cls=Sentences,
     help="Install the embedded model, which needs no key and no network.",
     no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
 )
 
 JSON = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
@@ -61,7 +66,7 @@ def install(
 ) -> None:
     """Install, join and verify the embedded model, and load it once to see that it works.
 
-    `signoff model info` says where it comes from and where it is kept.
+    `python -m signoff.models.local info` says where it comes from and where it is kept.
     """
     problems = Console(stderr=True)
     try:

@@ -1,7 +1,7 @@
 """Shows what a sandbox really enforces on this host: each probe is a program that tries what must not work.
 
 What it has done is looked up outside, wherever it can be seen there. Each has its target; where the sandbox
-lacks what a program tries it with, the check says that it was not tried.
+lacks what a program tries it with, it counts as not tried, and not as contained.
 """
 
 import os
@@ -17,8 +17,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from signoff.tools import PythonResult, choose_sandbox
 from signoff.tools.processes.helpers import isolated
-from signoff.tools.sandbox import PythonResult, choose_sandbox
 from signoff.tools.sandbox.tool import SandboxKind
 
 _TOKEN = "SIGNOFF_SELFTEST"
@@ -127,16 +127,26 @@ for _ in range(30_000_000):
 print("{_LEAKED}1.5 GB were held")
 """,
     ),
+    Probe(
+        "shared memory",
+        "hold memory that counts for no process",
+        f"""
+import mmap
+held = mmap.mmap(-1, 4096, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
+print("{_LEAKED}shared memory was mapped")
+""",
+    ),
     Probe("time", "run past the time limit, in C code", "sum(range(10**12))", 1.0),
     Probe("output", "print 200 MB", "for _ in range(200): print('x' * 1_000_000)"),
 )
 
 
 @dataclass(frozen=True)
-class Check:
-    """The result of a probe: whether the sandbox held, what was seen, and how long the program ran.
+class ProbeResult:
+    """The result of a probe: what was seen, and how long the program ran.
 
-    tried: False where the sandbox lacks what the program tries it with, so that it shows nothing.
+    tried: False where the sandbox lacks what the program tries it with, so that it shows nothing. contained:
+    it was tried, and the sandbox held.
     """
 
     name: str
@@ -146,8 +156,12 @@ class Check:
     observed: str
     seconds: float
 
+    @property
+    def leaked(self) -> bool:
+        return self.tried and not self.contained
 
-def selftest(kind: SandboxKind) -> Iterator[Check]:
+
+def selftest(kind: SandboxKind) -> Iterator[ProbeResult]:
     """Runs each probe in a sandbox of this kind with a workspace of its own.
 
     Raises SetupError when a sandbox does not start.
@@ -160,8 +174,8 @@ def selftest(kind: SandboxKind) -> Iterator[Check]:
             leaks = targets.leaks(result, probe.timeout)
             sandbox.close()
         observed = "; ".join(leaks) or _ending(result)
-        tried = not _LACKS.search(result.stderr)
-        yield Check(probe.name, probe.tries, not leaks, tried, observed, result.seconds)
+        tried = bool(leaks) or not _LACKS.search(result.stderr)
+        yield ProbeResult(probe.name, probe.tries, tried and not leaks, tried, observed, result.seconds)
 
 
 def _ending(result: PythonResult) -> str:
@@ -184,7 +198,7 @@ class Targets:
         return self.folder / "workspace"
 
     def names(self) -> str:
-        """Returns the assignments that a program begins with."""
+        """The assignments that a program begins with."""
         names = {
             "SECRET": str(self.folder / "secret"),
             "WRITTEN": str(self.folder / "written"),
@@ -194,7 +208,7 @@ class Targets:
         return "".join(f"{name} = {value!r}\n" for name, value in names.items())
 
     def leaks(self, result: PythonResult, timeout: float) -> list[str]:
-        """Returns what got through, in words."""
+        """What got through, in words."""
         output, git = result.stdout + result.stderr, self.workspace / ".git"
         git_files = [(file.name, file.read_text()) for file in git.iterdir()] if git.is_dir() else []
         signs = {

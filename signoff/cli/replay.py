@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from signoff import SetupError
 from signoff.cli.console import stdout_console
 from signoff.front.database import Database, OpenStorage, unknown
 from signoff.front.options import Json, Thread, takes
@@ -19,10 +20,9 @@ from signoff.front.settings import Given
 from signoff.front.text import one_line
 from signoff.front.thread_ids import checked_thread_id
 from signoff.graph.compiled.graph import runner
-from signoff.graph.errors import SetupError
-from signoff.graph.foreign import count_noun
 from signoff.session.replay import Replay
 from signoff.session.replay import replay as decide_again
+from signoff.text import count_noun
 
 DIFFERS = 1
 _MOST = 4_000
@@ -77,7 +77,7 @@ def replay(
     if not file.exists():
         raise unknown(thread_id, file)
     with file.open() as storage:
-        if thread_id not in storage.threads():
+        if thread_id not in storage.checkpointer.threads():
             raise unknown(thread_id, file)
         if to_test is not None:
             _write_test(storage, thread_id, given, graph, to_test, redact)

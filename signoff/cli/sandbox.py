@@ -1,4 +1,4 @@
-"""`signoff sandbox`: shows what the Python sandbox enforces on this host, tested with a few programs."""
+"""`python -m signoff.tools.sandbox`: what the Python sandbox enforces here, as a few programs see it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,22 +12,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from signoff.cli.app import Sentences
 from signoff.cli.console import stdout_console
-from signoff.cli.probes import PROBES, Check, selftest
+from signoff.cli.probes import PROBES, ProbeResult, selftest
 from signoff.front.text import cut, one_line
-from signoff.tools.sandbox.tool import SandboxKind, choose_sandbox
+from signoff.tools import choose_sandbox
+from signoff.tools.sandbox.tool import SandboxKind
 
-app = typer.Typer(help="Show what the sandbox for Python allows on this machine.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(name="python -m signoff.tools.sandbox", cls=Sentences, add_completion=False)
 
 _MOST_SEEN = 100
 
 
-@app.callback()
-def sandbox() -> None:
-    """The sandbox for the model's Python."""
-
-
-@app.command("selftest")
+@app.callback(invoke_without_command=True)
 def run_selftest(
     kind: Annotated[
         SandboxKind,
@@ -41,7 +38,7 @@ def run_selftest(
 ) -> None:
     """Show what the sandbox of this host really enforces: small programs try what it forbids.
 
-    Exit codes: 0 all contained, 1 something leaked, 2 there is no sandbox here.
+    Exit codes: 0 all that could be tried was contained, 1 something leaked, 2 there is no sandbox here.
     """
     chosen = choose_sandbox(kind, workspace=workspace)
     held = chosen.enforced()
@@ -59,16 +56,17 @@ def run_selftest(
     else:
         console = stdout_console()
         console.print(enforcement_table(held), "", checks_table(checks), "", summary(checks))
-    raise typer.Exit(0 if all(check.contained for check in checks) else 1)
+    raise typer.Exit(1 if any(check.leaked for check in checks) else 0)
 
 
-def document(held: Mapping[str, bool | str], checks: Sequence[Check]) -> str:
+def document(held: Mapping[str, bool | str], checks: Sequence[ProbeResult]) -> str:
     """Returns the whole result as JSON, in ASCII."""
     contained = sum(check.contained for check in checks)
     return json.dumps(
         {
             "enforced": dict(held),
             "programs": len(checks),
+            "tried": sum(check.tried for check in checks),
             "contained": contained,
             "checks": [asdict(check) for check in checks],
         },
@@ -85,22 +83,23 @@ def enforcement_table(held: Mapping[str, bool | str]) -> Table:
     return table
 
 
-def checks_table(checks: Sequence[Check]) -> Table:
+def checks_table(checks: Sequence[ProbeResult]) -> Table:
     """Returns the table of the programs, one per row, with their output sanitised."""
     table = Table("program", "tries to", "contained", "seen", "s", box=None, padding=(0, 2, 0, 0))
     for check in checks:
         contained = Text("yes", "green") if check.tried else Text("cannot try", "dim")
-        verdict = contained if check.contained else Text("LEAKED", "bold red")
-        seen = Text(cut(one_line(check.observed), _MOST_SEEN), "" if check.contained else "red")
+        verdict = Text("LEAKED", "bold red") if check.leaked else contained
+        seen = Text(cut(one_line(check.observed), _MOST_SEEN), "red" if check.leaked else "")
         table.add_row(check.name, check.tries, verdict, seen, f"{check.seconds:.1f}")
     return table
 
 
-def summary(checks: Sequence[Check]) -> Text:
+def summary(checks: Sequence[ProbeResult]) -> Text:
     """Returns the result in one line."""
-    leaked = [check.name for check in checks if not check.contained]
-    lacking = sum(not check.tried for check in checks)
-    if not leaked:
-        also = f"; {lacking} had nothing to try it with" if lacking else ""
-        return Text(f"All {len(checks)} programs were contained{also}.", "green")
-    return Text(f"{len(leaked)} of {len(checks)} programs got through: {', '.join(leaked)}.", "red")
+    leaked = [check.name for check in checks if check.leaked]
+    tried = [check for check in checks if check.tried]
+    if leaked:
+        return Text(f"{len(leaked)} of {len(tried)} programs got through: {', '.join(leaked)}.", "red")
+    lacking = len(checks) - len(tried)
+    also = f"; {lacking} could not be tried here" if lacking else ""
+    return Text(f"All {len(tried)} programs were contained{also}.", "green")

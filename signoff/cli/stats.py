@@ -1,4 +1,4 @@
-"""`signoff stats` and `signoff rate`: figures of the recorded outcomes, and people's ratings of them."""
+"""`signoff stats`: figures of the recorded outcomes, and people's ratings of them."""
 
 import json
 import sys
@@ -10,14 +10,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from signoff import SetupError
 from signoff.cli.console import stdout_console
 from signoff.front.database import Database, unknown
-from signoff.front.options import Json, Thread, moment, takes
+from signoff.front.options import Json, moment, takes
 from signoff.front.text import one_line, plain, styled
 from signoff.front.thread_ids import checked_thread_id
-from signoff.stats.numbers import stats as numbers
-from signoff.stats.records import STARS, TaskRecord, read_ended
-from signoff.stats.records import rate as store_rating
+from signoff.records import TaskRecord, read_ended
+from signoff.records import rate as store_rating
+from signoff.records import stats as numbers
+from signoff.stats.records import STARS
 
 _MOST_KINDS = 8
 _MOST_SECTIONS = 3
@@ -37,9 +39,29 @@ def stats(
             help="Only tasks that ended since then: 7d, 24h, 30min, or a date like 2026-01-31.",
         ),
     ] = None,
+    stars: Annotated[
+        int | None,
+        typer.Option(
+            "--rate",
+            min=STARS[0],
+            max=STARS[-1],
+            metavar="STARS",
+            help="Instead, rate how well the last task of --thread was done, from 1 (useless) to 5 "
+            "(excellent); a new rating replaces the old one.",
+        ),
+    ] = None,
+    task: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="With --rate, the N-th task of the thread that ended."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show how tasks ended, how many turns they took, and what to improve."""
+    if stars is not None:
+        _rate(file, thread, stars, task, as_json)
+        return
+    if task is not None:
+        raise SetupError("--task is for --rate.")
     begin = 0.0 if since is None else moment(since, time.time(), "--since")
     document = numbers(_ended(file, thread), since=begin)
     if as_json:
@@ -52,21 +74,10 @@ def stats(
         console.print(table(document), soft_wrap=not console.is_terminal)
 
 
-@takes()
-def rate(
-    thread: Thread,
-    file: Database,
-    stars: Annotated[
-        int,
-        typer.Argument(min=STARS[0], max=STARS[-1], metavar="STARS", help="1 (useless) to 5 (excellent)."),
-    ],
-    task: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="The N-th task of the thread that ended (default: the last)."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Rate how well a task was done, from 1 to 5; a new rating replaces the old one."""
+def _rate(file: Database, thread: str | None, stars: int, task: int | None, as_json: bool) -> None:
+    """Rates a task of a thread that ended; a new rating replaces the old one."""
+    if thread is None:
+        raise SetupError("--rate rates a task of one thread; name it with --thread.")
     thread_id = checked_thread_id(thread)
     _known(file, thread_id)
     with file.open() as storage:
@@ -95,7 +106,7 @@ def _known(file: Database, thread_id: str) -> None:
     """Raises ThreadError for a thread that is not in the database. Does not create a missing file."""
     if file.exists():
         with file.entries() as found:
-            if thread_id in found.threads() or read_ended(found.store, thread_id):
+            if thread_id in found.checkpointer.threads() or read_ended(found.store, thread_id):
                 return
     raise unknown(thread_id, file)
 

@@ -14,21 +14,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from signoff import SetupError, StorageError, ThreadError, ThreadStatus, Turn
 from signoff.cli.console import stdout_console
 from signoff.cli.display import Plain, Terminal
-from signoff.front.database import Database, OpenStorage, unknown
-from signoff.front.options import Json, Thread, takes
-from signoff.front.record.reading import read_run
-from signoff.front.record.run import Run
-from signoff.front.report import CommandReport, Exit, command, documents, of_outcome, of_stop, of_waits
-from signoff.front.text import cut, one_line, plain
-from signoff.front.thread_ids import checked_thread_id
-from signoff.front.threads import Row, ago, find_threads, in_words, status_of
-from signoff.graph.errors import SetupError, StorageError, ThreadError
-from signoff.graph.foreign import count_noun
-from signoff.graph.machine import State
-from signoff.graph.vocabulary import stands
-from signoff.session.events import (
+from signoff.events import (
     Answered,
     CallFinished,
     Confirmed,
@@ -39,13 +28,27 @@ from signoff.session.events import (
     Thought,
     Wrote,
 )
-from signoff.session.expiring import Expired, expire_all
-from signoff.session.history import Chapter, Turn
-from signoff.session.status import Condition, ThreadStatus, reading_graph
-from signoff.storage.postgres import PostgresStorage
+from signoff.front.choices import waits_for
+from signoff.front.database import Database, OpenStorage, unknown
+from signoff.front.options import Json, Thread, takes
+from signoff.front.programs import THEIR_GRAPH, naming_graph
+from signoff.front.record.reading import read_run
+from signoff.front.record.run import Run
+from signoff.front.report import CommandReport, Exit, command, documents, of_outcome, of_stop, of_waits
+from signoff.front.text import cut, one_line, plain
+from signoff.front.thread_ids import checked_thread_id
+from signoff.front.threads import Row, ago, find_threads, in_words, status_of
+from signoff.machine import State
+from signoff.session import Condition, Expired
+from signoff.session.expiring import expire_all
+from signoff.session.history import Chapter
+from signoff.session.status import reading_graph
+from signoff.storage import PostgresStorage
+from signoff.text import count_noun, stands
+from signoff.workers import submit
 from signoff.workers.figures import QueueFigures
 from signoff.workers.inbox import read_inbox
-from signoff.workers.submitting import of_workers, submit
+from signoff.workers.submitting import of_workers
 
 _KINDS: Mapping[type, str] = {
     Wrote: "user",
@@ -69,6 +72,9 @@ def threads(
     limit: Annotated[
         int, typer.Option(min=1, metavar="N", help="Show at most this many, the most recently changed first.")
     ] = 20,
+    condition: Annotated[
+        Condition | None, typer.Option(help="Show only the threads that stand so.", show_choices=True)
+    ] = None,
     expire: Annotated[
         bool,
         typer.Option("--expire", help="Answer the questions whose deadline has passed by their default."),
@@ -80,7 +86,7 @@ def threads(
     if expire:
         _print_expired(stdout_console(), file, as_json)
     else:
-        _print_threads(stdout_console(), file, limit, as_json)
+        _print_threads(stdout_console(), file, limit, condition, as_json)
 
 
 @takes()
@@ -122,11 +128,15 @@ def show(
                 raise ThreadError(f"Thread {thread_id!r} is in the queue and has not begun; try again later.")
             raise unknown(thread_id, file)
         settings, running = found.settings, found.running
+        file = naming_graph(file, storage, thread_id)
     if html is not None:
         _write_page(console, html, found)
         return
     status = _status(found)
     now = CommandReport(thread_id, "stopped", Exit.PAUSED) if running else _now(thread_status, file)
+    if settings is None and now.outcome is not None:
+        # Only the program that began it knows what goes on with it.
+        now = replace(now, resume=None)
     if as_json:
         document = {
             "thread_id": thread_id,
@@ -142,21 +152,27 @@ def show(
         sys.stdout.write(json.dumps(document, indent=2, default=str) + "\n")
         return
     place = (settings.workspace, settings.model) if settings else ()
-    waits_for = thread_status.waiting.waits_for if thread_status.waiting else None
-    state = stands(status, waits_for, thread_status.outcome).title
+    waiting, outcome = thread_status.wait(), _outcome(found)
+    state = stands(status, waits_for(waiting), outcome).title
     console.print(Text(" · ".join(map(one_line, (thread_id, state, *place))), style="dim"), soft_wrap=True)
     console.print()
     _print(console, found, None if running else now, file, depth)
+    if file.graph is not None and now.status in ("limit", "error"):
+        console.print(Text(f"A program began it: go on there, or with its graph, by --graph {THEIR_GRAPH}."))
 
 
-def _print_threads(console: Console, database: Database, limit: int, as_json: bool) -> None:
-    found = find_threads(database, limit)
+def _print_threads(
+    console: Console, database: Database, limit: int, condition: Condition | None, as_json: bool
+) -> None:
+    found = find_threads(database, limit, condition)
     listed = [asdict(item) for item in found.rows]
     if as_json:
         document = {"threads": listed, "workers": asdict(found.workers)} if found.workers else listed
         print(json.dumps(document, indent=2))
         return
-    if not found.rows:
+    if condition and not found.rows:
+        console.print(Text(plain(f"No thread in {database} is {condition}.")), soft_wrap=True)
+    elif not found.rows:
         console.print(
             Text(plain(f"No threads in {database} yet; `signoff run TASK` begins one.")), soft_wrap=True
         )
@@ -179,21 +195,22 @@ def _in_figures(workers: QueueFigures) -> str:
 
 def _print_expired(console: Console, database: Database, as_json: bool) -> None:
     """Answers every question whose deadline has passed, and prints which."""
-    found: list[Expired] = []
+    found: list[tuple[Expired, str]] = []
     if database.exists():
         with database.open() as storage:
-            for thread_id in storage.threads():
+            for thread_id in storage.checkpointer.threads():
                 with suppress(ThreadError, StorageError):
                     # A running thread is not waiting, and one that cannot be read is listed as damaged.
                     if expired := expire_all(reading_graph(storage, thread_id), thread_id):
-                        found += expired
+                        how = command("resume", thread_id, naming_graph(database, storage, thread_id))
+                        found += [(item, how) for item in expired]
                         _go_on(storage, thread_id)
     if as_json:
-        print(json.dumps([asdict(item) for item in found], indent=2))
+        print(json.dumps([asdict(item) for item, _ in found], indent=2))
         return
-    for item in found:
+    for item, how in found:
         said = f"{one_line(item.thread_id)}: {one_line(item.question)} → {one_line(item.answer)}"
-        console.print(Text(f"{said}  (go on: {command('resume', item.thread_id, database)})"), soft_wrap=True)
+        console.print(Text(f"{said}  (go on: {how})"), soft_wrap=True)
     if not found:
         console.print(Text("No question has expired."))
 
@@ -265,7 +282,7 @@ def _child(call_id: str, child: Run, depth: int) -> dict[str, Any]:
         "call_id": call_id,
         "path": list(child.path),
         "status": _status(child),
-        "outcome": child.status.outcome,
+        "outcome": _outcome(child),
         "totals": {"turns": child.totals.turns, "tokens": child.totals.tokens},
     }
     if depth > 0:
@@ -281,10 +298,15 @@ def _status(run: Run) -> str:
     return "running" if run.running else status_of(run.status)
 
 
+def _outcome(run: Run) -> dict[str, Any] | None:
+    outcome = run.status.outcome
+    return None if outcome is None else outcome.model_dump(mode="json")
+
+
 def _now(thread_status: ThreadStatus, database: Database) -> CommandReport:
     if thread_status.outcome is not None:
-        return of_outcome(thread_status.outcome, thread_status.thread_id, database)
-    if thread_status.waiting:
+        return of_outcome(thread_status.outcome.model_dump(mode="json"), thread_status.thread_id, database)
+    if thread_status.wait():
         return of_waits(thread_status.waits, thread_status.thread_id, database)[0]
     return of_stop(thread_status.thread_id, database)
 
@@ -297,8 +319,9 @@ def _waits(status: ThreadStatus, now: CommandReport, database: Database) -> list
 def _wait(report: CommandReport) -> dict[str, Any]:
     waiting = report.waiting
     assert waiting is not None, "it is the report of what waits"
-    own = {"type": waiting.pause, "interrupt_id": waiting.interrupt_id, "path": list(waiting.path)}
-    return own | {waiting.pause: waiting.document(), "resume": report.resume}
+    document = waiting.document()
+    own = {name: document[name] for name in ("type", "interrupt_id", "path")}
+    return own | {document["type"]: document, "resume": report.resume}
 
 
 def _print(console: Console, found: Run, now: CommandReport | None, database: Database, depth: int) -> None:
@@ -348,7 +371,7 @@ def _print_below(display: Plain, turn: Turn, below: Mapping[str, Run], depth: in
             continue
         inner = _Indented(display)
         inner.print(_heading(child, folded=depth < 1))
-        if error := (child.status.outcome or {}).get("error"):
+        if child.status.outcome and (error := child.status.outcome.error):
             inner.print(Text(f"  {one_line(error)}", style="red"))
         if depth < 1:
             continue

@@ -1,4 +1,4 @@
-"""`signoff submit` and `signoff worker`: run threads on other machines, optionally on a graph of your own."""
+"""`signoff run --submit` and `signoff worker`: threads on other machines, also on a graph of your own."""
 
 import asyncio
 import logging
@@ -7,32 +7,30 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from signoff.cli.display import display_for
+from signoff import Approval, Graph, SetupError, ThreadError
 from signoff.front import report
+from signoff.front.choices import waits_for
 from signoff.front.database import Database
-from signoff.front.options import TO_BEGIN, Json, Quiet, Task, takes, task_text
-from signoff.front.report import Exit
+from signoff.front.options import takes
+from signoff.front.programs import check_tools
+from signoff.front.report import CommandReport, Exit
 from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.front.text import cut, one_line
 from signoff.front.thread_ids import checked_thread_id, new_thread_id
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
-from signoff.graph.build import Graph
-from signoff.graph.errors import SetupError, ThreadError
+from signoff.load import load_graph
 from signoff.models.choose import Chosen, check_model, choose_model
 from signoff.nodes.model.providers import EMBEDDED
-from signoff.session.decisions import Approval, Confirmation
 from signoff.session.status import look, reading_graph
-from signoff.storage.postgres import PostgresStorage
-from signoff.verify.worlds import load, run_theirs
+from signoff.storage import PostgresStorage
+from signoff.workers import submit as hand_to_workers
 from signoff.workers.inbox import DEFAULT_QUEUE, HEARTBEAT_SECONDS, packages
 from signoff.workers.submitting import NO_POSTGRES, check
-from signoff.workers.submitting import submit as hand_to_workers
 
 if TYPE_CHECKING:
     from signoff.workers.worker import Graphs, Worker
@@ -45,17 +43,7 @@ def own_graph(named: str, storage: PostgresStorage) -> Graph:
     The function takes the open storage and returns `build_graph(…, storage=storage)`. It is called once per
     process; the graph then runs several threads at once. Raises SetupError for anything else.
     """
-    make = load(named)
-    if isinstance(make, Graph) or not callable(make):
-        raise SetupError(
-            f"{named} is not a function; name one that takes the storage of the workers and returns "
-            "build_graph(…, storage=storage)."
-        )
-    graph = run_theirs(partial(make, storage), named)
-    if not isinstance(graph, Graph):
-        raise SetupError(
-            f"{named} returned {type(graph).__name__}, not a graph; return the result of build_graph."
-        )
+    graph = load_graph(named, storage)
     if graph.checkpointer is not storage.checkpointer or graph.store is not storage.store:
         raise SetupError(
             f"The graph of {named} stores its threads elsewhere; build it with the storage that is passed "
@@ -83,19 +71,6 @@ class OneGraph:
 _FORMAT = "%(asctime)s %(message)s"
 _LONGEST_LINE = 500
 
-ThreadOption = Annotated[
-    str | None,
-    typer.Option("--thread", "-t", metavar="ID", help="Add the task to this thread (default: a new one)."),
-]
-WhoseQueue = Annotated[
-    str | None,
-    typer.Option(
-        "--queue",
-        metavar="NAME",
-        help="Which workers run it: `module:graph` for those of a graph of your own (default: the "
-        "thread's own, else those of the command line's graph).",
-    ),
-]
 OwnGraph = Annotated[
     str | None,
     typer.Argument(
@@ -130,30 +105,21 @@ Heartbeat = Annotated[
 UntilIdle = Annotated[bool, typer.Option("--until-idle", help="End when no submitted thread is left to run.")]
 
 
-@takes(*TO_BEGIN)
-def submit(
-    task: Task,
-    given: Given,
-    file: Database,
-    thread: ThreadOption = None,
-    queue: WhoseQueue = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Give a task to the workers; one of them runs it.
-
-    Exit codes: 0 it is in the queue, durably, 2 wrong usage. `signoff resume` answers what it asks.
-    """
+def submit(words: str, given: Given, file: Database, thread: str | None, queue: str | None) -> CommandReport:
+    """Gives a task to the workers, durably; one of them runs it."""
     _check_shared(file)
-    words = task_text(task)
     with file.open() as storage:
         assert isinstance(storage, PostgresStorage), "the address was checked above"
-        thread_id = new_thread_id(storage.threads()) if thread is None else checked_thread_id(thread)
+        thread_id = (
+            new_thread_id(storage.checkpointer.threads()) if thread is None else checked_thread_id(thread)
+        )
         _check_waits(storage, thread_id, file)
+        if (queue or DEFAULT_QUEUE) == DEFAULT_QUEUE:
+            check_tools(storage, look(reading_graph(storage), thread_id))
         whose, _ = check(storage, words, thread_id, queue=queue)
         _keep_settings(storage, thread_id, whose, given)
         hand_to_workers(storage, words, thread_id, queue=queue)
-    display_for(as_json, quiet).end(report.of_queued(thread_id, file))
+    return report.of_queued(thread_id, file)
 
 
 def _check_shared(file: Database) -> None:
@@ -165,10 +131,10 @@ def _check_shared(file: Database) -> None:
 def _check_waits(storage: PostgresStorage, thread_id: str, file: Database) -> None:
     if waits := look(reading_graph(storage), thread_id).waits:
         waiting, how = waits[0], report.of_waits(waits, thread_id, file)[0].resume
-        if isinstance(waiting, Approval | Confirmation):
+        if isinstance(waiting, Approval):
             # A decision is only offered together with what it decides on.
             how = report.command("resume", thread_id, file)
-        raise ThreadError(f"Thread {thread_id!r} waits for {waiting.waits_for}; answer it first: {how}")
+        raise ThreadError(f"Thread {thread_id!r} waits for {waits_for(waiting)}; answer it first: {how}")
 
 
 def _keep_settings(storage: PostgresStorage, thread_id: str, queue: str, given: Given) -> None:
@@ -274,7 +240,7 @@ class OwnGraphs:
     @contextmanager
     def __call__(self, thread_id: str) -> Iterator[Graph]:
         settings = settle(Given(), recall(self._storage.store, thread_id), os.environ)
-        waiting = look(reading_graph(self._storage), thread_id).waiting
+        waiting = look(reading_graph(self._storage), thread_id).wait()
         with ExitStack() as stack:
             found = stack.enter_context(working_tools(settings, _unheard))
             tools, handed_over = for_waiting(found, waiting)

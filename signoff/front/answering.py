@@ -8,11 +8,9 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage
 
-from signoff.front.choices import SHELL, answer_of, choices, decision_of, option_of, still_waiting
-from signoff.graph.errors import ThreadError
-from signoff.session.commands import Answer, Choose, ThreadCommand, TooLate
-from signoff.session.decisions import Action, Approval, Confirmation, PendingCall, Question, Waiting
-from signoff.session.status import Condition, ThreadStatus
+from signoff import Action, Answer, Approval, ThreadError, ThreadStatus, TooLate, Waiting, go_on
+from signoff.front.choices import SHELL, answer_of, choices, still_waiting
+from signoff.session import Choose, Condition, ThreadCommand
 
 _GIVEN_UP = "The person did not want to decide."
 
@@ -31,7 +29,7 @@ def begin_task(text: str, message_id: str = "") -> Choose:
     def task(status: ThreadStatus) -> ThreadCommand:
         if message_id and any(message.id == message_id for message in status.values.get("messages", ())):
             raise Known("The thread already has this message. Nothing was changed.")
-        if status.waiting is not None:
+        if status.wait() is not None:
             raise ThreadError("The thread waits for something by now; look at that first.")
         return [HumanMessage(text, id=message_id)] if message_id else text
 
@@ -46,7 +44,10 @@ def give_answer(interrupt_id: str, shown: str, texts: Sequence[str], by: str = "
     """
 
     def read(status: ThreadStatus) -> ThreadCommand:
-        meant = answer_of(texts, still_waiting(status, interrupt_id), shown)
+        waiting = still_waiting(status, interrupt_id)
+        meant = answer_of(texts, waiting, shown)
+        # A face may ask this command alone, so that the person is asked again at once.
+        waiting.read(meant)
         return Answer(meant, interrupt_id, by or None)
 
     return Choose(read)
@@ -71,13 +72,14 @@ def give_values(interrupt_id: str, shown: str, values: Mapping[int, Any], by: st
     return Choose(read)
 
 
-def go_on() -> Choose:
-    """Returns the command that continues a stopped task. It raises TooLate if the task has ended."""
+def go_further(turns: int | None = None) -> Choose:
+    """Returns the command that continues a task, whatever stopped it. It raises TooLate if the task has ended
+    in success."""
 
     def on(status: ThreadStatus) -> ThreadCommand:
-        if status.condition not in (Condition.STOPPED, Condition.WAITING):
+        if status.outcome is not None and status.outcome.status == "success":
             raise TooLate("The thread has ended; there is nothing to continue.")
-        return None
+        return None if status.condition is Condition.WAITING else go_on(turns)
 
     return Choose(on)
 
@@ -92,14 +94,14 @@ def make_too_late_error() -> TooLate:
 def get_asked(status: ThreadStatus) -> Waiting | None:
     """Returns what a person is asked. A command that a front end runs itself when the thread continues is not
     a question."""
-    waiting = status.waiting
+    waiting = status.wait()
     runs_here = isinstance(waiting, Action) and waiting.tool == SHELL and not waiting.unknown
     return None if runs_here else waiting
 
 
 def get_short_id(waiting: Waiting) -> str:
     """Returns the short id that a decision on this wait is bound to; empty if decisions are not bound."""
-    return waiting.shown if isinstance(waiting, Approval | Confirmation) else ""
+    return str(waiting.document().get("shown", ""))
 
 
 def _read_values(waiting: Waiting, shown: str, values: Mapping[int, Any]) -> Any:
@@ -107,21 +109,13 @@ def _read_values(waiting: Waiting, shown: str, values: Mapping[int, Any]) -> Any
     if isinstance(waiting, Approval):
         if sorted(values) != [*range(len(waiting.calls))]:
             raise ThreadError(f"{len(waiting.calls)} calls need a decision; decide on each of them.")
-        found = [_read_decision(values[at], call) for at, call in enumerate(waiting.calls)]
-        return {"shown": shown, "decisions": found}
+        given_up = {"type": "reject", "message": _GIVEN_UP}
+        return {
+            "shown": shown,
+            "decisions": [given_up if v is None else v for _, v in sorted(values.items())],
+        }
     if sorted(values) != [0]:
         raise ThreadError("Give exactly one answer here.")
-    value = values[0]
-    if value is None and isinstance(waiting, Confirmation):
-        return _GIVEN_UP
-    if value is None and isinstance(waiting, Action):
+    if values[0] is None and isinstance(waiting, Action):
         return list(choices(waiting, None))[-1].answer
-    if isinstance(waiting, Question) and isinstance(value, str):
-        return option_of(value, waiting.options)
-    return value
-
-
-def _read_decision(value: Any, call: PendingCall) -> Any:
-    if value is None:
-        return {"type": "reject", "message": _GIVEN_UP}
-    return decision_of(value, call) if isinstance(value, str) else value
+    return values[0]

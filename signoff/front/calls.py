@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.text import Text
 
+from signoff.events import CallFinished
 from signoff.front.text import cut, one_line, plain
 from signoff.graph.texts import FINISH_NAME
-from signoff.session.events import CallFinished
 
 _RESULT_LINES = 2
 _SHELL_LINES = 6

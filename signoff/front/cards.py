@@ -9,13 +9,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from signoff.front.calls import in_full, in_short
-from signoff.front.report import CommandReport
-from signoff.front.text import cut, one_line, plain
-from signoff.graph.foreign import count_noun
-from signoff.graph.vocabulary import STANDING, VERIFIED, WAITS, Tone, heading
-from signoff.session.decisions import Action, Confirmation, PendingCall, Question, Waiting
-from signoff.session.events import (
+from signoff import Action, Approval, PendingCall, Question, Waiting
+from signoff.events import (
     Answered,
     CallFinished,
     Nudged,
@@ -26,6 +21,10 @@ from signoff.session.events import (
     Thought,
     Wrote,
 )
+from signoff.front.calls import in_full, in_short
+from signoff.front.report import CommandReport
+from signoff.front.text import cut, one_line, plain
+from signoff.text import STANDING, VERIFIED, WAITS, Tone, count_noun, heading
 from signoff.tools.approvals import DECISIONS
 
 AMBER = "yellow"
@@ -149,28 +148,33 @@ def _command(label: str, report: CommandReport) -> list[tuple[str, str]]:
 
 def asking(waiting: Waiting, commands: Sequence[tuple[str, str]] = ()) -> Card:
     """Returns the card of what a thread waits for, whole: a question with its options, or calls in full."""
-    title = WAITS[waiting.waits_for].title
+    document = waiting.document()
+    confirms = document["waits_for"] == "confirmation"
+    title = WAITS[document["waits_for"]].title
     if waiting.path:
         title = f"{title} ({' / '.join(map(one_line, waiting.path))})"
     if isinstance(waiting, Question):
         options = [f"{number}. {one_line(option)}" for number, option in enumerate(waiting.options, start=1)]
         body = "\n".join([plain(waiting.text.strip()), *options])
         return Card(title, "cyan", body, commands=commands)
-    if isinstance(waiting, Confirmation):
-        issues = [f"• {one_line(issue)}" for issue in waiting.pending_issues]
-        body = "\n".join([plain(waiting.summary.strip()), *issues])
-        refused = [f"The review refused it twice: {plain(waiting.problem)}"] if waiting.problem else []
-        return Card(title, "magenta", body, refused, commands)
     if isinstance(waiting, Action):
         facts = ["Run it yourself; its result is the answer."]
         if waiting.unknown:
             facts = ["It was handed out before and may already have been done: check before you run it."]
         return Card(title, "cyan", in_full(waiting.tool, waiting.args), facts, commands)
-    calls = [approving(call) for call in waiting.calls]
+    assert isinstance(waiting, Approval), "there are no others"
+    calls = [_confirming(document)] if confirms else [approving(call) for call in waiting.calls]
     if len(calls) > 1:
         calls = [Text.assemble(f"{number}. ", told) for number, told in enumerate(calls, start=1)]
-    problem = [f"The previous answer was not valid: {one_line(waiting.problem)}."] if waiting.problem else []
+    before = "The review refused it twice" if confirms else "The previous answer was not valid"
+    problem = [f"{before}: {one_line(waiting.problem).rstrip('.')}."] if waiting.problem else []
     return Card(title, "magenta", Text("\n\n").join(calls), problem, commands)
+
+
+def _confirming(document: Mapping[str, Any]) -> Text:
+    """Returns a finish that waits for a person, with the issues that it leaves open."""
+    issues = [f"• {one_line(issue)}" for issue in document["pending_issues"]]
+    return Text("\n".join([plain(document["summary"].strip()), *issues]))
 
 
 def approving(call: PendingCall) -> Text:
@@ -278,10 +282,7 @@ def _open(outcome: Mapping[str, Any]) -> list[str]:
 
 def waiting_for(told: Retrying) -> str:
     """Returns a wait for a provider in words: `waits 20 s: rate limit (try 1 of 5)`."""
-    if told.model:
-        said = f"asks {one_line(told.model)}: {told.why}"
-    else:
-        said = f"waits {told.seconds:.1f} s: {told.why} (try {told.tries} of {told.most})"
+    said = f"waits {told.seconds:.1f} s: {told.why} (try {told.tries} of {told.most})"
     return f"{said}; the partial reply does not count" if told.dropped else said
 
 

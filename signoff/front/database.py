@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from platformdirs import user_data_path
+from platformdirs import user_data_dir
 
+from signoff import SetupError, ThreadError
 from signoff.front.settings import Source, environment, flag, read_options, user_file
-from signoff.graph.errors import SetupError, ThreadError, quote_id
+from signoff.graph.foreign import users_folder
 from signoff.storage.entries import entry_reader
+from signoff.text import quote_id
 
 if TYPE_CHECKING:
     from langgraph.store.base import BaseStore
@@ -25,9 +27,10 @@ class Readable(Protocol):
     """A database whose entries can be read."""
 
     @property
-    def store(self) -> Any: ...
+    def checkpointer(self) -> Any: ...
 
-    def threads(self) -> list[str]: ...
+    @property
+    def store(self) -> Any: ...
 
 
 class OpenStorage(Protocol):
@@ -39,21 +42,21 @@ class OpenStorage(Protocol):
     @property
     def store(self) -> "BaseStore": ...
 
-    def threads(self) -> list[str]: ...
-
 
 @dataclass(frozen=True)
 class Database:
     """A database. where: a path or an address; printed without a password.
 
     named: whether the commands that continue have to name it again. config: the value of `--config`, which
-    they then have to repeat. by_option: whether `--database` named it in this command.
+    they then have to repeat. by_option: whether `--database` named it in this command. graph: the value of
+    `--graph`, which the commands that go on have to repeat, too.
     """
 
     where: str
     named: bool
     config: str | None = None
     by_option: bool = False
+    graph: str | None = None
 
     def __str__(self) -> str:
         found = _ADDRESS.match(self.where) if self.is_postgres else None
@@ -86,11 +89,11 @@ class Database:
         """Opens the database. Raises StorageError, or SetupError when a package is missing."""
         if self.is_postgres:
             # Its driver is an extra.
-            from signoff.storage.postgres import postgres_storage
+            from signoff import postgres_storage
 
             return postgres_storage(self.where)
         # LangGraph takes a second to import; naming a database does not need it.
-        from signoff.storage.sqlite import sqlite_storage
+        from signoff import sqlite_storage
 
         return sqlite_storage(self.where)
 
@@ -110,7 +113,8 @@ class Database:
     def options(self) -> list[str]:
         """Returns the options that name it on a command line. A password stays in the environment."""
         config = ["--config", self.config] if self.config else []
-        return [*config, *(["--database", str(self)] if self.named else [])]
+        graph = ["--graph", self.graph] if self.graph else []
+        return [*config, *(["--database", str(self)] if self.named else []), *graph]
 
 
 def database(given: str | None, env: Mapping[str, str], config: Path | None = None) -> Database:
@@ -124,7 +128,9 @@ def database(given: str | None, env: Mapping[str, str], config: Path | None = No
     named = Source({"database": given} if given else {}, flag)
     where = read_options((named, environment(env), user_file(config))).database
     if not where:
-        return Database(str(user_data_path("signoff") / "threads.sqlite"), named=False)
+        if (folder := users_folder(user_data_dir)) is None:
+            raise SetupError("This user has no home for a database; name a file by --database.")
+        return Database(str(folder / "threads.sqlite"), named=False)
     if where.startswith(_SCHEMES):
         # An address from the environment or a file, with its password, is available to the next command too.
         return Database(where, named=bool(given), by_option=bool(given))
@@ -134,8 +140,9 @@ def database(given: str | None, env: Mapping[str, str], config: Path | None = No
             "postgresql://user@host/database."
         )
     path = str(Path(where).expanduser().absolute())
-    own = str(user_data_path("signoff") / "threads.sqlite")
-    return Database(path, named=path != own, by_option=bool(given))
+    folder = users_folder(user_data_dir)
+    is_own = folder is not None and path == str(folder / "threads.sqlite")
+    return Database(path, named=not is_own, by_option=bool(given))
 
 
 def unknown(thread_id: str, database: Database) -> ThreadError:

@@ -7,16 +7,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from langchain_core.tools import BaseTool
 
+from signoff import Decision, Graph, ThreadBusy, ThreadStatus
 from signoff.front.answering import make_too_late_error
 from signoff.front.database import OpenStorage
 from signoff.front.settings import Given
 from signoff.front.work import Models, News, Work
-from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import busy
-from signoff.graph.errors import ThreadBusy
-from signoff.session.commands import ThreadCommand
-from signoff.session.decisions import Decision
-from signoff.session.status import ThreadStatus, look, reading_graph
+from signoff.session import ThreadCommand
+from signoff.session.status import look, reading_graph
 from signoff.tools.processes.held import OpenResources
 
 MOST_WAITING = 10_000

@@ -7,10 +7,9 @@ typed text, by `signoff.front.answering`.
 from collections.abc import Mapping
 from typing import Any
 
+from signoff import Approval, PendingCall, Question, ThreadError, Waiting
 from signoff.front.choices import arguments_text
 from signoff.front.text import escape_invisible, one_line
-from signoff.graph.errors import ThreadError
-from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting
 
 Schema = dict[str, Any]
 
@@ -26,13 +25,6 @@ def make_form(waiting: Waiting, call: PendingCall | None = None) -> Schema:
     """Returns the fields of the form; for an approval, those for one of its calls."""
     if isinstance(waiting, Approval) and call is not None:
         return _make_decision_form(call)
-    if isinstance(waiting, Confirmation):
-        return _make_schema(
-            answer=_make_text_field(
-                "Confirm", "yes if the task is done; otherwise leave it empty", enum=["yes"]
-            ),
-            words=_make_text_field("What is wrong", "The finish is sent back to the model with this text."),
-        )
     if isinstance(waiting, Question) and waiting.options:
         return _make_schema(
             answer=_make_text_field("Answer", enum=[escape_invisible(option) for option in waiting.options]),

@@ -12,10 +12,10 @@ from typing import Annotated, Any, get_args
 
 import typer
 
+from signoff import SetupError
 from signoff.front.database import database
 from signoff.front.settings import NO_CONFIG, Given, Options, RunOptions, config_file, flag, option_extra
-from signoff.graph.errors import SetupError
-from signoff.graph.foreign import valid_text
+from signoff.text import valid_text
 
 Task = Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from stdin.")]
 Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread's ID.", show_default=False)]

@@ -6,15 +6,15 @@ from contextlib import contextmanager, nullcontext
 
 from langchain_core.messages import BaseMessage
 
+from signoff import Graph, SetupError
 from signoff.front.database import OpenStorage
 from signoff.front.options import check_own_graph
 from signoff.front.settings import Given, recall, settle
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
-from signoff.graph.build import Graph
-from signoff.graph.errors import SetupError, quote_id
+from signoff.models import ScriptedModel
 from signoff.models.choose import Chosen, choose_model
-from signoff.models.scripted import ScriptedModel
 from signoff.session.status import look, reading_graph
+from signoff.text import quote_id
 
 _UNASKED = "unasked"
 """A placeholder for the key of a model that is never called."""
@@ -33,7 +33,7 @@ def graph_again(
     if named is not None:
         check_own_graph(named, given)
         # Most threads belong to the command line, which needs none of it.
-        from signoff.verify.worlds import load_graph
+        from signoff.load import load_graph
 
         yield load_graph(named).copy({"checkpointer": storage.checkpointer, "store": storage.store})
         return
@@ -44,7 +44,7 @@ def graph_again(
             "known here; name it with --graph package.module:graph, or --graph path/to/file.py:graph."
         )
     settings = settle(given, before, os.environ)
-    waiting = look(reading_graph(storage), thread_id).waiting
+    waiting = look(reading_graph(storage), thread_id).wait()
     with working_tools(settings, lambda _: None) as own:
         tools, handed_over = for_waiting(own, waiting)
         policy = policy_of(settings, tools, waiting)
@@ -58,7 +58,7 @@ def load_function(named: str) -> Callable[[str], str]:
 
     Raises SetupError if there is none.
     """
-    from signoff.verify.worlds import load  # as above
+    from signoff.load import load  # as above
 
     found: Callable[[str], str] = load(named)
     if not callable(found):

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
+from signoff import Action, Approval, Waiting
 from signoff.front.database import Database
 from signoff.front.text import shell_command
-from signoff.session.decisions import Action, Confirmation, Question, Waiting
 
 
 class Exit(IntEnum):
@@ -27,7 +27,6 @@ class Exit(IntEnum):
 Status = Literal["success", "limit", "error", "waiting", "stopped", "queued"]
 ANSWER = "your answer"
 OBSERVATION = "its result"
-MORE_TURNS = 10
 ID_SHOWN = 8
 """How much of the id of what waits is shown, where several do."""
 
@@ -64,10 +63,10 @@ class CommandReport:
 
 
 def documents(waiting: Waiting | None) -> dict[str, Any]:
-    """Returns what a thread waits for, under the key `question`, `approval`, `action` or `confirmation`."""
+    """Returns what a thread waits for, under the key `question`, `approval` or `action`."""
+    document = waiting.document() if waiting else {"type": ""}
     return {
-        kind.pause: waiting.document() if waiting and isinstance(waiting, kind) else None
-        for kind in get_args(Waiting)
+        kind: document if document["type"] == kind else None for kind in ("question", "approval", "action")
     }
 
 
@@ -76,12 +75,10 @@ def of_outcome(outcome: Mapping[str, Any], thread_id: str, database: Database) -
     if outcome["status"] == "success":
         code = Exit.SUCCESS if outcome["claim"] == "done" else Exit.HONEST
         return CommandReport(thread_id, "success", code, outcome)
+    how = command("resume", thread_id, database)
     if outcome["status"] == "limit":
-        more = command("extend", thread_id, database, str(MORE_TURNS))
-        return CommandReport(thread_id, "limit", Exit.LIMIT, outcome, resume=more)
-    return CommandReport(
-        thread_id, "error", Exit.ERROR, outcome, resume=command("retry", thread_id, database)
-    )
+        return CommandReport(thread_id, "limit", Exit.LIMIT, outcome, resume=how)
+    return CommandReport(thread_id, "error", Exit.ERROR, outcome, resume=how)
 
 
 def of_waits(waits: Sequence[Waiting], thread_id: str, database: Database) -> list[CommandReport]:
@@ -103,21 +100,20 @@ def of_waiting(
 
 
 def _answers(waiting: Waiting) -> list[tuple[str, str]]:
-    if isinstance(waiting, Question):
-        return [("Answer", ANSWER)]
-    if isinstance(waiting, Action):
-        return [("Answer", OBSERVATION)]
-    if isinstance(waiting, Confirmation):
-        return [("Confirm", f"yes@{waiting.shown}"), ("Send back", "what is wrong")]
+    if not isinstance(waiting, Approval):
+        return [("Answer", OBSERVATION if isinstance(waiting, Action) else ANSWER)]
     # With the id of the approval shown with it: if entered again, it does not apply to a later one.
-    every, shown = [set(call.allowed) for call in waiting.calls], waiting.shown
+    document, every = waiting.document(), [set(call.allowed) for call in waiting.calls]
+    shown = document["shown"]
+    if document["waits_for"] == "confirmation":
+        return [("Confirm", f"yes@{shown}"), ("Send back", "what is wrong")]
     offered = [
         ("Approve", "approve", f"approve@{shown}"),
         ("Reject", "reject", f"reject@{shown}: your reason"),
     ]
     found = [(label, words) for label, kind, words in offered if all(kind in may for may in every)]
     if len(every) > 1 or not found:
-        each = [{"call_id": call.call_id, "type": call.allowed[0]} for call in waiting.calls]
+        each = [{"call_id": call.id, "type": call.allowed[0]} for call in waiting.calls]
         found.append(("Decide each", json.dumps({"shown": shown, "decisions": each})))
     return found
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, get_args
 from urllib.parse import urlsplit, urlunsplit
 
-from platformdirs import user_config_path
+from platformdirs import user_config_dir
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -31,12 +31,13 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from signoff import Kind, Limits, SetupError
 from signoff.front.text import cut, shell_command
-from signoff.graph.errors import SetupError
-from signoff.graph.foreign import label, valid_text
-from signoff.graph.kinds import Kind
-from signoff.graph.limits import MODEL_SECONDS, MODEL_TRIES, Limits
+from signoff.graph.foreign import users_folder
+from signoff.graph.foreign_files import NotRegular, open_regular, read_regular
+from signoff.graph.limits import MODEL_SECONDS, MODEL_TRIES
 from signoff.nodes.model.providers import EMBEDDED, SCRIPTED
+from signoff.text import label, valid_text
 
 if TYPE_CHECKING:
     from langgraph.store.base import BaseStore
@@ -49,6 +50,7 @@ CONFIG_VARIABLE = "SIGNOFF_CONFIG"
 _VARIABLES = {"base_url": ("SIGNOFF_BASE_URL", "OPENAI_BASE_URL")}
 _KEY = "settings"
 _MOST_BYTES = 100_000
+_MOST_TEXT = 1_000_000
 _MOST_SHOWN = 60
 # What a valid value is, by the type of the option.
 _WANTED: Mapping[Any, str] = {
@@ -340,11 +342,8 @@ def config_file(named: str | None, env: Mapping[str, str]) -> Path | None:
     if given == "":
         raise SetupError("--config is empty; name a file, or none.")
     if given is None:
-        folder = user_config_path("signoff")
-        # Older versions of platformdirs accept a relative XDG_CONFIG_HOME, which would be in the current
-        # folder.
-        home = folder if folder.is_absolute() else Path.home() / ".config" / "signoff"
-        return home / "signoff.toml" if os.path.exists(home / "signoff.toml") else None
+        folder = users_folder(user_config_dir)
+        return folder / "signoff.toml" if folder and os.path.exists(folder / "signoff.toml") else None
     path = Path(given).expanduser().absolute()
     if not os.path.exists(path):
         by = CONFIG_VARIABLE if named is None else "--config"
@@ -373,14 +372,11 @@ def user_file(path: Path | None) -> Source:
 
 def _read(path: Path) -> bytes:
     try:
-        # Does not block on a pipe.
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        descriptor = os.open(path, flags)
-        try:
-            _check_owner(path, os.fstat(descriptor))
-            data = os.read(descriptor, _MOST_BYTES + 1)
-        finally:
-            os.close(descriptor)
+        with open_regular(path, follow=True) as file:
+            _check_owner(path, os.fstat(file.fileno()))
+            data = file.read(_MOST_BYTES + 1)
+    except NotRegular as error:
+        raise SetupError(f"{path} is not a file; name one with settings, or none.") from error
     except OSError as error:
         raise SetupError(f"The settings in {path} cannot be read ({error.strerror}).") from error
     if len(data) > _MOST_BYTES:
@@ -391,8 +387,6 @@ def _read(path: Path) -> bytes:
 
 
 def _check_owner(path: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise SetupError(f"{path} is not a file; name one with settings, or none.")
     if os.name != "posix":
         return
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -509,7 +503,7 @@ def settle(given: Given, before: Settings | None, env: Mapping[str, str]) -> Set
 def _limits(protocol: str) -> Limits:
     if protocol != "tagged":
         return Limits()
-    from signoff.models.tagged import TAGGED_LIMITS
+    from signoff.models import TAGGED_LIMITS
 
     return TAGGED_LIMITS
 
@@ -570,7 +564,10 @@ def _prompt(given: str) -> str:
 
 def _text_of(what: str, file: Path) -> str:
     try:
-        return file.expanduser().read_text(encoding="utf-8")
+        data = read_regular(file.expanduser(), _MOST_TEXT + 1, follow=True)
+        if len(data) > _MOST_TEXT:
+            raise SetupError(f"{file} has more than {_MOST_TEXT:,} bytes; name a shorter {what}.")
+        return data.decode().replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError) as error:
         raise SetupError(f"The {what} cannot be read from {file} ({error}).") from error
 

@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Container
 
-from signoff.graph.errors import SetupError
+from signoff import SetupError
 from signoff.graph.foreign import checked_thread_id as checked
 
 MOST_CHARACTERS = 500

@@ -2,16 +2,18 @@
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import islice
 
 from rich.text import Text
 
+from signoff import Action, Approval, Question, StorageError, ThreadError, ThreadStatus, Waiting
 from signoff.front.cards import COLOURS
+from signoff.front.choices import waits_for
 from signoff.front.database import Database, OpenStorage
 from signoff.front.text import one_line
-from signoff.graph.errors import StorageError, ThreadError
-from signoff.graph.vocabulary import stands
-from signoff.session.decisions import Action, Approval, Confirmation, Question, Waiting
-from signoff.session.status import Condition, ThreadStatus, look, reading_graph
+from signoff.session import Condition
+from signoff.session.status import look, reading_graph
+from signoff.text import stands
 from signoff.workers.figures import QueueFigures, backlog, job_states
 from signoff.workers.inbox import Inbox, read_inbox
 
@@ -20,11 +22,11 @@ from signoff.workers.inbox import Inbox, read_inbox
 class Row:
     """One thread.
 
-    status: running, waiting, stopped, success, limit, error, or damaged (it cannot be read). A thread of the
-    workers may also be queued (a worker will continue it), paused, or failed (they have given up on it).
-    claim, verified: for a success. turns: of the current task. changed: ISO 8601. task: the text that began
-    it. waits_for: answer, approval, action or confirmation; since `changed`. what: the question, the waiting
-    calls, the summary to confirm, or why workers have given up.
+    status: running, waiting, paused, stopped, success, limit, error, or damaged (it cannot be read). A thread
+    of the workers may also be queued (a worker will continue it), or failed (they have given up on it).
+    condition: as in `storage.threads()`. claim, verified: for a success. turns: of the current task. changed:
+    ISO 8601. task: the text that began it. waits_for: answer, approval or action; since `changed`. what: the
+    question, the waiting calls, the summary to confirm, or why workers have given up.
     """
 
     thread_id: str
@@ -37,6 +39,7 @@ class Row:
     waits_for: str | None
     what: str | None
     verified: str | None = None
+    condition: str = str(Condition.UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -47,18 +50,21 @@ class Found:
     workers: QueueFigures | None = None
 
 
-def find_threads(database: Database, limit: int) -> Found:
+def find_threads(database: Database, limit: int, condition: Condition | None = None) -> Found:
     """Returns at most `limit` of the most recently changed threads, those that have not begun yet first.
+    condition: only those that stand so.
 
     A database that does not exist has none.
     """
     if not database.exists():
         return Found([])
     with database.open() as storage:
-        jobs, begun = job_states(storage), storage.threads()
+        jobs, begun = job_states(storage), storage.checkpointer.threads()
         known = set(begun)
-        names = [*(name for name in jobs if name not in known), *begun][:limit]
-        return Found([row(storage, name, jobs.get(name)) for name in names], backlog(storage))
+        names = [*(name for name in jobs if name not in known), *begun]
+        rows = (row(storage, name, jobs.get(name)) for name in names)
+        chosen = (each for each in rows if condition in (None, each.condition))
+        return Found([*islice(chosen, limit)], backlog(storage))
 
 
 def row(storage: OpenStorage, thread_id: str, job: str | None = None) -> Row:
@@ -70,22 +76,23 @@ def row(storage: OpenStorage, thread_id: str, job: str | None = None) -> Row:
         inbox = read_inbox(storage.store, thread_id)
     except (StorageError, ThreadError):
         return Row(thread_id, "damaged", None, None, 0, "", "", None, None)
-    outcome = thread_status.outcome or {}
-    waiting = None if running else thread_status.waiting
+    outcome = thread_status.outcome
+    waiting = None if running else thread_status.wait()
     status = "running" if running else _status(thread_status, inbox, job)
     problem = inbox.problem if inbox and status == "failed" else None
     first = thread_status.task.messages[0].text if thread_status.task.messages else ""
     return Row(
         thread_id=thread_id,
         status=status,
-        claim=outcome.get("claim"),
-        reason=outcome.get("reason"),
+        claim=outcome.claim if outcome else None,
+        reason=outcome.reason if outcome else None,
         turns=thread_status.task.turns,
         changed=thread_status.changed,
         task=first or _next_task(inbox),
-        waits_for=waiting.waits_for if waiting else None,
+        waits_for=waits_for(waiting),
         what=_what(waiting) if waiting else problem,
-        verified=outcome.get("verified"),
+        verified=outcome.verified if outcome else None,
+        condition=status if status in ("running", "paused") else str(thread_status.condition),
     )
 
 
@@ -93,7 +100,7 @@ def _status(thread_status: ThreadStatus, inbox: Inbox | None, job: str | None) -
     """Returns the status of a thread that is not running now."""
     if inbox is None:
         return status_of(thread_status)
-    goes_on = bool(inbox.orders) or thread_status.condition is Condition.STOPPED
+    goes_on = bool(inbox.orders) or thread_status.condition.has_work_left
     if inbox.paused and goes_on:
         return "paused"
     if job not in (None, "done") and goes_on:
@@ -112,18 +119,15 @@ def _what(waiting: Waiting) -> str:
         case Question(text=text):
             return text
         case Approval(calls=calls):
-            return ", ".join(call.name for call in calls)
+            return str(waiting.document().get("summary", ", ".join(call.name for call in calls)))
         case Action(tool=tool):
             return tool
-        case Confirmation(summary=summary):
-            return summary
+    raise AssertionError(waiting)
 
 
 def status_of(thread_status: ThreadStatus) -> str:
-    """Returns `waiting`, `stopped`, or how the current task ended."""
-    if thread_status.condition is Condition.ENDED and thread_status.outcome:
-        return str(thread_status.outcome["status"])
-    return str(thread_status.condition)
+    """Returns `waiting`, `paused`, `stopped`, or how the current task ended."""
+    return thread_status.outcome.status if thread_status.outcome else str(thread_status.condition)
 
 
 def in_words(item: Row) -> Text:

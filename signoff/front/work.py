@@ -8,22 +8,21 @@ from dataclasses import dataclass, field
 
 from langchain_core.tools import BaseTool, ToolException
 
+from signoff import Action, Answer, Decision, Graph, Message, Session, ThreadStatus, TooLate
+from signoff.events import Decided, Entered, SessionEvent
 from signoff.front.choices import SHELL
 from signoff.front.database import OpenStorage
+from signoff.front.programs import check_tools
 from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
-from signoff.graph.build import Graph
 from signoff.graph.compiled.graph import busy
 from signoff.models.choose import Chosen, check_model, choose_model
-from signoff.session.commands import Answer, Choose, ThreadCommand, TooLate
-from signoff.session.decisions import Action, Decision, Message
-from signoff.session.events import Decided, Entered, SessionEvent
-from signoff.session.session import Session
-from signoff.session.status import ThreadStatus, look, reading_graph
+from signoff.session import Choose, ThreadCommand
+from signoff.session.status import look, reading_graph
 from signoff.session.tracing import tracing
-from signoff.tools.pty.shell import ShellResult
+from signoff.text import quote_id
+from signoff.tools import ShellResult, Workspace
 from signoff.tools.terminal import RunShell, observed
-from signoff.tools.workspace import Workspace
 
 RunCommand = Callable[[Settings, str, float], ShellResult]
 
@@ -107,11 +106,12 @@ class Work:
         if self.own is not None:
             return self._drive_graph(self.own, command, None)
         status, settings = look(reading_graph(self.storage), self.thread_id), self.settings()
+        check_tools(self.storage, status)
         chosen = self.models.get(settings, self.tell)
         with working_tools(settings, lambda _: None) as working:
             found = [*working, *self.more_tools]
-            policy = policy_of(settings, found, status.waiting)
-            tools, handed_over = for_waiting(found, status.waiting)
+            policy = policy_of(settings, found, status.wait())
+            tools, handed_over = for_waiting(found, status.wait())
             shell = [SHELL] if self.run_command and any(tool.name == SHELL for tool in tools) else []
             graph = graph_of(settings, chosen, tools, self.storage, policy, [*handed_over, *shell])
             remember(self.storage.store, self.thread_id, settings)
@@ -156,9 +156,9 @@ class Work:
         """
 
         def run(status: ThreadStatus) -> Answer:
-            if status.waiting is None or status.waiting.interrupt_id != action.interrupt_id:
+            if (waiting := status.wait()) is None or waiting.interrupt_id != action.interrupt_id:
                 raise TooLate(
-                    f"Thread {status.quoted_id!r} no longer waits for this action. Nothing was run."
+                    f"Thread {quote_id(status.thread_id)} no longer waits for this action. Nothing was run."
                 )
             return Answer(self.act(action, self.settings()), action.interrupt_id)
 

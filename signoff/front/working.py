@@ -9,20 +9,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool
 
+from signoff import (
+    Action,
+    Approval,
+    Check,
+    Graph,
+    Kind,
+    LoopPolicy,
+    ModelRetries,
+    SetupError,
+    Waiting,
+    build_graph,
+    standard_controls,
+)
+from signoff.front.choices import waits_for
+from signoff.front.database import OpenStorage
 from signoff.front.settings import Settings
-from signoff.graph.build import Graph, Storage, build_graph
-from signoff.graph.errors import SetupError
-from signoff.graph.kinds import Kind
+from signoff.models import TaggedText
 from signoff.models.choose import Chosen
-from signoff.models.tagged import TaggedText
-from signoff.nodes.model.retries import ModelRetries
-from signoff.session.decisions import Action, Approval, Waiting
-from signoff.tools.approvals import Policy
-from signoff.tools.files import workspace_tools
-from signoff.tools.pty.shell import OnOutput, Shell, ShellResult
-from signoff.tools.terminal import ShellPool, terminal_tool
+from signoff.tools import Shell, ShellPool, ShellResult, terminal_tool, workspace_tools
+from signoff.tools.approvals import DECISIONS, Rule
+from signoff.tools.pty.shell import OnOutput
 
 _KINDS = (Kind.READ, Kind.WRITE, Kind.TERMINAL)
 _INDENT = 6
@@ -47,7 +56,7 @@ def working_tools(settings: Settings, on_output: OnOutput) -> Iterator[list[Base
             found.append(terminal_tool(settings.workspace, pool))
         if not {"python", "python-write"}.isdisjoint(settings.tools):
             # Not needed otherwise, and it starts a process to check that it works.
-            from signoff.tools.sandbox import choose_sandbox, python_tool
+            from signoff.tools import choose_sandbox, python_tool
 
             sandbox = choose_sandbox(workspace=settings.workspace, writable=settings.python_writes)
             stack.callback(sandbox.close)
@@ -90,11 +99,12 @@ def graph_of(
     settings: Settings,
     chosen: Chosen,
     tools: Sequence[BaseTool],
-    storage: Storage | None,
-    policy: Policy,
+    storage: OpenStorage | None,
+    policy: Mapping[str, bool | Sequence[str]],
     handed_over: Collection[str],
 ) -> Graph:
-    """Returns the graph for a thread with these settings."""
+    """Returns the graph for a thread with these settings. handed_over: the tools that the program runs, each
+    after the approval that the policy asks for."""
     tagged = settings.protocol == "tagged"
     prompts = (settings.system_prompt, "" if tagged else chosen.prompt)
     principles = {} if settings.constitution is None else {"constitution": settings.constitution}
@@ -103,15 +113,30 @@ def graph_of(
         tools,
         system_prompt="\n\n".join(part for part in prompts if part),
         limits=settings.limits,
-        storage=storage,
-        approvals=policy,
-        hand_over=handed_over,
-        rounds=settings.rounds,
-        model_seconds=settings.model_seconds,
-        model_retries=ModelRetries(tries=settings.model_tries),
-        checks=settings.checks,
-        checks_folder=settings.workspace,
+        checkpointer=None if storage is None else storage.checkpointer,
+        store=None if storage is None else storage.store,
+        approvals={**policy, **_handed_over(handed_over, policy, tools)},
+        control_tools=standard_controls(rounds=settings.rounds),
+        checks=[Check(command, folder=settings.workspace) for command in settings.checks],
+        policy=LoopPolicy(
+            model_seconds=settings.model_seconds, model_retries=ModelRetries(tries=settings.model_tries)
+        ),
     )
+
+
+def _handed_over(
+    names: Collection[str], policy: Mapping[str, bool | Sequence[str]], tools: Sequence[BaseTool]
+) -> dict[str, Rule]:
+    """The rules of tools that the program runs."""
+    rules: dict[str, Rule] = {}
+    for tool in tools:
+        if tool.name in names:
+            asks = policy.get(tool.name, policy.get((tool.metadata or {}).get("kind", Kind.WRITE), False))
+            decisions = DECISIONS if asks is True else asks
+            rules[tool.name] = (
+                {"allowed_decisions": decisions, "hand_over": True} if decisions else "hand_over"
+            )
+    return rules
 
 
 def policy_of(
@@ -134,7 +159,7 @@ def policy_of(
     policy: dict[str, bool | Sequence[str]] = {
         name: True for name in settings.approve if name in names or name in _KINDS
     }
-    if isinstance(waiting, Approval):
+    if isinstance(waiting, Approval) and waits_for(waiting) == "approval":
         policy |= {
             call.name: call.allowed for call in waiting.calls if not _covered(call.name, policy, tools)
         }
@@ -147,33 +172,20 @@ def _covered(name: str, policy: Mapping[str, Any], tools: Sequence[BaseTool]) ->
 
 
 def for_waiting(tools: list[BaseTool], waiting: Waiting | None) -> tuple[list[BaseTool], list[str]]:
-    """Returns the tools, with a stand-in for a waiting action, and the names of tools whose calls are handed
-    over.
+    """Returns the tools, and the names of those whose calls are handed over.
 
-    Raises SetupError when a call that waits for approval belongs to a missing tool.
+    Raises SetupError when a call that waits belongs to a missing tool.
     """
     names = {tool.name for tool in tools}
-    if isinstance(waiting, Approval):
-        missing = [call.name for call in waiting.calls if call.name not in names]
-        if missing:
-            raise SetupError(
-                f"{missing[0]} waits for approval and is not among the tools of this run; name its group "
-                "with --tools, or continue in the program that began the thread."
-            )
-    if not isinstance(waiting, Action):
-        return tools, []
-    return (tools if waiting.tool in names else [*tools, _stand_in(waiting)]), [waiting.tool]
-
-
-def _stand_in(action: Action) -> BaseTool:
-    def elsewhere(**arguments: Any) -> str:
-        raise SetupError(f"{action.tool} can only be run by the program that drives this thread.")
-
-    schema = {"type": "object", "properties": {}, "additionalProperties": True}
-    return StructuredTool(
-        name=action.tool,
-        description="Run by the program that drives this thread.",
-        func=elsewhere,
-        args_schema=schema,
-        metadata={"kind": action.kind if action.kind in _KINDS else str(Kind.WRITE)},
+    handed_over = [waiting.tool] if isinstance(waiting, Action) else []
+    asked = (
+        [call.name for call in waiting.calls]
+        if isinstance(waiting, Approval) and waits_for(waiting) == "approval"
+        else handed_over
     )
+    if missing := [name for name in asked if name not in names]:
+        raise SetupError(
+            f"{missing[0]} waits for {waits_for(waiting)} and is not among the tools of this run; name its "
+            "group with --tools."
+        )
+    return tools, handed_over

@@ -21,9 +21,17 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, Durability
 
-from signoff.graph.compiled.graph import in_thread, runner, storage_errors, thread_to_hold
-from signoff.graph.compiled.inputs import Entry, beside_saved, check_is_no_other, check_says_something
-from signoff.graph.errors import JournalWarning, MiddlewareWarning, SetupError, quote_id
+from signoff.graph.compiled.going_on import GoOn, Instruction, continuation, instruction_of, turn_limit
+from signoff.graph.compiled.graph import add_result, in_thread, runner, storage_errors, thread_to_hold
+from signoff.graph.compiled.inputs import (
+    Entry,
+    beside_saved,
+    check_is_no_other,
+    check_says_something,
+    what_is_left,
+    with_answers,
+)
+from signoff.graph.errors import JournalWarning, MiddlewareWarning, SetupError, quote_id, unknown_thread
 from signoff.graph.kinds import Kind, kind_of
 from signoff.graph.machine import ENTRIES
 from signoff.graph.outcome import RunResult
@@ -36,8 +44,8 @@ _NO_STEP_LIMIT = 2**31 - 1
 class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """A LangChain agent with guards, which holds its thread during a run.
 
-    `extend`, `retry` and `go_on` make inputs for it, as for a graph from `build_graph`. A second concurrent
-    run of a thread raises ThreadBusy.
+    It takes `go_on()` as a graph from `build_graph` does. A second concurrent run of a thread raises
+    ThreadBusy.
     """
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -49,19 +57,26 @@ class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
     def _typed(self, values: Any) -> Any:
         """The values of a run, with the type of its result."""
-        from signoff.guards.middleware import Guards  # it needs langchain
-
         if not isinstance(values, dict):
             return values
+        found = RunResult[Any](values)
+        found.shape = self._guards.shape
+        add_result(found, has_result=self._guards._deps.result_check is not None)
+        return found
+
+    @property
+    def _guards(self) -> Any:
+        """The `Guards` of the agent."""
+        from signoff.guards.middleware import Guards  # it needs langchain
+
         hooks = (getattr(node.runnable, "func", None) for node in self.builder.nodes.values())
         owners = (getattr(hook, "__self__", None) for hook in hooks)
-        found = RunResult[Any](values)
-        found.shape = next((owner.shape for owner in owners if isinstance(owner, Guards)), None)
-        return found
+        return next(owner for owner in owners if isinstance(owner, Guards))
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         with self._hold(config), storage_errors():
-            given, options = carry_out(self._entered(input, config), None), self._saved(kwargs)
+            given = carry_out(self._entered(input, config, kwargs.get("context")), None)
+            options = self._saved(kwargs)
             try:
                 yield from super().stream(given, config, **options)
             except ContextOverflowError as error:
@@ -77,7 +92,8 @@ class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
     ) -> AsyncIterator[Any]:
         with storage_errors():
             async with in_thread(self._hold(config)):
-                given, options = await acarry_out(self._entered(input, config), None), self._saved(kwargs)
+                given = await acarry_out(self._entered(input, config, kwargs.get("context")), None)
+                options = self._saved(kwargs)
                 stream: Any = super().astream(given, config, **options)
                 try:
                     async with aclosing(stream):
@@ -126,11 +142,15 @@ class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         found: Durability | None = options.get("durability")
         return {**options, "durability": found or ("sync" if self.checkpointer else None)}
 
-    def _entered(self, given: Any, config: RunnableConfig | None) -> Entry:
+    def _entered(self, given: Any, config: RunnableConfig | None, context: Any) -> Entry:
         """Converts an input for the machine's own graph to one for this agent, which enters where every input
         does."""
         if not isinstance(given, Command):
             return given
+        if (instruction := instruction_of(given)) is not None:
+            given = yield from self._instructed(instruction, config, context)
+            if given is None:
+                return None
         check_says_something(given)
         enters = isinstance(given.update, Mapping) and given.update.get("event") in ENTRIES
         thread_id, saver = thread_to_hold(self.checkpointer, self.config, config), self.checkpointer
@@ -138,15 +158,32 @@ class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
             named = merge_configs(self.config, config).get("configurable", {}).get("checkpoint_id")
             at = {"checkpoint_id": named} if named and not enters else {}
             place: RunnableConfig = {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", **at}}
-            if enters or at:
+            if enters or at or given.resume is not None:
                 saved = yield Operation(partial(saver.get_tuple, place), partial(saver.aget_tuple, place))
                 if at:
                     yield from check_is_no_other(given, saved, saver, place)
-                elif beside_saved(given, saved) is None:
+                elif beside_saved(given := with_answers(given, saved, place), saved) is None:
                     return None
         if not enters:
             return given
         return Command(goto=self._first, update=given.update)
+
+    def _instructed(self, instruction: Instruction, config: RunnableConfig | None, context: Any) -> Entry:
+        """The command that goes on with the thread; None where LangGraph runs what is left, if anything."""
+        if not isinstance(instruction, GoOn):
+            raise SetupError("A guarded agent takes go_on(), and no undo() or stop().")
+        thread_id = thread_to_hold(self.checkpointer, self.config, config)
+        if thread_id is None or not isinstance(self.checkpointer, BaseCheckpointSaver):
+            raise SetupError("go_on() needs a thread: a checkpointer of the agent, and a thread_id.")
+        place: RunnableConfig = {"configurable": {"thread_id": thread_id}}
+        state = yield Operation(partial(self.get_state, place), partial(self.aget_state, place))
+        if state.created_at is None:
+            raise unknown_thread(thread_id)
+        if state.interrupts or START in state.next:
+            return None
+        deps = self._guards._deps
+        turns = turn_limit(context, deps.limits.turns)
+        return continuation(instruction, state.values, what_is_left(state), turns, deps.texts)
 
 
 def guarded(agent: Any) -> GuardedGraph:

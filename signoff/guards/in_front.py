@@ -11,7 +11,6 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool
 
-from signoff.graph.kinds import Effect
 from signoff.graph.messages import not_run
 from signoff.graph.texts import Texts
 from signoff.guards.persons import in_users_role
@@ -22,7 +21,7 @@ _PUT_OFF = "put-off-"
 
 def tool_of(control: ControlTool) -> BaseTool:
     """The tool of a control tool of `Guards`, by which LangChain's loop may come to its end."""
-    direct = control.effect is Effect.CONTINUE
+    direct = control.effect == "continue"
     return control.tool.model_copy(update={"return_direct": True}) if direct else control.tool
 
 

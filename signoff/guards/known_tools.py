@@ -42,8 +42,8 @@ def check_kind(tool: BaseTool) -> None:
     kind = kind_of(tool)
     if kind is Kind.CONTROL:
         raise SetupError(
-            f"The tool {tool.name!r} is of kind control; pass it in controls= of Guards, or leave the second "
-            "Guards out."
+            f"The tool {tool.name!r} is of kind control; pass it in control_tools= of Guards, or leave the "
+            "second Guards out."
         )
     if kind is Kind.DELEGATE:
         raise SetupError(

@@ -6,14 +6,12 @@ calls the model if the rules say so, and routes its reply. A reply without a cal
 due calls, and leaves a finish, and any calls after it, alone. So no hook adds a step to a turn.
 """
 
-import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import signature
-from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 from uuid import uuid4
 
 from langchain_core.exceptions import ContextOverflowError
@@ -27,7 +25,9 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 from pydantic import TypeAdapter
 
-from signoff.graph.compiled.settings import checked_limits, checked_texts, listed, one_of, positive
+from signoff.graph import clock
+from signoff.graph.arguments import listed
+from signoff.graph.compiled.settings import checked_format, checked_limits, checked_policy
 from signoff.graph.errors import JournalWarning, SetupError
 from signoff.graph.foreign import LIMIT, gets_past, outputs_folder
 from signoff.graph.history.replies import Call
@@ -35,9 +35,10 @@ from signoff.graph.inside.private import channels_of
 from signoff.graph.limits import Limits
 from signoff.graph.machine import ENTRIES, Event, State
 from signoff.graph.messages import KEY, marks, slim
+from signoff.graph.policy import LoopPolicy
 from signoff.graph.rules import LOOSER, ToolChoice, tool_choice
 from signoff.graph.state import Ending
-from signoff.graph.texts import DEFAULT_TEXTS, FINISH_NAME, Texts
+from signoff.graph.texts import FINISH_NAME
 from signoff.guards.known_tools import (
     PROVIDED,
     called_kinds,
@@ -78,11 +79,13 @@ from signoff.nodes.requests import Part, acarry_out, carry_out
 from signoff.nodes.tool_calls.inject import Injector
 from signoff.nodes.tool_calls.output import reading
 from signoff.nodes.tool_calls.run import ResultWriter, once
-from signoff.tools.checks import Check, make_checks
+from signoff.tools.checks import AnyCheck, make_checks
 from signoff.tools.control import (
     ControlTool,
     ResponseFormat,
-    finishing,
+    answers_by,
+    completed,
+    goes_in_rounds,
     result_check,
     result_shape,
     standard_controls,
@@ -107,7 +110,8 @@ except ImportError:
     raise
 
 _ALL = RemoveMessage(id=REMOVE_ALL_MESSAGES)
-_NO_MODELS = BoundModels((), None)
+# LangChain's loop asks the model.
+_NO_MODELS = BoundModels(cast(Any, None), None)
 
 Request = ModelRequest[Any]
 Response = ModelResponse[Any]
@@ -122,46 +126,47 @@ class Guards(AgentMiddleware[Any, Any, Any]):
     fallbacks. Only middleware that closes something in `after_agent`, or adds tools to a request, goes before
     it.
 
-    limits, controls, checks, checks_folder, check_seconds, response_format, texts, talk: as in
-    `build_graph`, where `controls` is called `control_tools`.
+    limits, control_tools, checks, response_format: as in `build_graph`. policy: its `talk` and `texts`, since
+    the rest is the agent's own matter.
 
     Raises SetupError for anything that cannot work, with one sentence that says what to write instead.
     """
 
-    state_schema = GuardedState
+    state_schema: type[Any] = GuardedState
 
     def __init__(
         self,
         limits: Limits | Mapping[str, Any] | None = None,
-        controls: Sequence[ControlTool] | None = None,
-        checks: Sequence[Check] = (),
+        control_tools: Sequence[ControlTool] | None = None,
+        checks: Sequence[AnyCheck] = (),
         response_format: ResponseFormat | None = None,
-        talk: Literal["strict", "balanced", "natural"] = "balanced",
-        texts: Texts = DEFAULT_TEXTS,
-        *,
-        checks_folder: str | Path | None = None,
-        check_seconds: float = 60.0,
+        policy: LoopPolicy | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         check_version()
-        texts = checked_texts(texts)
-        given = standard_controls(texts) if controls is None else listed("controls", controls, "[…]")
-        self._controls = finishing(given, response_format)
+        loop, shape = _policy(policy), checked_format(response_format)
+        given = (
+            standard_controls() if control_tools is None else listed("control_tools", control_tools, "[…]")
+        )
+        self._controls = completed(given, loop.texts, shape, deadlines=True)
+        if goes_in_rounds(given) or answers_by(given) != "summary":
+            raise SetupError(
+                "Guards has no rounds= and no answer= of standard_controls, since the agent's loop writes "
+                "its messages; leave them out, or use build_graph."
+            )
         box = make_toolbox([], self._controls)
-        if FINISH_NAME not in box.controls:
-            texts = texts.naming(box.controls.finish)
-        mode = one_of("talk", talk, ("strict", "balanced", "natural"))
-        self._dialogue = mode == "natural"
+        texts = loop.texts if FINISH_NAME in box.controls else loop.texts.naming(box.controls.finish)
+        self._dialogue = loop.talk == "natural"
         bounds = checked_limits(limits)
         if bounds.cost is not None and bounds.prices is None:
             raise SetupError("A limit of cost needs prices; write limits=Limits(cost=…, prices=Prices(…)).")
-        self.tools = [tool_of(control) for control in self._controls]
+        self.tools: Sequence[BaseTool] = [tool_of(control) for control in self._controls]
         self._direct = next((tool.name for tool in self.tools if tool.return_direct), None)
         self._own = {tool.name: tool for tool in self.tools}
         self._deps = Dependencies(
             own=_NO_MODELS,
             by_name=_no_models,
-            required=mode == "strict",
+            required=loop.talk == "strict",
             toolbox=replace(box, dialogue=self._dialogue),
             limits=bounds,
             texts=texts,
@@ -172,10 +177,10 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             ask_unknown=False,
             injector=Injector(list(box.run_tools.values())),
             outputs=outputs_folder(),
-            checks=make_checks(checks, checks_folder, positive("check_seconds", check_seconds, none=False)),
+            checks=make_checks(checks),
             any_channel=True,
-            shape=result_shape(response_format),
-            result_check=result_check(response_format),
+            shape=result_shape(shape),
+            result_check=result_check(shape),
         )
         self._known: dict[str, BaseTool] = {}
         self._made: dict[tuple[str, ...], tuple[tuple[Any, ...], Dependencies]] = {}
@@ -199,7 +204,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
         walk.run.give_back()
         position: GuardPosition | None = state.get("guards")
         walk.at = State.COMPRESS
-        # An input of `extend` or `retry` has already set its entry.
+        # Going on has already set its entry.
         entered = state.get("event") if state.get("event") in ENTRIES else str(Event.INPUT)
         update = {"event": entered, **walk.channels(position["tools"] if position else {})}
         return update if read is state else {"messages": [_ALL, *read["messages"]], **update}
@@ -266,7 +271,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
     def _ask(self, walk: Walk, request: Request, handler: Callable[[Request], Any]) -> Part[None]:
         system, messages = prompt_of(walk, request.messages, request.system_message)
         offered = tool_choice(walk.task, walk.run.deps.required)
-        heard, begins, tries = Heard(), time.time(), Tries(unstreamed=walk.task.unstreamed)
+        heard, begins, tries = Heard(), clock.now(), Tries(unstreamed=walk.task.unstreamed)
         guard = partial(self._guarded, heard=heard, tries=tries, config=walk.run.config)
         tools = self._with_controls(request.tools)
         asked = GuardedRequest.of(request, guard, system_message=system, messages=messages, tools=tools)
@@ -344,7 +349,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             # A finish, or a call after it: the machine answers it.
             return Command()
         reply_id, call = found
-        writer = ResultWriter(call, state, run, None, time.monotonic())
+        writer = ResultWriter(call, state, run, None, clock.monotonic())
         is_effect = run.deps.toolbox.is_effect(call.name)
         journalled = is_effect and self._has_journal(run, call)
         asking = HandlerCall(handler, self._resolve(request, call))
@@ -425,7 +430,7 @@ class Guards(AgentMiddleware[Any, Any, Any]):
             return _goes_on(walk, kinds_in(walk.run.deps.toolbox), unseen)
         first, *results = [one.model_copy(update={"id": None}) for one in unseen if not is_put_off(one)]
         response = ModelResponse[Any](result=[first])
-        reply = _with_marks(response, Heard(), ToolChoice.ALL, time.time(), walk, Tries())
+        reply = _with_marks(response, Heard(), ToolChoice.ALL, clock.now(), walk, Tries())
         walk.take(Report(Event.REPLIED, {"messages": [reply, *results]}))
         yield from walk.step()
         yield from walk.go()
@@ -524,7 +529,7 @@ _NOT_SAVED = (
 )
 _PAST = (
     "The agent ended before a finish was accepted: another middleware, or a tool that returns directly, went "
-    "past the guards. Retry the thread to continue from here."
+    "past the guards. Go on, and the thread continues from here."
 )
 _IN_FRONT = (
     "A middleware in front of Guards answers the model's calls, and without a control tool of the effect "
@@ -534,6 +539,17 @@ _BACK = (
     "A middleware jumps back to the model after the task has ended, and nothing would end it again; remove "
     "its jump, or jump only if state.get('outcome') is None."
 )
+
+
+def _policy(given: Any) -> LoopPolicy:
+    """The policy, of which the agent with the guards decides all but these two."""
+    policy = checked_policy(given)
+    if others := sorted(policy.model_fields_set - {"talk", "texts"}):
+        raise SetupError(
+            f"The policy of Guards names {others[0]!r}, which is the agent's own matter; Guards reads "
+            "talk and texts."
+        )
+    return policy
 
 
 def _no_models(name: str) -> BoundModels:
@@ -574,7 +590,7 @@ def _with_marks(
     said = [message for message in response.result if isinstance(message, AIMessage)]
     if not said:
         raise SetupError("A middleware within Guards gave no AIMessage in place of the model's reply.")
-    message, ends = heard.as_received(said[-1]), time.time()
+    message, ends = heard.as_received(said[-1]), clock.now()
     notes: dict[str, Any] = {**marks(message), "at": ends, "seconds": ends - begins, **tries.marks()}
     if offered is ToolChoice.CONTROLS:
         notes["controls_only"] = True

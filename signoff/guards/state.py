@@ -56,6 +56,7 @@ class GuardedState(AgentState[Any]):
     stop: NotRequired[Annotated[str, OwnValue, PrivateStateAttr]]
     spent: NotRequired[Annotated[Spent, OwnValue, PrivateStateAttr]]
     machine: NotRequired[Annotated[int, OwnValue, PrivateStateAttr]]
+    gone_on: NotRequired[Annotated[list[str], OwnValue, PrivateStateAttr]]
     guards: NotRequired[Annotated[GuardPosition, OwnValue, PrivateStateAttr]]
     # Whether a hook has run in this run; irrelevant for later runs, so it is not saved.
     begun: NotRequired[Annotated[bool, UntrackedValue, PrivateStateAttr]]

@@ -65,7 +65,7 @@ NO_JOURNAL = (
 
 _OVER = (
     "The calls of the last reply have no result: another middleware jumped past them, back to the model, or "
-    "removed their results. Retry the thread to continue from here."
+    "removed their results. Go on, and the thread continues from here."
 )
 _FIRST = ENTRIES[Event.INPUT]
 _NOTHING = object()

@@ -5,7 +5,8 @@ from importlib.metadata import PackageNotFoundError, version
 from signoff.graph.errors import SetupError
 from signoff.graph.inside.installing import install_hint
 
-LOWEST, BELOW = (1, 4), (2,)
+# Before 1.4.2, a finish that another middleware answers with, a cache say, does not end the loop.
+LOWEST, BELOW = (1, 4, 2), (2,)
 
 
 def check_version() -> None:
@@ -18,6 +19,6 @@ def check_version() -> None:
     parts = tuple(int(part) for part in found.split(".")[:3] if part.isdigit())
     if not LOWEST <= parts < BELOW:
         raise SetupError(
-            f"Guards is tested with langchain 1.4 up to, but not including, 2; this is {found}. "
+            f"Guards is tested with langchain 1.4.2 up to, but not including, 2; this is {found}. "
             "Install one of these versions."
         )

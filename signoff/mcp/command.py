@@ -3,11 +3,11 @@
 import importlib.util
 import os
 
+from signoff import SetupError
 from signoff.front.database import Database
 from signoff.front.options import TO_BEGIN, OwnGraph, check_own_graph, takes
 from signoff.front.settings import Given, settle
 from signoff.front.stdio import claim_stdio
-from signoff.graph.errors import SetupError
 from signoff.graph.inside.installing import install_hint
 
 

@@ -24,33 +24,36 @@ from mcp.types import (
 )
 from pydantic import AnyUrl, BaseModel, ConfigDict, Field, ValidationError
 
-from signoff.front.answering import begin_task, get_short_id, give_answer, go_on
+from signoff import (
+    Approval,
+    Decision,
+    Ended,
+    Graph,
+    Paused,
+    PendingCall,
+    Question,
+    SetupError,
+    SignoffError,
+    ThreadError,
+    ThreadStatus,
+    TooLate,
+    Waiting,
+    go_on,
+)
+from signoff.events import CallStarted, Entered
+from signoff.front.answering import begin_task, get_short_id, give_answer, go_further
 from signoff.front.cards import approving, asking, ending, in_text
+from signoff.front.choices import waits_for
 from signoff.front.database import Database, OpenStorage
 from signoff.front.driving import Driver
 from signoff.front.forms import make_form, read_form
-from signoff.front.report import MORE_TURNS, documents, of_outcome
+from signoff.front.report import documents, of_outcome
 from signoff.front.settings import Given
 from signoff.front.text import cut, one_line
 from signoff.front.thread_ids import checked_thread_id, new_thread_id
 from signoff.front.work import Models, News
-from signoff.graph.build import Graph
-from signoff.graph.errors import SetupError, SignoffError, ThreadError, quote_id
-from signoff.graph.foreign import explain
-from signoff.session.commands import Choose, Extend, Retry, ThreadCommand, TooLate
-from signoff.session.decisions import (
-    Approval,
-    Confirmation,
-    Decision,
-    Failed,
-    Finished,
-    Paused,
-    PendingCall,
-    Question,
-    Waiting,
-)
-from signoff.session.events import CallStarted, Entered
-from signoff.session.status import Condition, ThreadStatus
+from signoff.session import Choose, Condition, ThreadCommand
+from signoff.text import explain, quote_id
 
 MOST_CHARACTERS = 1_000_000
 """Most characters of a task or an answer."""
@@ -93,24 +96,22 @@ class Resume(_Arguments):
     )
 
 
-class ExtendTask(_Arguments):
-    """Go on with a task that ended at a limit, with more turns."""
+class GoOnWithTask(_Arguments):
+    """Go on with a task, whatever stopped it: a pause, a limit, or an error, after which it tries again."""
 
     thread: str = _Thread
-    turns: int = Field(default=MORE_TURNS, description="How many more.", ge=1, le=100_000)
-
-
-class RetryTask(_Arguments):
-    """Try a task again that ended with an error."""
-
-    thread: str = _Thread
+    turns: int | None = Field(
+        default=None,
+        description="After a limit: how many more turns. By default as many as the limit.",
+        ge=1,
+        le=100_000,
+    )
 
 
 _TOOLS: Mapping[str, type[_Arguments]] = {
     "run_task": RunTask,
     "resume": Resume,
-    "extend": ExtendTask,
-    "retry": RetryTask,
+    "go_on": GoOnWithTask,
 }
 
 
@@ -175,14 +176,13 @@ class TaskServer:
                 return await self._run(await self._driver(thread), begin_task(task.strip()))
             case Resume():
                 return await self._resume(asked)
-            case ExtendTask(thread=thread, turns=turns):
-                return await self._run(await self._driver(thread, known=True), Extend(turns))
-        return await self._run(await self._driver(asked.model_dump()["thread"], known=True), Retry())
+        further = GoOnWithTask.model_validate(asked.model_dump())
+        return await self._run(await self._driver(further.thread, known=True), go_on(further.turns))
 
     async def _driver(self, thread: str | None, *, known: bool = False) -> Driver:
         """Returns the driver of the thread, of a new one for None. known: the thread must exist."""
         if thread is None:
-            taken = await asyncio.to_thread(self._storage.threads)
+            taken = await asyncio.to_thread(self._storage.checkpointer.threads)
             thread = new_thread_id({*taken, *self.drivers})
         checked_thread_id(thread)
         if thread not in self.drivers:
@@ -196,10 +196,11 @@ class TaskServer:
         driver = await self._driver(asked.thread, known=True)
         elsewhere, status = await driver.stand()
         if asked.answer is None:
-            if status.waiting is None or driver.running or elsewhere:
-                return await self._run(driver, go_on())
-            command = await self._ask_for_answer(driver, status.waiting)
-            return await self._run(driver, command) if command else self._report_wait(driver, status.waiting)
+            waiting = status.wait()
+            if waiting is None or driver.running or elsewhere:
+                return await self._run(driver, go_further())
+            command = await self._ask_for_answer(driver, waiting)
+            return await self._run(driver, command) if command else self._report_wait(driver, waiting)
         texts = [asked.answer] if isinstance(asked.answer, str) else asked.answer
         interrupt_id, _, short = (asked.waiting_id or "").partition("@")
         if not interrupt_id:
@@ -252,7 +253,7 @@ class TaskServer:
 
     async def _ask_for_answer(self, driver: Driver, waiting: Waiting) -> Choose | None:
         """Returns the command with the answer that the client's user gives at once; None without one."""
-        if not self._has_forms or not isinstance(waiting, Question | Approval | Confirmation):
+        if not self._has_forms or not isinstance(waiting, Question | Approval):
             return None
         problem = ""
         for _ in range(_MOST_TRIES):
@@ -307,13 +308,13 @@ class TaskServer:
                 "The task was paused, and everything is saved. resume goes on.",
                 {"thread": driver.thread_id, "status": "stopped"},
             )
-        assert isinstance(decision, Finished | Failed), "nothing else ends a run"
+        assert isinstance(decision, Ended), "nothing else ends a run"
         outcome = json.loads(json.dumps(decision.outcome.model_dump(), default=str))
         report = of_outcome(outcome, driver.thread_id, self._database)
-        follow = {"limit": " extend goes on with more turns.", "error": " retry tries again."}
+        follow = {"limit": " go_on goes on with more turns.", "error": " go_on tries again."}
         text = in_text(ending(report)) + follow.get(outcome["status"], "")
         found = {"thread": driver.thread_id, "status": outcome["status"], "outcome": outcome}
-        return _make_result(text, found, error=isinstance(decision, Failed))
+        return _make_result(text, found, error=outcome["status"] == "error")
 
     def _report_wait(self, driver: Driver, waiting: Waiting) -> CallToolResult:
         short = get_short_id(waiting)
@@ -325,7 +326,7 @@ class TaskServer:
             {
                 "thread": driver.thread_id,
                 "status": "waiting",
-                "waits_for": waiting.waits_for,
+                "waits_for": waits_for(waiting),
                 "waiting_id": waiting_id,
                 **asked,
             },
@@ -334,7 +335,7 @@ class TaskServer:
     # --- resources ---
 
     async def _list_resources(self) -> list[Resource]:
-        names = (await asyncio.to_thread(self._storage.threads))[:_LISTED]
+        names = (await asyncio.to_thread(self._storage.checkpointer.threads))[:_LISTED]
         return [
             Resource(
                 uri=AnyUrl(f"signoff://threads/{quote(name, safe='')}/{what}"),
@@ -380,12 +381,12 @@ _RESOURCES = {
 
 def _describe_status(elsewhere: bool, status: ThreadStatus, here: bool) -> dict[str, Any]:
     running = elsewhere or here
-    waiting = None if running else status.waiting
+    waiting, outcome = None if running else status.wait(), status.outcome
     return {
         "thread": status.thread_id,
-        "status": "running" if running else str((status.outcome or {}).get("status") or status.condition),
+        "status": "running" if running else outcome.status if outcome else str(status.condition),
         **({"note": "Another process runs it."} if elsewhere else {}),
-        "outcome": dict(status.outcome) if status.outcome else None,
+        "outcome": outcome.model_dump(mode="json") if outcome else None,
         **{name: value for name, value in documents(waiting).items() if value is not None},
     }
 

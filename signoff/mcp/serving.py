@@ -22,8 +22,8 @@ from signoff.front.stdio import (
     dump_message,
     read_message,
 )
+from signoff.load import load_graph
 from signoff.mcp.server import TaskServer
-from signoff.verify.worlds import load_graph
 
 _CLOSING_SECONDS = 2.0
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _NO_MODEL = (
     "There is no model: name one with --model (with OPENAI_API_KEY set, or --base-url for a "
-    "server that needs none), or install the embedded one with `signoff model install`."
+    "server that needs none), or install the embedded one with `python -m signoff.models.local install`."
 )
 
 

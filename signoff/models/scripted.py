@@ -9,6 +9,7 @@ A call beyond the script raises `UnexpectedCall`; leaving the `with` block with 
 """
 
 import asyncio
+import functools
 import itertools
 import json
 import operator
@@ -21,12 +22,13 @@ from types import TracebackType
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.language_models.chat_models import agenerate_from_stream, generate_from_stream
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
 from langchain_core.messages.ai import UsageMetadata
-from langchain_core.messages.tool import tool_call_chunk
-from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.messages.tool import tool_call, tool_call_chunk
+from langchain_core.output_parsers.openai_tools import make_invalid_tool_call, parse_tool_call
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -161,7 +163,7 @@ class Player:
         self._ids = (f"call_{number}" for number in itertools.count(1))
         self._given_ids: set[str] = set()
         self.seen: list[Seen] = []
-        self.chunks_sent = 0
+        self.chunks_sent: int = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
@@ -360,7 +362,7 @@ class ScriptedModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return generate_from_stream(self._stream(messages, stop, **kwargs))
+        return _whole(list(self._stream(messages, stop, **kwargs)))
 
     async def _agenerate(
         self,
@@ -369,7 +371,29 @@ class ScriptedModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return await agenerate_from_stream(self._astream(messages, stop, **kwargs))
+        return _whole([chunk async for chunk in self._astream(messages, stop, **kwargs)])
+
+
+def _whole(chunks: list[ChatGenerationChunk]) -> ChatResult:
+    """A reply that comes at once, as OpenAI's client reads it: a call is what its whole text says. LangChain
+    makes a call of half a text, too, for a reply that is still coming in."""
+    merged = functools.reduce(operator.add, chunks)
+    assert isinstance(merged.message, AIMessageChunk), "it is a reply"
+    message = message_chunk_to_message(merged.message)
+    assert isinstance(message, AIMessage), "it was made of its chunks"
+    message.tool_calls, message.invalid_tool_calls = [], []
+    for part in merged.message.tool_call_chunks:
+        raw = {"id": part["id"], "function": {"name": part["name"], "arguments": part["args"]}}
+        try:
+            parsed = parse_tool_call(raw, return_id=True) or {}
+        except OutputParserException as error:
+            message.invalid_tool_calls.append(make_invalid_tool_call(raw, str(error)))
+            continue
+        if isinstance(parsed.get("args"), dict):
+            message.tool_calls.append(tool_call(name=parsed["name"], args=parsed["args"], id=parsed["id"]))
+        else:
+            message.invalid_tool_calls.append(make_invalid_tool_call(raw, None))
+    return ChatResult(generations=[ChatGeneration(message=message, generation_info=merged.generation_info)])
 
 
 def _pieces(text: str, size: int) -> Iterator[str]:

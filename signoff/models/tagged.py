@@ -38,10 +38,7 @@ from signoff.models.text_protocol.texts import DEFAULT, DEFAULT_TAGGED_TEXTS, Ta
 from signoff.nodes.model.models import refuse_wrapped
 
 __all__ = [
-    "DEFAULT",
     "TAGGED_LIMITS",
-    "Acting",
-    "Evidence",
     "Progress",
     "TaggedText",
     "TaggedTexts",
@@ -137,7 +134,7 @@ class TaggedText(BaseChatModel):
             standing=self.standing,
         ).messages(messages)
 
-    def keep(self, before: Acting | None, messages: Sequence[BaseMessage], task: str) -> Acting:
+    def _keep(self, before: Acting | None, messages: Sequence[BaseMessage], task: str) -> Acting:
         """Returns what a graph saves of this model in the state of a thread.
 
         That is the constitution, the approach, the evidence and the status.
@@ -160,7 +157,7 @@ class TaggedText(BaseChatModel):
             evidence=shown,
         )
 
-    def in_thread(self, before: Acting | None, messages: Sequence[BaseMessage]) -> "TaggedText":
+    def _in_thread(self, before: Acting | None, messages: Sequence[BaseMessage]) -> "TaggedText":
         """Returns this model as it continues a thread.
 
         It uses the thread's constitution unless it has one of its own, and the position of the work in the

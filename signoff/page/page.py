@@ -13,11 +13,11 @@ from pathlib import Path
 
 from jinja2 import Environment
 
+from signoff import SetupError
 from signoff.front.record.draw import FOLDER, draw, environment, fitted
 from signoff.front.record.machine import picture, pictures_below
 from signoff.front.record.run import Run
 from signoff.front.record.timeline import Gap, Piece, TurnBox, overview, pieces
-from signoff.graph.errors import SetupError
 
 STDOUT = "-"
 MOST_BYTES = 2_400_000

@@ -197,12 +197,10 @@ def _move(move: Move, redact: Redaction) -> str:
     match move.kind:
         case "answer":
             return f"Answer({_data(value)})"
-        case "extend":
-            return f"Extend({value})"
-        case "retry":
-            return "Retry()"
+        case "go_on":
+            return "go_on()" if value is None else f"go_on({value})"
         case "stop":
-            return "Stop()"
+            return "stop()"
     several = isinstance(move.value, list) and len(move.value) > 0 and isinstance(move.value[0], str)
     if isinstance(value, str):
         return repr(value)
@@ -270,6 +268,8 @@ def _setting(name: str, value: Any, redact: Redaction) -> str:
     if name == "response_format":
         # Of the graph, not of the thread: names such as `password` are those of its fields.
         return f"{name}={_data(value)}"
+    if name == "control_tools":
+        return f"{name}=standard_controls(**{value!r})"
     if name != "limits":
         return f"{name}={redact(value)!r}"
     prices = value.get("prices")

@@ -4,7 +4,6 @@ Another process requests a pause through an entry in the store, which the run re
 """
 
 import reprlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -14,15 +13,17 @@ from langchain_core.messages import BaseMessage, HumanMessage, convert_to_messag
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 from langgraph.types import Command
 
-from signoff.graph.compiled.inputs import is_repeated, reason
-from signoff.graph.errors import SetupError, ThreadError
-from signoff.graph.finish.again import extend, marked, retry, undo
+from signoff.graph import clock
+from signoff.graph.compiled.going_on import GoOn, Stop, Undo, continuation, instruction_of
+from signoff.graph.compiled.inputs import is_repeated, names_interrupts, reason
+from signoff.graph.errors import BadAnswer, SetupError, ThreadError, TooLate, quote_id, unknown_thread
+from signoff.graph.finish.again import undoing
 from signoff.graph.foreign import checked_thread_id, pause_place, valid_text, valid_values
 from signoff.graph.messages import KEY, is_genuine
 from signoff.graph.texts import Texts
 from signoff.nodes.hand_over import timed
-from signoff.session.decisions import Action
-from signoff.session.status import Condition, ThreadStatus
+from signoff.session.decisions import Action, AnyWaiting
+from signoff.session.status import Condition, Standing, ThreadStatus
 from signoff.tools.answers import signed
 
 OnPending = Literal["answer", "supersede", "refuse"]
@@ -39,35 +40,6 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Extend:
-    """Continue after a limit, with this many more turns. id: the id of the message in the history that
-    records it."""
-
-    turns: int
-    id: str | None = None
-
-
-@dataclass(frozen=True)
-class Retry:
-    """Try again after an error; after a success nothing runs, and it is told once more. id: the id of the
-    message in the history that records it."""
-
-    id: str | None = None
-
-
-@dataclass(frozen=True)
-class Undo:
-    """Undo the effects of a task that has ended. ask: a person must approve every undo."""
-
-    ask: bool = False
-
-
-@dataclass(frozen=True)
-class Stop:
-    """End the task as cancelled."""
-
-
-@dataclass(frozen=True)
 class Choose:
     """Computes the command from the thread's status, by `command`. It is called while the thread is held, so
     that no other runner can change anything in between; if it raises, the run does not start."""
@@ -75,114 +47,143 @@ class Choose:
     command: Callable[[ThreadStatus], "ThreadCommand"]
 
 
-class TooLate(ThreadError):
-    """The answer came too late: the question no longer waits. Nothing was changed."""
-
-
-ThreadCommand = str | Sequence[BaseMessage] | Answer | Extend | Retry | Undo | Stop | Choose | None
-"""What a session continues with: a task, messages, an answer, more turns, a retry, an undo, a stop, or None
-to go on."""
+ThreadCommand = str | Sequence[BaseMessage] | Answer | Command[Any] | Choose | None
+"""What a session continues with: a task, messages, an answer, `go_on()`, `undo()`, `stop()`, LangGraph's
+`Command(resume=…)`, or None to go on where work was left."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """The start of a run: the input of the graph, or an update of the state (`stop`).
+    """The start of a run: the input of the graph.
 
-    interrupt_id, by: for an answer, the question that it answers, and who gave it.
+    at_rest: nothing may run; the thread only says where it stands. interrupt_id, by: for an answer, the
+    question that it answers, and who gave it.
     """
 
     given: Any
     how: str
     extra_turns: int = 0
-    stop: bool = False
+    at_rest: bool = False
     interrupt_id: str = ""
     by: str = ""
 
 
 def start(
     command: ThreadCommand,
-    status: ThreadStatus,
+    status: Standing,
     on_pending: OnPending,
     texts: Texts,
+    turns: int,
     handed: Mapping[str, float] = MappingProxyType({}),
 ) -> Start:
-    """How the run starts from the thread's status. handed: when actions were handed out, by interrupt id.
-    Raises ThreadError if it cannot start, SetupError for anything that is not a command."""
+    """How the run starts from the thread's status.
+
+    turns: the turn limit of the run. handed: when actions were handed out, by interrupt id. Raises
+    ThreadError if it cannot start, SetupError for anything that is not a command.
+    """
     match command:
         case Choose(command=chosen):
-            return start(chosen(status), status, on_pending, texts, handed)
+            return start(chosen(status), status, on_pending, texts, turns, handed)
         case None:
             return _on(status)
         case Answer():
             given = _answered(command, status, handed)
-            answers = command.interrupt_id or (status.waiting.interrupt_id if status.waiting else "")
+            waiting = status.wait(command.interrupt_id)
+            answers = waiting.interrupt_id if waiting else ""
             return Start(given, "answer", interrupt_id=answers, by=_name(command.by))
-        case Extend(turns=turns, id=mark):
-            if not isinstance(turns, int) or isinstance(turns, bool):
-                raise SetupError(f"Extend by a whole number of turns, not {turns!r}.")
-            return Start(marked(extend(status.values, turns, texts), mark), "extend", extra_turns=turns)
-        case Retry() if status.outcome is not None and status.outcome["status"] == "success":
-            # Nothing is left to try: the caller learns that it succeeded.
-            return _on(status)
-        case Retry(id=mark):
-            return Start(marked(retry(status.values, texts), mark), "retry")
-        case Undo(ask=ask):
-            _known(status)
-            return Start(undo(status.values, ask=ask), "undo")
-        case Stop():
-            return _stopped(status)
+        case Command():
+            return _commanded(command, status, handed, turns, texts)
     messages = _task(command)
-    if status.condition is Condition.STOPPED and is_repeated(messages, status.values):
+    if status.condition.has_work_left and is_repeated(messages, status.values):
         # The sender does not know that it was saved before the process was killed.
         return _on(status)
     return Start({"messages": _fitting(messages, status, on_pending)}, "task")
 
 
-def _on(status: ThreadStatus) -> Start:
+def _on(status: Standing) -> Start:
     _known(status)
-    return Start(status.go_on, "go on")
+    return Start(status.go_on, "go on", at_rest=status.condition is Condition.ENDED)
 
 
 def _known(status: ThreadStatus) -> None:
     if status.condition is Condition.UNKNOWN:
-        raise ThreadError(f"There is no thread {status.quoted_id!r}; start it with a task.")
+        raise unknown_thread(status.thread_id)
 
 
-def _stopped(status: ThreadStatus) -> Start:
+def _commanded(
+    command: Command[Any], status: Standing, handed: Mapping[str, float], turns: int, texts: Texts
+) -> Start:
+    """How a run starts with a command of LangGraph's."""
+    match instruction_of(command):
+        case GoOn() as instruction:
+            return _further(instruction, status, turns, texts)
+        case Undo(ask=ask):
+            _known(status)
+            return Start(undoing(status.values, ask=ask), "undo")
+        case Stop():
+            _known(status)
+            if status.condition is Condition.ENDED:
+                raise ThreadError(f"Thread {quote_id(status.thread_id)} has ended; there is nothing to stop.")
+            return Start(command, "stop")
+    if command.resume is None or command.update or command.goto:
+        raise SetupError(
+            "A session takes no other command than go_on(), undo(), stop() and Command(resume=…)."
+        )
+    given: Any = command.resume
+    if not names_interrupts(given):
+        return start(Answer(given), status, "answer", texts, turns, handed)
+    answers: dict[str, Any] = {}
+    for name, value in given.items():
+        answer: Any = _answered(Answer(value, name), status, handed).resume
+        answers |= answer
+    return Start(Command(resume=answers), "answer", interrupt_id=next(iter(answers)))
+
+
+def _further(instruction: GoOn, status: Standing, turns: int, texts: Texts) -> Start:
     _known(status)
-    if status.condition is Condition.ENDED:
-        raise ThreadError(f"Thread {status.quoted_id!r} has ended; there is nothing to stop.")
-    return Start(None, "stop", stop=True)
+    if status.waits:
+        return Start(None, "go on", at_rest=True)
+    command = continuation(instruction, status.values, status.go_on, turns, texts)
+    update = command.update if command is not None and isinstance(command.update, dict) else {}
+    extra = (instruction.turns or turns) if "extra" in update else 0
+    ended = status.condition is Condition.ENDED
+    return Start(command, "go on", extra, at_rest=ended and command is None)
+
+
+def meant(command: Answer, status: ThreadStatus) -> AnyWaiting:
+    """What the answer is for. Raises ThreadUnknown or TooLate if nothing waits for it, and BadAnswer if it
+    does not say which of several waits it is for."""
+    _known(status)
+    if not status.waits:
+        state = "has ended" if status.condition is Condition.ENDED else "was stopped in the middle"
+        raise TooLate(
+            f"Thread {quote_id(status.thread_id)} {state} and does not wait for an answer. Nothing was "
+            "changed."
+        )
+    if command.interrupt_id is None and len(status.waits) > 1:
+        waits = ", ".join(f"{'/'.join(wait.path)}: {wait.interrupt_id}" for wait in status.waits)
+        raise BadAnswer(
+            f"Thread {quote_id(status.thread_id)} waits for {len(status.waits)} answers; say which one is "
+            f"meant with interrupt_id= ({waits}). Nothing was changed."
+        )
+    waiting = status.wait(command.interrupt_id)
+    if waiting is None:
+        raise TooLate(
+            f"Thread {quote_id(status.thread_id)} no longer waits for this answer (interrupt "
+            f"{command.interrupt_id!r:.80}); check what it waits for now. Nothing was changed."
+        )
+    return waiting
 
 
 def _answered(command: Answer, status: ThreadStatus, handed: Mapping[str, float]) -> Command[Any]:
-    _known(status)
-    waiting = status.waiting
-    if waiting is None:
-        state = "has ended" if status.condition is Condition.ENDED else "was stopped in the middle"
-        raise TooLate(
-            f"Thread {status.quoted_id!r} {state} and does not wait for an answer; nothing was changed."
-        )
-    if command.interrupt_id is None and len(status.waits) > 1:
-        waits = ", ".join(f"{'/'.join(found.path)}: {found.interrupt_id}" for found in status.waits)
-        raise ThreadError(
-            f"Thread {status.quoted_id!r} waits for {len(status.waits)} answers; say which one is meant with "
-            f"interrupt_id= ({waits}). Nothing was changed."
-        )
-    if command.interrupt_id is not None:
-        waiting = status.wait(command.interrupt_id)
-    if waiting is None:
-        raise TooLate(
-            f"Thread {status.quoted_id!r} no longer waits for this answer (interrupt "
-            f"{command.interrupt_id!r}); check what it waits for now. Nothing was changed."
-        )
+    waiting = meant(command, status)
     # By id: an answer of None, or an empty one, cannot be delivered in any other way.
     value = waiting.read(command.value)
-    if waiting.foreign:
+    if waiting._foreign:
         _name(command.by)
         return Command(resume={waiting.interrupt_id: value})
     if isinstance(waiting, Action) and (at := handed.get(waiting.interrupt_id)) is not None:
-        value = timed(value, time.monotonic() - at)
+        value = timed(value, clock.monotonic() - at)
     return Command(resume={waiting.interrupt_id: signed(value, _name(command.by))})
 
 
@@ -193,12 +194,12 @@ def _name(by: Any) -> str:
     return valid_text(by or "").strip()
 
 
-def _fitting(messages: list[BaseMessage], status: ThreadStatus, on_pending: OnPending) -> list[BaseMessage]:
-    open_work = status.condition in (Condition.WAITING, Condition.STOPPED)
-    if status.waiting and on_pending == "refuse":
+def _fitting(messages: list[BaseMessage], status: Standing, on_pending: OnPending) -> list[BaseMessage]:
+    open_work = status.condition is Condition.WAITING or status.condition.has_work_left
+    if (waiting := status.wait()) and on_pending == "refuse":
         raise ThreadError(
-            f"Thread {status.quoted_id!r} waits for {status.waiting.waits_for}; answer that first. "
-            "Nothing was changed."
+            f"Thread {quote_id(status.thread_id)} waits for {waiting.document()['waits_for']}; answer that "
+            "first. Nothing was changed."
         )
     if open_work and on_pending == "supersede":
         first = next(at for at, message in enumerate(messages) if is_genuine(message))
@@ -228,9 +229,10 @@ def _task(command: Any) -> list[BaseMessage]:
     return [message.model_copy(update={"content": valid_values(message.content)}) for message in messages]
 
 
-def request_pause(store: BaseStore, thread_id: str) -> None:
-    """Asks the runner of the thread to pause. A run that starts later ignores the request."""
-    store.put(*pause_place(checked_thread_id(thread_id)), {"at": time.time()})
+def request_pause(store: BaseStore, thread_id: str, by: str = "request") -> None:
+    """Asks the runner of the thread to pause, or with `by="stop"` to end its task. A run that starts later
+    ignores the request."""
+    store.put(*pause_place(checked_thread_id(thread_id)), {"at": clock.now(), "by": by})
 
 
 def look_for_request(thread_id: str) -> GetOp:
@@ -241,6 +243,6 @@ def drop_request(thread_id: str) -> PutOp:
     return PutOp(*pause_place(thread_id), None)
 
 
-def requested(found: Sequence[Any]) -> bool:
-    """Whether a pause was requested."""
-    return isinstance(found[0], Item)
+def requested(found: Sequence[Any]) -> str:
+    """How a pause was requested; empty if it was not."""
+    return str(found[0].value.get("by", "request")) if isinstance(found[0], Item) else ""

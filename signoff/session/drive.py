@@ -4,9 +4,9 @@ The driver is one generator. It yields requests, whose results it receives, and 
 caller. Each request has a sync and an async implementation.
 """
 
+import asyncio
 import itertools
 import threading
-import time
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 from dataclasses import dataclass, field, replace
@@ -15,19 +15,21 @@ from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.constants import END as END_OF_GRAPH
 from langgraph.constants import START
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore
 
+from signoff.graph import clock
 from signoff.graph.build import Graph
-from signoff.graph.compiled.graph import in_thread, storage_errors
-from signoff.graph.compiled.inputs import entry_update
-from signoff.graph.errors import ThreadError
+from signoff.graph.compiled.going_on import stop, turn_limit
+from signoff.graph.compiled.graph import in_thread, is_running, storage_errors
+from signoff.graph.errors import ThreadError, quote_id
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
-from signoff.graph.machine import Event, State
+from signoff.graph.machine import State
 from signoff.graph.outcome import typed_outcome
 from signoff.nodes.delegates.descent import LISTENS
 from signoff.nodes.journal import hand_out, handed_to
@@ -43,11 +45,20 @@ from signoff.session.commands import (
     requested,
     start,
 )
-from signoff.session.decisions import Action, Decision, Failed, Finished, Message, Paused
+from signoff.session.decisions import Action, Decision, Ended, Message, Paused
 from signoff.session.events import Decided, Resumed, Said, SessionEvent, Stopping
 from signoff.session.following import Follower
 from signoff.session.nested import Nested, Stood, stood_below
-from signoff.session.status import Condition, ThreadStatus, read_status, readable, state_of
+from signoff.session.status import (
+    Condition,
+    Standing,
+    ThreadStatus,
+    mark_paused,
+    readable,
+    shown,
+    standing,
+    state_of,
+)
 
 _T = TypeVar("_T")
 Part = Generator[Any, Any, _T]
@@ -150,7 +161,7 @@ def events_of(thread: "DrivenThread", command: ThreadCommand, wanted: "Wanted") 
 
 
 def numbered(event: SessionEvent, number: int) -> SessionEvent:
-    return replace(event, seq=number, at=time.time())
+    return replace(event, seq=number, at=clock.now())
 
 
 async def aevents_of(
@@ -166,6 +177,9 @@ async def aevents_of(
                 async for event in events:
                     yield numbered(event, next(numbers)) if wanted.events else event
 
+
+SIGNAL = "signal"
+"""The word of a request that a signal made, not a person."""
 
 # Writes that were not applied when a process was killed need one pass in which nothing else happens.
 _IDLE = 2
@@ -238,18 +252,19 @@ class DrivenThread:
     beside: set[str] = field(default_factory=set)
     """The actions recorded as handed out here that were not yet returned as a decision, by interrupt id."""
 
-    def look(self) -> Part[ThreadStatus]:
-        """The thread's status."""
-        asked = Operation(
-            partial(self.graph.get_state, self.config), partial(self.graph.aget_state, self.config)
-        )
-        with readable(self.thread_id):
-            return read_status(self.graph, self.thread_id, (yield asked))
+    def look(self) -> Part[Standing]:
+        """Where the thread stands."""
+        return standing(self.graph, self.thread_id, self.config)
 
-    def enter(self, event: Event, **values: Any) -> Operation:
-        """Enters the thread from outside; pending work is dropped."""
-        graph, given = self.graph, (self.config, *entry_update(event, values))
-        return Operation(partial(graph.update_state, *given), partial(graph.aupdate_state, *given))
+    def status(self) -> Part[ThreadStatus]:
+        """The thread's status, for anybody."""
+        saver = self.graph.checkpointer
+        assert isinstance(saver, BaseCheckpointSaver), "a session has one"
+        # Asked first: otherwise a run that ends in between would look as if it had been stopped.
+        asked = partial(is_running, saver, self.thread_id)
+        running = yield Operation(asked, partial(asyncio.to_thread, asked))
+        found = yield from self.look()
+        return shown(found, self.deps.shape, running=running)
 
     def settle(self, left: str) -> Operation:
         """Applies the writes that a killed process has saved without a checkpoint, and drops the rest of the
@@ -272,9 +287,7 @@ class DrivenThread:
     @property
     def turns(self) -> int:
         """The turn limit of one task."""
-        given = self.context or {}
-        own = given.get("turns") if isinstance(given, dict) else getattr(given, "turns", None)
-        return own if isinstance(own, int) else self.deps.limits.turns
+        return turn_limit(self.context, self.deps.limits.turns)
 
 
 @dataclass(frozen=True)
@@ -294,14 +307,14 @@ def drive(thread: DrivenThread, command: ThreadCommand, wanted: Wanted) -> Drive
     try:
         yield Hold(thread.graph, thread.config)
         status = yield from thread.look()
-        begun = start(command, status, thread.on_pending, thread.deps.texts, thread.handed)
+        begun = start(command, status, thread.on_pending, thread.deps.texts, thread.turns, thread.handed)
         yield Store([drop_request(thread.thread_id)])
         if status.condition is not Condition.UNKNOWN:
             yield Resumed(begun.how, begun.interrupt_id, begun.by, begun.extra_turns)
         decision = None
-        if begun.how == "go on":
+        if begun.at_rest or (begun.how == "go on" and status.outcome is None):
             decision = yield from _reached(thread, status)
-        elif status.left or status.condition is Condition.STOPPED:
+        elif status.left or status.condition.has_work_left:
             yield thread.settle(status.left)
             status = yield from thread.look()
         if decision is None:
@@ -311,32 +324,30 @@ def drive(thread: DrivenThread, command: ThreadCommand, wanted: Wanted) -> Drive
         thread.asked.end()
 
 
-def _on(thread: DrivenThread, begun: Start, status: ThreadStatus, wanted: Wanted) -> Part[Any]:
+def _on(thread: DrivenThread, begun: Start, status: Standing, wanted: Wanted) -> Part[Any]:
     """Runs the graph until there is a decision, again if it returned too early."""
-    given, extra, idle, stop = begun.given, begun.extra_turns, 0, begun.stop
+    given, extra, idle = begun.given, begun.extra_turns, 0
     while True:
-        if stop:
-            # Pending work is dropped, and the rules detect the stop.
-            yield thread.enter(Event.STOP, stop=status.task.id)
-            status = yield from thread.look()
-            given = status.go_on
         happened, said = yield from _stretch(thread, given, status, extra, wanted)
         status, extra = (yield from thread.look()), 0
-        decision = yield from _reached(thread, status)
+        stopped = thread.asked.stopped()
+        # A task that was stopped in the last step before a wait does not wait.
+        decision = None if stopped and status.waits else (yield from _reached(thread, status))
         if decision is not None:
             return decision
-        stop = thread.asked.stopped()
-        if said is not None:
+        if said is not None and not stopped:
             return said
-        if thread.asked.word is not None:
-            return Paused(thread.asked.word)
-        idle = 0 if happened or stop else idle + 1
+        if (word := thread.asked.word) is not None:
+            if word != SIGNAL:
+                yield mark_paused(status)
+            return Paused(word)
+        idle = 0 if happened or stopped else idle + 1
         if idle > _IDLE:
-            raise ThreadError(f"Thread {status.quoted_id!r} cannot continue; begin another one.")
-        given = status.go_on
+            raise ThreadError(f"Thread {quote_id(status.thread_id)} cannot continue; begin another one.")
+        given = stop() if stopped else status.go_on
 
 
-def _stretch(thread: DrivenThread, given: Any, status: ThreadStatus, extra: int, wanted: Wanted) -> Part[Any]:
+def _stretch(thread: DrivenThread, given: Any, status: Standing, extra: int, wanted: Wanted) -> Part[Any]:
     """Runs the graph until it returns: whether anything happened, and the model's text, if that is the
     decision."""
     task, messages = status.task, status.values.get("messages", ()) if wanted.events else None
@@ -368,26 +379,25 @@ def _stretch(thread: DrivenThread, given: Any, status: ThreadStatus, extra: int,
             continue
         for node, written in data.items():
             state = state_of(thread.graph, node)
-            for event in follower.update(state, written or {}) if state else ():
+            for event in follower.update(state, written) if state else ():
                 happened = True
                 if wanted.by_step and isinstance(event, Said) and event.text:
                     said = Message(event.text, event.turn, _names(event), event.message_id)
                     control.request_drain("step")
                 yield event
         yield from _listen(thread)
-    if thread.deps.toolbox.delegates:
-        # One of them may have stopped for it.
-        yield from _listen(thread)
+    # A delegate may have stopped for a request, and one may have come since the last step.
+    yield from _listen(thread)
     return happened, said
 
 
 def _listen(thread: DrivenThread) -> Part[Any]:
     """Reads whether another process requests a pause."""
     found = yield Store([look_for_request(thread.thread_id)])
-    if requested(found) and thread.asked.word is None:
+    if (by := requested(found)) and thread.asked.word is None:
         yield Store([drop_request(thread.thread_id)])
-        thread.asked.ask("request")
-        yield Stopping("request")
+        thread.asked.ask(by)
+        yield Stopping(by)
 
 
 def _names(said: Said) -> tuple[str, ...]:
@@ -402,25 +412,21 @@ def _piece(data: Any) -> AIMessageChunk | None:
     return chunk if ours else None
 
 
-def _reached(thread: DrivenThread, status: ThreadStatus) -> Part[Any]:
+def _reached(thread: DrivenThread, status: Standing) -> Part[Any]:
     """The decision at which a thread has arrived: what it waits for, or its end; None if it must continue."""
     if status.outcome is not None:
         return _ended(status, thread.deps)
-    first: Decision | None = status.waiting
+    first: Decision | None = status.wait()
     for waiting in status.waits:
         if isinstance(waiting, Action):
             handed = yield from _handed_out(thread, status, waiting)
-            first = handed if waiting is status.waiting else first
+            first = handed if waiting is status.wait() else first
     return first
 
 
-def _ended(status: ThreadStatus, deps: Dependencies) -> Decision:
-    assert status.outcome is not None, "so it has ended"
+def _ended(status: Standing, deps: Dependencies) -> Decision:
     with readable(status.thread_id):
-        outcome = typed_outcome(status.outcome, deps.shape)
-    if outcome.status == "error":
-        return Failed(outcome.error or outcome.reason, outcome)
-    return Finished(outcome)
+        return Ended(typed_outcome(status.values["outcome"], deps.shape))
 
 
 def was_handed_out(store: BaseStore, status: ThreadStatus, action: Action) -> bool:
@@ -428,23 +434,23 @@ def was_handed_out(store: BaseStore, status: ThreadStatus, action: Action) -> bo
     made = _call_of(action, status)
     if made is None:
         return False
-    (found,) = store.batch([handed_to(status.thread_id, *made, action.machine)])
+    (found,) = store.batch([handed_to(status.thread_id, *made, action._machine)])
     return found is not None
 
 
-def _handed_out(thread: DrivenThread, status: ThreadStatus, action: Action) -> Part[Action]:
+def _handed_out(thread: DrivenThread, status: Standing, action: Action) -> Part[Action]:
     """The action, recorded as started in the journal: the next one to receive it cannot know its result.
 
     All waiting actions are recorded, since a driver may see all of them; the one that it gets as its decision
     is unknown if another driver had it before, or this one already got it as its decision.
     """
-    decision, own = action is status.waiting, action.interrupt_id
+    decision, own = action is status.wait(), action.interrupt_id
     if decision:
-        thread.handed.setdefault(own, time.monotonic())
+        thread.handed.setdefault(own, clock.monotonic())
     made = _call_of(action, status)
     if made is None or thread.graph.store is None:
         return action
-    first = yield hand_out(thread.thread_id, *made, action.machine)
+    first = yield hand_out(thread.thread_id, *made, action._machine)
     if not decision:
         thread.beside.update({own} if first else ())
         return action
@@ -456,8 +462,8 @@ def _handed_out(thread: DrivenThread, status: ThreadStatus, action: Action) -> P
 def _call_of(action: Action, status: ThreadStatus) -> tuple[str, Call] | None:
     """The reply and the call of an action, as in the journal; None for an action of another graph."""
     if action.path:
-        call = Call(0, action.call_id, action.tool, action.args)
-        return (action.reply_id, call) if action.machine else None
+        call = Call(0, action._call_id, action.tool, action.args)
+        return (action._reply_id, call) if action._machine else None
     task = status.task
-    due = next((call for call in task.due if call.id == action.call_id), None)
+    due = next((call for call in task.due if call.id == action._call_id), None)
     return None if due is None else (task.reply_of(due).message.id or "", due)

@@ -23,7 +23,6 @@ __all__ = [
     "Called",
     "Confirmed",
     "Decided",
-    "Ended",
     "Entered",
     "Nudged",
     "PhaseAccepted",
@@ -32,6 +31,7 @@ __all__ = [
     "Said",
     "SessionEvent",
     "Stopping",
+    "TaskEnded",
     "Thought",
     "Token",
     "Undone",
@@ -93,7 +93,7 @@ class Retrying(_Happened):
     """A model call has failed, and is retried in `seconds`.
 
     why: in a few words, such as `rate limit`. tries: attempts so far, of at most `most`. dropped: a part of
-    the reply had arrived and does not count. model: the next model, if it is another one.
+    the reply had arrived and does not count.
     """
 
     seconds: float
@@ -101,7 +101,6 @@ class Retrying(_Happened):
     tries: int = 1
     most: int = 1
     dropped: bool = False
-    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -281,10 +280,10 @@ class Nudged(_Happened):
 
 @dataclass(frozen=True)
 class Resumed(_Happened):
-    """An existing thread continues; `how`: answer, go on, extend, retry, undo, stop or task.
+    """An existing thread continues; `how`: answer, go on, undo, stop or task.
 
     For an answer, interrupt_id names what it answers, and `by` who gave it, if given with it. turns: the
-    extra turns of `extend`.
+    extra turns after a limit.
     """
 
     how: str
@@ -312,7 +311,7 @@ class Stopping(_Happened):
 
 
 @dataclass(frozen=True)
-class Ended(_Happened):
+class TaskEnded(_Happened):
     """The task has ended; `outcome` has the fields of Outcome."""
 
     outcome: Mapping[str, Any]
@@ -343,7 +342,7 @@ SessionEvent = (
     | Resumed
     | Undone
     | Stopping
-    | Ended
+    | TaskEnded
     | Decided
 )
 """Everything that `Session.events` yields; `Decided` is always the last."""

@@ -1,7 +1,6 @@
 """Answers questions whose deadline has passed with their defaults, including those of delegates. Needs no
 model."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
+from signoff.graph import clock
 from signoff.graph.build import Graph
 from signoff.graph.compiled.inputs import entry_update
 from signoff.graph.inside.private import within_saver
@@ -50,11 +50,11 @@ def expire_all(graph: Graph, thread_id: str, now: float | None = None) -> list[E
     found = list[Expired]()
     with graph.runner(config_of(thread_id)):
         status, texts = look(graph, thread_id), deps_of(graph).texts
-        moment, answered = time.time() if now is None else now, list[Any]()
+        moment, answered = clock.now() if now is None else now, list[Any]()
         for waiting in status.waits:
             if not isinstance(waiting, Question):
                 continue
-            answer = expired({"type": waiting.pause, **waiting.document()}, moment, texts)
+            answer = expired(waiting.document(), moment, texts)
             if answer is None:
                 continue
             if not waiting.path:
@@ -88,7 +88,7 @@ def _answer_below(graph: Graph, thread_id: str, waiting: Question, answer: str) 
         machine = graph_of_machine(saved)
         place = {"configurable": within_saver(place["configurable"], saver)}
         values: Any = machine.get_state(place).values
-        if not any(found[0] == waiting.call_id for found in _open_questions(values)):
+        if not any(found[0] == waiting._call_id for found in _open_questions(values)):
             # This machine is above the one that asks, which has been answered.
             return True
         update = {"messages": [_answered(values, waiting, answer)]}
@@ -110,6 +110,6 @@ def _open_questions(values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _answered(values: Mapping[str, Any], waiting: Question, answer: str) -> Any:
-    known = (found for found in _open_questions(values) if found[0] == waiting.call_id)
-    call_id, name, reply_id = next(known, (waiting.call_id, "ask_user", ""))
+    known = (found for found in _open_questions(values) if found[0] == waiting._call_id)
+    call_id, name, reply_id = next(known, (waiting._call_id, "ask_user", ""))
     return result(call_id, name, answer, answered=True, expired=True, reply=reply_id)

@@ -8,7 +8,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from signoff.graph.history.replies import fingerprint
 from signoff.graph.history.task import Task
-from signoff.graph.kinds import Effect
 from signoff.graph.machine import LAST, TRANSITIONS, Event, State, next_state
 from signoff.graph.messages import append_messages, is_genuine, is_reply, marks, nudge_kind
 from signoff.graph.state import CallDecision
@@ -24,13 +23,13 @@ from signoff.session.events import (
     CallProgress,
     CallStarted,
     Confirmed,
-    Ended,
     Entered,
     Nudged,
     PhaseAccepted,
     Retrying,
     Said,
     SessionEvent,
+    TaskEnded,
     Thought,
     Token,
     Undone,
@@ -38,7 +37,7 @@ from signoff.session.events import (
 )
 from signoff.tools.toolbox import Toolbox
 
-_OF_RETRYING = ("seconds", "why", "tries", "most", "dropped", "model")
+_OF_RETRYING = ("seconds", "why", "tries", "most", "dropped")
 
 
 class Follower:
@@ -79,8 +78,11 @@ class Follower:
                 call.id: Called(call.name, call.args, call.id) for call in reply.calls if reply.open(call)
             }
 
-    def update(self, state: State, written: Mapping[str, Any]) -> Iterator[SessionEvent]:
-        """The events for the update of one state of the machine."""
+    def update(self, state: State, written: Mapping[str, Any] | None) -> Iterator[SessionEvent]:
+        """The events for the update of one state of the machine. written: None for a state that was answered
+        and then failed, which LangGraph tells as an update."""
+        if written is None:
+            return
         if state is State.APPROVE and (approvals := written.get("approvals")):
             yield from self._decided(approvals["calls"])
         for message in written.get("messages", ()):
@@ -93,7 +95,7 @@ class Follower:
         if "task" in written:
             self.begin()
         if written.get("outcome"):
-            yield Ended(written["outcome"])
+            yield TaskEnded(written["outcome"])
         if state is not LAST or written["event"] in TRANSITIONS[state]:
             to = next_state(state, Event(written["event"]))
             yield Entered(to, self.turn, self.most, self.tokens, state)
@@ -229,17 +231,17 @@ class Follower:
             "message_id": message.id or "",
             "reply_id": self.reply_id,
         }
-        if effect is Effect.FINISH and (notes.get("confirmed") or notes.get("sent_back")):
+        if effect == "finish" and (notes.get("confirmed") or notes.get("sent_back")):
             yield Confirmed(self.turn, bool(notes.get("confirmed")), notes.get("said", ""), waited, by, **ids)
-        if effect is Effect.CONTINUE and ok:
+        if effect == "continue" and ok:
             approach, status = args.get("approach"), args.get("status")
             yield Thought(self.turn, str(args.get("thought", "")), approach, status, **ids)
-        elif effect is Effect.ASK and ok:
+        elif effect == "ask" and ok:
             asked, expired = str(args.get("question", "")), bool(notes.get("expired"))
             yield Answered(self.turn, asked, message.text, waited, by, expired, **ids)
-        elif effect is Effect.FINISH and ok and (phase := notes.get("phase")):
+        elif effect == "finish" and ok and (phase := notes.get("phase")):
             yield PhaseAccepted(self.turn, **phase, **ids)
-        elif effect is not Effect.FINISH or not ok:
+        elif effect != "finish" or not ok:
             yield self._finished(called, message, ids)
 
     def _finished(self, called: Called, message: ToolMessage, ids: Mapping[str, Any]) -> CallFinished:

@@ -9,8 +9,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command, StateSnapshot
 
 from signoff.graph.build import Graph
-from signoff.graph.compiled.inputs import entry_update, go_on
-from signoff.graph.errors import SetupError, ThreadError
+from signoff.graph.compiled.inputs import entry_update, what_is_left
+from signoff.graph.errors import SetupError, ThreadError, unknown_thread
 from signoff.graph.foreign import count_noun
 from signoff.graph.history.task import read
 from signoff.graph.machine import Event, State
@@ -88,14 +88,14 @@ def _ask(graph: Graph, thread_id: str) -> None:
     """Asks the standing question; nothing else runs on the way there."""
     place = config_of(thread_id)
     others = [str(state) for state in State if state not in _TO_A_QUESTION]
-    for _ in graph.stream_held(go_on(graph.get_state(place)), place, interrupt_before=others):
+    for _ in graph.stream_held(what_is_left(graph.get_state(place)), place, interrupt_before=others):
         pass
 
 
 def _point(graph: Graph, thread_id: str, at: int | str | None) -> StateSnapshot:
     now = graph.get_state(config_of(thread_id))
     if now.created_at is None:
-        raise ThreadError(f"There is no thread {thread_id!r} to fork.")
+        raise unknown_thread(thread_id)
     values: Any = now.values
     turns = read(values, deps_of(graph).toolbox).turns
     if at is None or at == turns:

@@ -126,4 +126,4 @@ def _told(machine: _Machine, mode: str, data: Any) -> Iterator[SessionEvent]:
     else:
         for node, written in data.items():
             if (state := state_of(machine.graph, node)) is not None:
-                yield from machine.follower.update(state, written or {})
+                yield from machine.follower.update(state, written)

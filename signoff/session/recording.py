@@ -46,7 +46,8 @@ _TYPES = ("string", "integer", "number", "boolean", "array", "object")
 
 @dataclass(frozen=True)
 class Move:
-    """A command from outside: `say` (a text), `answer`, `extend` (a number of turns), `retry` or `stop`.
+    """A command from outside: `say` (a text), `answer`, `go_on` (after a limit with a number of turns)
+    or `stop`.
 
     path, call_id: for an answer to a delegate, the way to it, and the call that waited.
     """
@@ -98,7 +99,8 @@ class RecordedMachine:
 
 @dataclass(frozen=True)
 class RecordedGraph:
-    """The graph of a machine. settings: the arguments of `build_graph` that differ from the defaults.
+    """The graph of a machine. settings: the arguments of `build_graph` that differ from the defaults;
+    of control_tools those of `standard_controls`.
     delegates: how many calls of each run in parallel; None for all."""
 
     tools: Mapping[str, RecordedTool]
@@ -240,7 +242,7 @@ def _check_graph(deps: Dependencies, which: str = "The graph") -> None:
         raise SetupError(
             f"{which} has middleware, which a recording does not include; test it with the graph."
         )
-    own = {control.tool.name for control in standard_controls(deps.texts)}
+    own = {control.tool.name for control in standard_controls()}
     others = [name for name in deps.toolbox.controls if name not in own]
     if others:
         named = ", ".join(others)
@@ -263,11 +265,11 @@ def _moves_between(last: Mapping[str, Any], now: Mapping[str, Any], thread_id: s
         if "extended" in notes:
             before = last.get("extra") or {}
             granted = before["turns"] if before.get("task") == now["extra"]["task"] else 0
-            moves.append(Move("extend", now["extra"]["turns"] - granted))
+            moves.append(Move("go_on", now["extra"]["turns"] - granted))
         elif isinstance(message, HumanMessage) and is_genuine(message):
             moves.append(Move("say", message.content))
         elif isinstance(message, HumanMessage):
-            moves.append(Move("retry"))
+            moves.append(Move("go_on"))
         else:
             raise ThreadError(
                 f"Thread {quote_id(thread_id)} starts in the middle, as a fork or with an imported history, "
@@ -369,27 +371,24 @@ def _settings(machine: ThreadMachine, stored: Sequence[Sequence[ReplayStep]]) ->
     limits = {name: value for name, value in deps.limits if value != getattr(Limits(), name)}
     if limits:
         given["limits"] = limits
+    policy: dict[str, Any] = {"model_retries": None}
     if talk := ("strict" if deps.required else "natural" if box.dialogue else ""):
-        given["talk"] = talk
+        policy["talk"] = talk
     if (schema := _result_schema(deps)) is not None:
         given["response_format"] = schema
-    if box.rounds:
-        given["rounds"] = True
+    controls = ({"rounds": True} if box.rounds else {}) | ({} if deps.answers else {"answer": "none"})
+    if controls:
+        given["control_tools"] = controls
     if deps.ask_unknown:
-        given["unknown_outcomes"] = "ask"
-    if not deps.answers:
-        given["answer"] = "none"
-    if driven := [name for name in box.tools if box.is_driven(name)]:
-        given["hand_over"] = driven
+        policy["unknown_outcomes"] = "ask"
     if approvals := _approvals(machine, stored):
         given["approvals"] = approvals
     moments = chain.from_iterable(stored)
     if any(moment.before.get("digest") != moment.after.get("digest") for moment in moments):
         # The size of the prompt matters only if old turns were summarised.
-        given["prompt_tokens"] = deps.prompt_tokens
+        policy |= {"prompt_tokens": deps.prompt_tokens, "result_chars": deps.result_chars}
         given["system_prompt"] = deps.system_prompt if isinstance(deps.system_prompt, str) else ""
-        given["result_chars"] = deps.result_chars
-    return given
+    return {**given, "policy": policy}
 
 
 def _result_schema(deps: Dependencies) -> Any:
@@ -418,8 +417,9 @@ def _without_notes(schema: Any) -> Any:
     return kept
 
 
-def _approvals(machine: ThreadMachine, stored: Sequence[Sequence[ReplayStep]]) -> dict[str, list[str]]:
-    """The allowed decisions for each tool, from the calls of these machines."""
+def _approvals(machine: ThreadMachine, stored: Sequence[Sequence[ReplayStep]]) -> dict[str, Any]:
+    """The rule of each tool: the allowed decisions, from the calls of these machines, and what is handed
+    over."""
     box, above = machine.deps.toolbox, machine.descent.policies if machine.descent else ()
     policy, found = box.approvals.below(above), dict[str, list[str]]()
     for moments in stored:
@@ -428,7 +428,10 @@ def _approvals(machine: ThreadMachine, stored: Sequence[Sequence[ReplayStep]]) -
                 name = call["name"]
                 if allowed := policy.allowed(name, call["args"]) if name in box.tools else ():
                     found[name] = list(map(str, allowed))
-    return found
+    rules: dict[str, Any] = dict(found)
+    for name in filter(box.is_driven, box.tools):
+        rules[name] = {"allowed_decisions": found[name], "hand_over": True} if name in found else "hand_over"
+    return rules
 
 
 def _tool(tool: BaseTool, kind: str) -> RecordedTool:

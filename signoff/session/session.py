@@ -17,14 +17,16 @@ from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from signoff.graph.build import Graph
+from signoff.graph.compiled.going_on import go_on, stop, undo
+from signoff.graph.compiled.graph import is_running, storage_errors
 from signoff.graph.compiled.inputs import check_config, check_context
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import checked_thread_id
 from signoff.graph.outcome import ResultT
 from signoff.nodes.requests import acarry_out, carry_out
-from signoff.session.commands import Answer, Extend, OnPending, Retry, Stop, ThreadCommand, Undo
+from signoff.session.commands import Answer, OnPending, ThreadCommand, request_pause
 from signoff.session.decisions import Decision
-from signoff.session.drive import DrivenThread, PauseRequest, Wanted, aevents_of, events_of
+from signoff.session.drive import SIGNAL, DrivenThread, PauseRequest, Wanted, aevents_of, events_of
 from signoff.session.events import Decided, SessionEvent
 from signoff.session.forking import fork
 from signoff.session.history import Turn, chapters
@@ -48,8 +50,9 @@ class Session(Generic[ResultT]):
     status, and StorageError if the database fails; in both cases nothing is lost. A failing model, a limit or
     a stop is a decision, never an exception.
 
-    A command is a task's text, messages, or one of `Answer`, `Extend`, `Retry`, `Undo`; without one the
-    thread continues from its current state.
+    A command is a task's text, messages, an `Answer`, `go_on()`, `undo()`, `stop()` or LangGraph's
+    `Command(resume=…)`. Without one the thread goes on where work was left, and else says where it stands: it
+    grants no limit and tries nothing again.
     """
 
     def __init__(
@@ -109,13 +112,11 @@ class Session(Generic[ResultT]):
         """
         return self.run(Answer(answer, interrupt_id, by))
 
-    def extend(self, turns: int) -> Decision[ResultT]:
-        """Continues a task that ended at a limit, with `turns` more turns."""
-        return self.run(Extend(turns))
-
-    def retry(self) -> Decision[ResultT]:
-        """Retries a task that ended with an error."""
-        return self.run(Retry())
+    def go_on(self, turns: int | None = None, id: str | None = None) -> Decision[ResultT]:
+        """Goes on, whatever stopped the thread. After a limit with `turns` more turns, by default as many as
+        the run's limit; after an error or a stop it tries again. A thread that waits or has ended in success
+        only says so. The same `id` goes on once."""
+        return self.run(go_on(turns, id))
 
     def undo(self, *, ask: bool = False) -> Decision[ResultT]:
         """Undoes the effects of a task that has ended, newest first; the outcome lists them (`outcome.undo`).
@@ -123,7 +124,7 @@ class Session(Generic[ResultT]):
         A person must approve an undo that the approval policy names; with `ask`, every undo. Raises
         ThreadError if the task has not ended.
         """
-        return self.run(Undo(ask))
+        return self.run(undo(ask))
 
     def events(
         self,
@@ -144,16 +145,17 @@ class Session(Generic[ResultT]):
         """
         return self._events(command, Wanted(by_step, True, tokens, tokens and delegates))
 
-    def status(self) -> ThreadStatus:
-        """The saved status of the thread: what it waits for, how it ended, or that it can continue."""
-        return carry_out(self._thread.look(), None)
+    def status(self) -> ThreadStatus[ResultT]:
+        """Where the thread stands: whether it runs, what it waits for, how it ended, or that work is left."""
+        with storage_errors():
+            return carry_out(self._thread.status(), self.graph)
 
     def history(self) -> list[Turn]:
         """Every turn of the thread: messages, calls, and the rule that applied with its reason."""
-        found = self.status()
+        values = self.status().values
         path = steps(self._saver, self.thread_id)
         with readable(self.thread_id):
-            history = chapters(found.values, self._thread.deps.toolbox, path)
+            history = chapters(values, self._thread.deps.toolbox, path)
         return [turn for chapter in history for turn in chapter.turns]
 
     def fork(self, at: int | str | None = None, thread_id: str | None = None) -> "Session[ResultT]":
@@ -175,22 +177,36 @@ class Session(Generic[ResultT]):
         return forked
 
     def pause(self, by: str = "pause") -> bool:
-        """Asks the run of this session, from another thread or a signal handler, to stop at the next step
-        boundary.
+        """Asks the run of the thread, wherever it is, to stop at the next step boundary.
 
-        The running method then returns `Paused(by)`; with `by="stop"` it ends the task, as `stop` does.
-        Returns False if this session is not running. To pause a run in another process: `request_pause`, or
-        `signoff pause`.
+        For a run of this session (from another thread or a signal handler) the running method then returns
+        `Paused(by)`; a run of another session or process is asked through the storage, and returns
+        `Paused("request")`; one by `graph.invoke` or `stream` returns what there is. Returns False if nothing
+        runs the thread.
         """
-        return self._thread.asked.ask(by)
+        if self._thread.asked.ask(by):
+            return True
+        # A signal came to this process, and means its own run.
+        return by != SIGNAL and self._ask_elsewhere("stop" if by == "stop" else "request")
 
     def stop(self) -> Decision[ResultT] | None:
         """Ends the task as an error with the reason `cancelled`; open calls are answered as not run.
 
-        If this session is running in another thread, that run's method returns the end, and this one returns
-        None at once. Raises ThreadError if the task has ended.
+        If the thread is running, here in another thread or elsewhere, that run returns the end, and this
+        method returns None at once. Raises ThreadError if the task has ended.
         """
-        return None if self._thread.asked.ask("stop") else self.run(Stop())
+        return None if self._asked_to_stop() else self.run(stop())
+
+    def _asked_to_stop(self) -> bool:
+        """Whether a run of the thread was asked to end its task."""
+        return self._thread.asked.ask("stop") or self._ask_elsewhere("stop")
+
+    def _ask_elsewhere(self, by: str) -> bool:
+        """Whether another session or process runs the thread; then it is asked."""
+        if self.graph.store is None or not is_running(self._saver, self.thread_id):
+            return False
+        request_pause(self.graph.store, self.thread_id, by)
+        return True
 
     async def arun(self, command: ThreadCommand = None) -> Decision[ResultT]:
         """`run` for an event loop."""
@@ -206,17 +222,13 @@ class Session(Generic[ResultT]):
         """`resume` for an event loop."""
         return await self.arun(Answer(answer, interrupt_id, by))
 
-    async def aextend(self, turns: int) -> Decision[ResultT]:
-        """`extend` for an event loop."""
-        return await self.arun(Extend(turns))
-
-    async def aretry(self) -> Decision[ResultT]:
-        """`retry` for an event loop."""
-        return await self.arun(Retry())
+    async def ago_on(self, turns: int | None = None, id: str | None = None) -> Decision[ResultT]:
+        """`go_on` for an event loop."""
+        return await self.arun(go_on(turns, id))
 
     async def aundo(self, *, ask: bool = False) -> Decision[ResultT]:
         """`undo` for an event loop."""
-        return await self.arun(Undo(ask))
+        return await self.arun(undo(ask))
 
     def aevents(
         self,
@@ -229,9 +241,10 @@ class Session(Generic[ResultT]):
         """`events` for an event loop. `tokens` starts no threads here; waits are always reported."""
         return self._aevents(command, Wanted(by_step, True, tokens, tokens and delegates))
 
-    async def astatus(self) -> ThreadStatus:
+    async def astatus(self) -> ThreadStatus[ResultT]:
         """`status` for an event loop."""
-        return await acarry_out(self._thread.look(), None)
+        with storage_errors():
+            return await acarry_out(self._thread.status(), self.graph)
 
     async def ahistory(self) -> list[Turn]:
         """`history` for an event loop."""
@@ -243,7 +256,12 @@ class Session(Generic[ResultT]):
 
     async def astop(self) -> Decision[ResultT] | None:
         """`stop` for an event loop."""
-        return None if self._thread.asked.ask("stop") else await self.arun(Stop())
+        asked = await asyncio.to_thread(self._asked_to_stop)
+        return None if asked else await self.arun(stop())
+
+    async def apause(self, by: str = "pause") -> bool:
+        """`pause` for an event loop."""
+        return await asyncio.to_thread(self.pause, by)
 
     def _events(self, command: ThreadCommand, wanted: Wanted) -> Iterator[SessionEvent]:
         return events_of(self._thread, command, wanted)
@@ -276,7 +294,7 @@ def pause_on_signals(session: Session) -> Iterator[None]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal asked
-        if asked or not session.pause("signal"):
+        if asked or not session.pause(SIGNAL):
             raise KeyboardInterrupt
         asked = True
 

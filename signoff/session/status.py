@@ -5,70 +5,89 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Generic, Protocol, TypeVar
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.store.base import BaseStore, GetOp, PutOp
 from langgraph.types import Command, Interrupt, StateSnapshot
+from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from signoff.graph.build import Graph, Storage, build_graph
+from signoff.graph.build import Graph, build_graph
 from signoff.graph.compiled.inputs import INTERRUPT, RESUME
 from signoff.graph.errors import SetupError, Unreadable
 from signoff.graph.finish.again import entering
-from signoff.graph.foreign import checked_thread_id
+from signoff.graph.foreign import checked_thread_id, paused_place
+from signoff.graph.history.reader import Wait
 from signoff.graph.history.task import Task, read
 from signoff.graph.machine import FIRST, Event, State
-from signoff.graph.outcome import current_outcome
+from signoff.graph.outcome import Outcome, ResultT, current_outcome, typed_outcome
 from signoff.nodes.node import Dependencies, Node
-from signoff.session.decisions import Confirmation, Question, Waiting, waiting_of
+from signoff.nodes.requests import Operation, Part, Store, carry_out
+from signoff.session.decisions import AnyWaiting, Approval, Question, Waiting, waiting_of
+
+WaitT = TypeVar("WaitT", bound=Waiting)
 
 
 class Condition(StrEnum):
-    """`unknown`: nothing is saved. `stopped`: work is left. `ended`: the current task has an outcome."""
+    """Where a thread stands.
+
+    `unknown`: nothing is saved. `running`: some runner holds it, here or in another process. `waiting`: for
+    an answer. `paused`: work is left, and a person asked to pause. `stopped`: work is left after a kill, or
+    a run that was left. `ended`: the current task has an outcome.
+    """
 
     UNKNOWN = "unknown"
+    RUNNING = "running"
     WAITING = "waiting"
+    PAUSED = "paused"
     STOPPED = "stopped"
     ENDED = "ended"
 
+    @property
+    def has_work_left(self) -> bool:
+        """Whether there is work that nobody does: paused, or stopped."""
+        return self in (Condition.PAUSED, Condition.STOPPED)
+
 
 @dataclass(frozen=True)
-class ThreadStatus:
-    """A thread as it is saved.
+class ThreadStatus(Generic[ResultT]):
+    """Where a thread stands.
 
-    waits: everything that it waits for, including its delegates, in call order; `waiting` is the first.
-    changed: when it last changed, in ISO 8601. go_on: the input that continues a stopped thread. left: the
-    step that a stopped thread has left to run, or that a killed process has partly saved.
+    waits: everything that it waits for, including its delegates, in call order; nothing while it runs. task:
+    the current task. outcome: how it ended; None if it has not. changed: when the thread last changed, in ISO
+    8601. values: its state.
     """
 
     thread_id: str
     condition: Condition
+    waits: tuple[AnyWaiting, ...] = ()
+    outcome: Outcome[ResultT] | None = None
     task: Task = field(default_factory=Task)
-    values: Mapping[str, Any] = field(default_factory=dict)
-    waiting: Waiting | None = None
-    go_on: Command[Any] | None = None
     changed: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def wait(self, interrupt_id: str | None = None) -> AnyWaiting | None:
+        """What it waits for under this id, or without one the first of its waits; None if nothing."""
+        return next((wait for wait in self.waits if interrupt_id in (None, wait.interrupt_id)), None)
+
+
+@dataclass(frozen=True)
+class Standing(ThreadStatus[Any]):
+    """A thread for whoever continues it: only what is saved, so it is never `running`.
+
+    go_on: the input that continues a thread with work left. left: the step that it has left to run, or that a
+    killed process has partly saved. checkpoint_id: the newest checkpoint.
+    """
+
+    go_on: Command[Any] | None = None
     left: str = ""
-    waits: tuple[Waiting, ...] = ()
-
-    def wait(self, interrupt_id: str | None) -> Waiting | None:
-        """What it waits for under this id; None if nothing."""
-        return next((found for found in self.waits if found.interrupt_id == interrupt_id), None)
-
-    @property
-    def quoted_id(self) -> str:
-        """The thread's id, quoted for a message."""
-        return self.thread_id if len(self.thread_id) <= 80 else f"{self.thread_id[:80]}…"
-
-    @property
-    def outcome(self) -> Mapping[str, Any] | None:
-        """The outcome of the current task; None if it has none yet."""
-        return self.values["outcome"] if self.condition is Condition.ENDED else None
+    checkpoint_id: str = ""
 
 
 def config_of(thread_id: str) -> RunnableConfig:
@@ -111,7 +130,17 @@ def _graph_without_model(channels: tuple[str, ...] = ()) -> Graph:
     return build_graph(_NoModel(), state_schema=schema)
 
 
-def reading_graph(storage: Storage, thread_id: str | None = None) -> Graph:
+class SaverAndStore(Protocol):
+    """What is needed of a storage to read it."""
+
+    @property
+    def checkpointer(self) -> BaseCheckpointSaver[Any]: ...
+
+    @property
+    def store(self) -> BaseStore | None: ...
+
+
+def reading_graph(storage: SaverAndStore, thread_id: str | None = None) -> Graph:
     """A graph that can read every thread of `storage` but run none, since it has no model.
 
     It has no working tools, which are not needed to read the status of a thread. The graph is built once per
@@ -124,7 +153,7 @@ def reading_graph(storage: Storage, thread_id: str | None = None) -> Graph:
     return graph.copy({"checkpointer": storage.checkpointer, "store": storage.store})
 
 
-def _added(storage: Storage, thread_id: str) -> tuple[str, ...]:
+def _added(storage: SaverAndStore, thread_id: str) -> tuple[str, ...]:
     """The channels of a thread beyond the machine's."""
     with readable(thread_id):
         return _added_to(storage.checkpointer.get_tuple(config_of(thread_id)))
@@ -143,42 +172,87 @@ def graph_of_machine(saved: CheckpointTuple) -> Graph:
 
 
 def look(graph: Graph, thread_id: str) -> ThreadStatus:
-    """The current status of the thread.
+    """The status of the thread as it is saved, so it is never `running`. Raises StorageError for data that
+    cannot be read."""
+    return carry_out(standing(graph, thread_id, config_of(thread_id)), graph)
+
+
+def standing(graph: Graph, thread_id: str, config: RunnableConfig) -> Part[Standing]:
+    """A part of a driver: where the thread of this configuration stands."""
+    read_state = Operation(partial(graph.get_state, config), partial(graph.aget_state, config))
+    with readable(thread_id):
+        found = read_status(graph, thread_id, (yield read_state))
+    if found.condition is Condition.STOPPED:
+        (mark,) = yield Store([GetOp(*paused_place(thread_id))])
+        if mark is not None and mark.value.get("checkpoint") == found.checkpoint_id:
+            return replace(found, condition=Condition.PAUSED)
+    return found
+
+
+def shown(status: Standing, shape: TypeAdapter[ResultT] | None, *, running: bool) -> ThreadStatus[ResultT]:
+    """The status of a thread for anybody. shape: of the result. Raises SetupError for a stored result that
+    does not match it."""
+    if running:
+        return running_now(status)
+    outcome = None if status.outcome is None else typed_outcome(status.values["outcome"], shape)
+    return ThreadStatus(
+        status.thread_id, status.condition, status.waits, outcome, status.task, status.changed, status.values
+    )
+
+
+def running_now(status: ThreadStatus[Any]) -> ThreadStatus[Any]:
+    """The status of a thread that some runner holds: what is saved of its wait or its end is not its last
+    word."""
+    return ThreadStatus(
+        status.thread_id, Condition.RUNNING, task=status.task, changed=status.changed, values=status.values
+    )
+
+
+def mark_paused(status: Standing) -> Store:
+    """Records that a person paused the thread here. Whoever continues it takes the mark away."""
+    place = paused_place(status.thread_id)
+    return Store([PutOp(*place, {"checkpoint": status.checkpoint_id})])
+
+
+def read_status(graph: Graph, thread_id: str, state: StateSnapshot) -> Standing:
+    """Where a thread with this saved state stands, but whether a person paused it.
 
     Whether it has ended is read from its own outcome: after a kill LangGraph may name no next state although
-    work is left, and the outcome may be that of an earlier task. Raises StorageError for data that cannot be
-    read.
+    work is left, and the outcome may be that of an earlier task.
     """
-    with readable(thread_id):
-        return read_status(graph, thread_id, graph.get_state(config_of(thread_id)))
-
-
-def read_status(graph: Graph, thread_id: str, state: StateSnapshot) -> ThreadStatus:
-    """The status of a thread with this saved state."""
     values: Any = state.values
     task = read(values, deps_of(graph).toolbox)
     if state.created_at is None:
-        return ThreadStatus(thread_id, Condition.UNKNOWN)
+        return Standing(thread_id, Condition.UNKNOWN)
     interrupts = state.interrupts or _interrupts_of_guards(graph, state)
     waits = tuple(_waiting(waiting_of(found.id, found.value), task) for found in interrupts)
-    waiting = waits[0] if waits else None
-    if current_outcome(values) is not None:
+    outcome = current_outcome(values)
+    if outcome is not None:
         condition = Condition.ENDED
-    elif waiting:
+    elif waits:
         condition = Condition.WAITING
     else:
         condition = Condition.STOPPED
-    # With nothing left to run, LangGraph must be told where to enter.
-    go_on = None if state.tasks else entering(Event.GO_ON)
-    left = state.tasks[0].name if state.tasks and not waiting else ""
-    return ThreadStatus(thread_id, condition, task, values, waiting, go_on, state.created_at, left, waits)
+    return Standing(
+        thread_id,
+        condition,
+        waits,
+        None if outcome is None else typed_outcome(outcome, None),
+        task,
+        state.created_at,
+        values,
+        # With nothing left to run, LangGraph must be told where to enter.
+        go_on=None if state.tasks else entering(Event.GO_ON),
+        left=state.tasks[0].name if state.tasks and not waits else "",
+        checkpoint_id=str(state.config["configurable"].get("checkpoint_id", "")),
+    )
 
 
 GUARDS = "guards"
 """The channel that identifies threads of agents with guards."""
 
 
-def is_guarded(storage: Storage, thread_id: str) -> bool:
+def is_guarded(storage: SaverAndStore, thread_id: str) -> bool:
     """Whether the thread belongs to a LangChain agent with guards: it can be read here, but only its own
     program can continue it."""
     with readable(thread_id):
@@ -204,15 +278,17 @@ def _interrupts_of_guards(graph: Graph, state: StateSnapshot) -> list[Interrupt]
     return [one for value in found for one in value if isinstance(one, Interrupt)]
 
 
-def _waiting(found: Waiting, task: Task) -> Waiting:
+def _waiting(found: WaitT, task: Task) -> WaitT:
     """What the thread waits for, with the id of its reply; for a delegate, by default that of the reply that
     called it."""
-    if found.path and found.reply_id:
+    if found.path and found._reply_id:
         return found
     reply = task.spoke or task.last
-    if not found.path and (call := {Question: task.ask, Confirmation: task.finish}.get(type(found))):
+    call = task.finish if isinstance(found, Approval) and found._waits_for == Wait.CONFIRMATION else None
+    call = task.ask if isinstance(found, Question) else call
+    if not found.path and call:
         reply = task.reply_of(call)
-    return replace(found, reply_id=reply.message.id or "") if reply else found
+    return replace(found, _reply_id=reply.message.id or "") if reply else found
 
 
 @contextmanager

@@ -5,8 +5,11 @@ Signoff does not import OpenTelemetry.
 import os
 from typing import Any
 
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
 from signoff.graph.build import Graph
 from signoff.graph.errors import SetupError
+from signoff.storage.threads import Storage
 
 VARIABLE = "SIGNOFF_OTEL"
 _OFF = ("", "0", "off", "none")
@@ -33,12 +36,12 @@ def tracing(graph: Graph) -> list[Any]:
             f"{VARIABLE} is set, and nothing here exports spans: run: pip install "
             "opentelemetry-exporter-otlp-proto-http"
         )
-    return [Tracing(storage=_Stored(graph), content="content" in words, states="states" in words)]
+    return [Tracing(storage=_storage(graph), content="content" in words, states="states" in words)]
 
 
-class _Stored:
+def _storage(graph: Graph) -> Storage | None:
     """The storage of a graph's threads."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.checkpointer: Any = graph.checkpointer
-        self.store: Any = graph.store
+    saver, store = graph.checkpointer, graph.store
+    if store is None or not isinstance(saver, BaseCheckpointSaver):
+        return None
+    return Storage(saver, store)

@@ -14,7 +14,8 @@ _PLAIN = {
 from typing import Any
 """,
     "signoff": """\
-from signoff import Answer, Extend, Limits, Prices, Retry, Session, Stop, build_graph, sqlite_storage
+from signoff import Answer, Limits, Prices, Session
+from signoff import build_graph, go_on, sqlite_storage, standard_controls, stop
 """,
 }
 
@@ -33,18 +34,18 @@ from langgraph.prebuilt import InjectedState
     "signoff": """\
 from signoff import (
     Answer,
-    Choose,
-    Extend,
     Limits,
     Prices,
-    Retry,
     Session,
-    Stop,
     ThreadStatus,
     build_graph,
     delegate,
+    go_on,
     sqlite_storage,
+    standard_controls,
+    stop,
 )
+from signoff.session import Choose
 """,
     "steps": '''\
 from signoff.session.below import ChildThread, children
@@ -55,8 +56,9 @@ def answer_below(path: tuple[str, ...], call_id: str, value: Any) -> Choose:
 
     def command(status: ThreadStatus) -> Answer:
         for one in status.waits:
-            calls: Any = getattr(one, "calls", (one,))
-            if one.path == path and call_id in [getattr(call, "call_id", "") for call in calls]:
+            document = one.document()
+            calls = document.get("call_ids", [document.get("call_id", "")])
+            if one.path == path and call_id in calls:
                 return Answer(value, one.interrupt_id)
         raise AssertionError(f"{path} does not wait for an answer to {call_id!r}")
 
@@ -125,7 +127,6 @@ class Delegates:
             return build_graph(
                 ScriptedModel(say),
                 [*map(tool, told["tools"]), *self.below(path)],
-                model_retries=None,
                 checks=[check] if told["checked"] else [],
                 **told["settings"],
             )
@@ -252,7 +253,7 @@ def play(folder: Path) -> tuple[list[str], list[dict[str, Any]]]:
     with sqlite_storage(folder / "thread.sqlite") as storage:
         model = ScriptedModel(SCRIPT)
         graph = build_graph(
-            model, tools, storage=storage, model_retries=None, @with_checks@@settings@
+            model, tools, storage=storage, @with_checks@@settings@
         )
         # Changed rules may go round in circles: then it ends as an error.
         session = Session(graph, "recorded", config={"recursion_limit": 100 + 10 * len(PATH)})

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from signoff.graph.errors import SetupError, StorageError, ThreadError
+from signoff import SetupError, StorageError, ThreadError
 from signoff.graph.finish.recorded import Figures
-from signoff.graph.foreign import FIGURES, OUTCOMES, RATINGS, checked_thread_id, label, place
+from signoff.graph.foreign import FIGURES, OUTCOMES, RATINGS, checked_thread_id, place
+from signoff.text import label
 
 if TYPE_CHECKING:
     # Takes a second to import, and is not needed for counting.

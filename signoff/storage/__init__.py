@@ -1,0 +1,31 @@
+"""The storages, as types."""
+
+from typing import TYPE_CHECKING
+
+from signoff.public import lazily
+
+if TYPE_CHECKING:
+    from signoff.storage.postgres import PostgresStorage
+    from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads
+    from signoff.storage.sqlite import SqliteStorage, ThreadSaver, ThreadStore
+    from signoff.storage.threads import ThreadRow
+
+__all__ = [
+    "PostgresEntries",
+    "PostgresStorage",
+    "PostgresThreads",
+    "SqliteStorage",
+    "ThreadRow",
+    "ThreadSaver",
+    "ThreadStore",
+]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "signoff.storage.postgres": ("PostgresStorage",),
+        "signoff.storage.postgres_tables": ("PostgresEntries", "PostgresThreads"),
+        "signoff.storage.sqlite": ("SqliteStorage", "ThreadSaver", "ThreadStore"),
+        "signoff.storage.threads": ("ThreadRow",),
+    },
+)

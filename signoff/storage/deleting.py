@@ -37,7 +37,7 @@ class DeletingSaver(Protocol):
 def delete_thread(saver: DeletingSaver, thread_id: str) -> None:
     """Deletes the thread if it exists. Raises ThreadBusy while it runs."""
     # It imports the sandboxes, which most users of a database do not need.
-    from signoff.tools.sandbox.folder import delete as delete_folders
+    from signoff.tools.sandbox.folder import remove_folder
 
     checked_thread_id(thread_id)
     with saver.runner(thread_id):
@@ -45,8 +45,8 @@ def delete_thread(saver: DeletingSaver, thread_id: str) -> None:
         for file in _in_workspace(saver, thread_id):
             file.unlink(missing_ok=True)
         outputs = Outputs.of(outputs_folder(), saver, thread_id)
-        delete_folders(outputs)
-        outputs.delete()
+        if outputs.owner:
+            remove_folder(str(outputs.own))
         saver.delete_rows(thread_id)
 
 

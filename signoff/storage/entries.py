@@ -33,6 +33,10 @@ class EntryReader:
     def store(self) -> "EntryReader":
         return self
 
+    @property
+    def checkpointer(self) -> "EntryReader":
+        return self
+
     def threads(self) -> list[str]:
         """Returns the ids of all threads."""
         return [row[0] for row in self._connection.execute("SELECT DISTINCT thread_id FROM checkpoints")]

@@ -1,12 +1,12 @@
 """Storage for threads that several machines share: a checkpointer and a store in PostgreSQL."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from signoff.graph.errors import SetupError
 from signoff.graph.inside.installing import install_hint
+from signoff.storage.threads import Storage
 
 if TYPE_CHECKING:
     from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads
@@ -18,19 +18,14 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class PostgresStorage:
+class PostgresStorage(Storage):
     """A checkpointer and a store in one PostgreSQL database."""
 
     checkpointer: "PostgresThreads"
     store: "PostgresEntries"
 
-    def threads(self) -> list[str]:
-        """Returns the ids of all threads, the most recently changed first."""
-        return self.checkpointer.threads()
 
-
-@contextmanager
-def postgres_storage(url: str) -> Iterator[PostgresStorage]:
+def postgres_storage(url: str) -> PostgresStorage:
     """Opens the PostgreSQL database at `url` for threads and outcomes; creates missing tables.
 
     url: `postgresql://user:password@host:5432/database`, or libpq's `key=value` form. Do not use a pooler
@@ -44,7 +39,7 @@ def postgres_storage(url: str) -> Iterator[PostgresStorage]:
     """
     try:
         from signoff.storage.postgres_address import Address
-        from signoff.storage.postgres_pool import open_pool
+        from signoff.storage.postgres_pool import SharedDatabase, new_pool
         from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads, set_up
         from signoff.tools.processes.held import end_with
     except ImportError as error:
@@ -53,10 +48,9 @@ def postgres_storage(url: str) -> Iterator[PostgresStorage]:
         ) from error
     address = Address(url)
     scope = set_up(address)
-    with open_pool(address, scope) as database:
+    with ExitStack() as opened:
+        database = SharedDatabase(address, opened.enter_context(new_pool(address)), scope)
         threads, entries = PostgresThreads(database), PostgresEntries(database)
         threads.entries = entries
-        try:
-            yield PostgresStorage(threads, entries)
-        finally:
-            end_with(threads)
+        opened.callback(end_with, threads)
+        return PostgresStorage(threads, entries, opened.pop_all())

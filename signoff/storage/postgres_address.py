@@ -65,7 +65,9 @@ class Address:
         if not given:
             # libpq's message may quote the password.
             raise StorageError(f"This is not the address of a PostgreSQL database; {_FORM}")
-        self.conninfo = make_conninfo(url, **{key: _DEFAULTS[key] for key in _DEFAULTS if key not in given})
+        self.conninfo: str = make_conninfo(
+            url, **{key: _DEFAULTS[key] for key in _DEFAULTS if key not in given}
+        )
         self._secrets = [str(given[key]) for key in ("password", "sslpassword") if given.get(key)]
         host, port, name = (str(given.get(key) or "") for key in ("host", "port", "dbname"))
         # A password that is not percent-encoded ends up in the host, port or database name.

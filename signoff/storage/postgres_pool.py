@@ -69,8 +69,8 @@ class HeldThread:
         self.address = address
         self.thread_id = thread_id
         self.session = session
-        self.run_key = _key("run", scope, thread_id)
-        self.write_key = _key("write", scope, thread_id)
+        self.run_key: int = _key("run", scope, thread_id)
+        self.write_key: int = _key("write", scope, thread_id)
         self._lock = threading.Lock()
         self._connection: Connection[DictRow] | None = None
         self._token = 0
@@ -301,7 +301,7 @@ class SharedDatabase:
     def __init__(self, address: Address, pool: ConnectionPool[Connection[DictRow]], scope: int) -> None:
         self.address = address
         self.pool = pool
-        self.holds = Holds(address, scope)
+        self.holds: Holds = Holds(address, scope)
 
     @contextmanager
     def cursor(self, *, together: bool = False) -> Iterator[Cursor[DictRow]]:
@@ -398,13 +398,12 @@ def writing(labels: Collection[str]) -> Iterator[None]:
         _threads.reset(token)
 
 
-@contextmanager
-def open_pool(address: Address, scope: int) -> Iterator[SharedDatabase]:
-    """Opens the database at `address`, whose tables exist; closes it at the end."""
+def new_pool(address: Address) -> ConnectionPool[Connection[DictRow]]:
+    """A pool of connections to the database at `address`; `with` opens and closes it."""
     # The driver logs warnings of lost connections, which Python prints when logging is not configured. The
     # failing calls raise what matters.
     logging.getLogger("psycopg").addHandler(logging.NullHandler())
-    pool: ConnectionPool[Connection[DictRow]] = ConnectionPool(
+    return ConnectionPool(
         address.conninfo,
         kwargs=CONNECTION,
         min_size=1,
@@ -416,8 +415,6 @@ def open_pool(address: Address, scope: int) -> Iterator[SharedDatabase]:
         reconnect_timeout=_RECONNECT_SECONDS,
         name="signoff",
     )
-    with pool:
-        yield SharedDatabase(address, pool, scope)
 
 
 _VALUES = re.compile(r"VALUES (\(%s(?:, %s)*\))")

@@ -52,11 +52,17 @@ class PostgresThreads(StepSaver, PostgresSaver):
 
     def threads(self) -> builtins.list[str]:
         """Returns the ids of all threads, the most recently changed first."""
+        return [thread_id for _, thread_id in self.newest_first()]
+
+    def newest_first(self) -> builtins.list[tuple[str, str]]:
+        """Returns the newest checkpoint of every thread, and the thread, newest first."""
         with self.database.cursor() as cursor:
+            # By characters, as Python compares them.
             cursor.execute(
-                "SELECT thread_id FROM checkpoints GROUP BY thread_id ORDER BY max(checkpoint_id) DESC"
+                'SELECT max(checkpoint_id COLLATE "C") AS newest, thread_id FROM checkpoints '
+                'GROUP BY thread_id ORDER BY newest DESC, thread_id COLLATE "C" DESC'
             )
-            return [row["thread_id"] for row in cursor.fetchall()]
+            return [(row["newest"], row["thread_id"]) for row in cursor.fetchall()]
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         usable(config["configurable"]["thread_id"])

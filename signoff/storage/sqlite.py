@@ -14,7 +14,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike, fspath
@@ -39,6 +39,7 @@ from signoff.graph.errors import SetupError, StorageError
 from signoff.storage.base import StoreInThreads
 from signoff.storage.schema import BUSY_SECONDS, SCHEMA, check_schema
 from signoff.storage.steps import EntryName, Statement, StepSaver, recorder
+from signoff.storage.threads import Storage
 
 __all__ = [
     "SqliteStorage",
@@ -113,11 +114,26 @@ def is_locked(database: Path, thread_id: str) -> bool:
     lock = _lock(database, thread_id)
     if not Path(lock.lock_file).exists():
         return False
+    if sys.platform != "win32":
+        return _is_held(lock.lock_file)
     try:
         with lock.acquire(timeout=0):
             return False
     except Timeout:
         return True
+
+
+if sys.platform != "win32":
+    import fcntl
+
+    def _is_held(file: str) -> bool:
+        """Whether somebody holds this lock file. Two who ask at once do not take each other for a holder."""
+        with suppress(FileNotFoundError), open(file, "rb") as asked:
+            try:
+                fcntl.flock(asked, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
 
 
 def _no_lock_files(database: Path, error: Exception) -> StorageError:
@@ -268,7 +284,11 @@ class ThreadSaver(StepSaver, SqliteSaver):
 
     def threads(self) -> builtins.list[str]:
         """The ids of all threads, the one changed last first."""
-        return self._access.do(self._threads)
+        return [thread_id for _, thread_id in self.newest_first()]
+
+    def newest_first(self) -> builtins.list[tuple[str, str]]:
+        """The newest checkpoint of every thread, and the thread, newest first."""
+        return self._access.do(self._newest_first)
 
     def setup(self) -> None:
         self._access.do(super().setup)
@@ -359,12 +379,13 @@ class ThreadSaver(StepSaver, SqliteSaver):
         self.save_all_held(config)
         return self._access.do(partial(super().get_delta_channel_history, config=config, channels=channels))
 
-    def _threads(self) -> "builtins.list[str]":
+    def _newest_first(self) -> "builtins.list[tuple[str, str]]":
         with self.cursor(transaction=False) as cursor:
             cursor.execute(
-                "SELECT thread_id FROM checkpoints GROUP BY thread_id ORDER BY MAX(checkpoint_id) DESC"
+                "SELECT MAX(checkpoint_id) AS newest, thread_id FROM checkpoints GROUP BY thread_id "
+                "ORDER BY newest DESC, thread_id DESC"
             )
-            return [row[0] for row in cursor.fetchall()]
+            return cursor.fetchall()
 
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
@@ -450,26 +471,23 @@ class ThreadStore(StoreInThreads, SqliteStore):
 
 
 @dataclass(frozen=True)
-class SqliteStorage:
+class SqliteStorage(Storage):
     """A checkpointer and a store in one SQLite file."""
 
-    path: Path
     checkpointer: "ThreadSaver"
     store: "ThreadStore"
 
-    def threads(self) -> list[str]:
-        """The ids of all threads, the one changed last first."""
-        return self.checkpointer.threads()
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.checkpointer.file
 
 
-@contextmanager
-def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
+def sqlite_storage(path: str | PathLike[str]) -> SqliteStorage:
     """Opens or creates the SQLite file at `path` for threads and outcomes.
 
     It uses WAL with `synchronous=NORMAL`: safe when the process is killed, several times faster than FULL.
     Only known types are read back (strict msgpack, no pickle), so that a crafted file cannot run code.
-
-    Closing it ends the shells, interpreters and MCP servers of the graphs that were built with it.
 
     Raises StorageError when the file is not a database of this kind, was written in another form, or
     cannot be opened.
@@ -477,33 +495,37 @@ def sqlite_storage(path: str | PathLike[str]) -> Iterator[SqliteStorage]:
     # Most users of this package open no database.
     from signoff.tools.processes.held import end_with
 
-    if not isinstance(path, str | PathLike):
+    if not isinstance(path, str | PathLike) or not str(path).strip() or "\0" in str(path):
         raise SetupError(f"sqlite_storage takes the path of a file, not {path!r:.80}.")
     if str(path).startswith(("postgres://", "postgresql://")):
         raise SetupError("This is the address of a PostgreSQL database; use postgres_storage(url).")
+    if str(path) == ":memory:":
+        raise SetupError(
+            "sqlite_storage takes a file, not ':memory:'; for a run that is not saved pass "
+            "checkpointer=InMemorySaver() and store=InMemoryStore() of LangGraph."
+        )
+    if "://" in str(path) or str(path).startswith("file:"):
+        raise SetupError(
+            f"sqlite_storage takes the path of a file, not the address {str(path).split(':')[0]}:…."
+        )
     file = Path(fspath(path)).expanduser()
     if file.is_dir():
         raise StorageError(f"The database {file} cannot be used (it is a folder); pass the path of a file.")
-    connections: list[sqlite3.Connection] = []
-    storage = None
-    try:
+    with ExitStack() as opened:
         try:
             _check_form(file)
             file.parent.mkdir(parents=True, exist_ok=True)
             with opening_lock(file, BUSY_SECONDS):
                 # The checkpointer commits its own transactions; the store needs autocommit.
-                connections += [_connect(file, "DEFERRED"), _connect(file, None)]
-                storage = _opened(file, *connections)
+                for_checkpoints = opened.enter_context(closing(_connect(file, "DEFERRED")))
+                for_store = opened.enter_context(closing(_connect(file, None)))
+                checkpointer, store = _opened(file, for_checkpoints, for_store)
         except (sqlite3.Error, OSError) as error:
             raise StorageError(
                 f"The database {file} cannot be used ({error}); move it away or use another one."
             ) from error
-        yield storage
-    finally:
-        if storage is not None:
-            end_with(storage.checkpointer)
-        for connection in connections:
-            connection.close()
+        opened.callback(end_with, checkpointer)
+        return SqliteStorage(checkpointer, store, opened.pop_all())
 
 
 def _check_form(file: Path) -> None:
@@ -527,7 +549,9 @@ def _connect(file: Path, isolation: Literal["DEFERRED"] | None) -> sqlite3.Conne
     return connection
 
 
-def _opened(file: Path, for_checkpoints: sqlite3.Connection, for_store: sqlite3.Connection) -> SqliteStorage:
+def _opened(
+    file: Path, for_checkpoints: sqlite3.Connection, for_store: sqlite3.Connection
+) -> tuple[ThreadSaver, ThreadStore]:
     # LangGraph's store for SQLite imports numpy, which takes longer than importing all of Signoff.
     from signoff.graph.foreign import strict_serde
 
@@ -537,4 +561,4 @@ def _opened(file: Path, for_checkpoints: sqlite3.Connection, for_store: sqlite3.
     store.setup()
     checkpointer.entries = store
     for_checkpoints.execute(f"PRAGMA user_version={SCHEMA}")
-    return SqliteStorage(file, checkpointer, store)
+    return checkpointer, store

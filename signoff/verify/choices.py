@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from langchain_core.messages import HumanMessage
 
-from signoff.graph.finish.again import extend, retry, undo
+from signoff.graph.finish.again import another_try, more_turns, undoing
 from signoff.graph.machine import Event, State, enters
 from signoff.graph.messages import result
 from signoff.verify.machine import ALPHABET, STOPPED, Machine, MachinePoint, MachineStep, Symbol, merged
@@ -14,7 +14,7 @@ from signoff.verify.machine import ALPHABET, STOPPED, Machine, MachinePoint, Mac
 STEP, REPLY, ANSWER, OUTSIDE = "step", "reply", "answer", "outside"
 MOST_STEPS = 100
 """A run with more steps in a row without the model or a person is considered endless."""
-EVENTS = ("kill", "message", "stop", "extend", "retry", "nothing")
+EVENTS = ("kill", "message", "stop", "go further", "nothing")
 
 
 @dataclass(frozen=True)
@@ -94,25 +94,36 @@ def outside(name: str, point: MachinePoint, machine: Machine) -> MachinePoint | 
             # Like a session does, for the running task.
             task = state.get("task")
             return _by_hand(point, Event.STOP, {"stop": task}) if task and not ended else None
-        case "fork" | "go on":
-            # A granted end stays; pending requests are dropped.
-            open_work = not ended and point.place is not State.FINISH
-            return _by_hand(point, Event(name), {}) if open_work else None
+        case "fork":
+            return _continued(point, Event.FORK)
+        case "go on":
+            return _continued(point, Event.GO_ON)
+        case "go further":
+            return _further(point) if ended else None
         case "expire":
             return _expired(point)
         case "undo":
             if not ended or not state.get("outcome"):
                 return None
-            asked = undo({**state, "messages": list(state["messages"])})
+            asked = undoing({**state, "messages": list(state["messages"])}, ask=False)
             return _entered(point, Event.UNDO, cast(dict[str, Any], asked.update))
-        case "extend" | "retry":
-            ends = {"extend": "limit", "retry": "error"}
-            outcome = state.get("outcome")
-            if not ended or not outcome or outcome["status"] != ends[name]:
-                return None
-            command = extend(state, 1) if name == "extend" else retry(state)
-            return _entered(point, Event(name), cast(dict[str, Any], command.update))
     return None
+
+
+def _continued(point: MachinePoint, event: Event) -> MachinePoint | None:
+    """Returns the point after a thread without an end was entered again. A granted end stays; pending
+    requests are dropped."""
+    open_work = point.place is not None and point.place is not State.FINISH
+    return _by_hand(point, event, {}) if open_work else None
+
+
+def _further(point: MachinePoint) -> MachinePoint | None:
+    """Returns the point after a thread went on from a limit or an error."""
+    outcome = point.state.get("outcome")
+    if not outcome or outcome["status"] == "success":
+        return None
+    command = more_turns(point.state, 1) if outcome["status"] == "limit" else another_try(point.state)
+    return _entered(point, Event.GO_ON, cast(dict[str, Any], command.update))
 
 
 def _expired(point: MachinePoint) -> MachinePoint | None:
@@ -142,22 +153,18 @@ def _entered(point: MachinePoint, event: Event, update: Mapping[str, Any]) -> Ma
 
 
 def answers(waiting: Mapping[str, Any]) -> Iterator[Possibility]:
-    if requests := waiting.get("action_requests"):
-        for word in ("approve", "reject"):
-            decisions = [{"type": word, "message": "no"} if word == "reject" else {"type": word}] * len(
-                requests
-            )
-            yield Possibility(ANSWER, word, {"decisions": decisions})
-        yield Possibility(ANSWER, "what?", {"decisions": "what?"})
-    elif waiting["type"] == "confirmation":
-        yield Possibility(ANSWER, "yes", True)
-        yield Possibility(ANSWER, "no", "The title is wrong.")
-    elif waiting["type"] == "action":
-        yield Possibility(ANSWER, "observed", "It was done.")
-        yield Possibility(ANSWER, "it failed", {"status": "error", "output": "no luck"})
-    else:
-        yield Possibility(ANSWER, "blue", "blue")
-        yield Possibility(ANSWER, "no words", {"": ""})
+    """What a person may answer; what does not fit is refused before it reaches the machine."""
+    match waiting.get("type"):
+        case "approval":
+            for word in ("approve", "reject"):
+                decision = {"type": word, "message": "no"} if word == "reject" else {"type": word}
+                decisions = [decision] * len(waiting["action_requests"])
+                yield Possibility(ANSWER, word, {"decisions": decisions})
+        case "action":
+            yield Possibility(ANSWER, "observed", "It was done.")
+            yield Possibility(ANSWER, "it failed", {"status": "error", "output": "no luck"})
+        case "question":
+            yield Possibility(ANSWER, "blue", "blue")
 
 
 def agreed(point: MachinePoint, choice: Possibility) -> frozenset[str]:

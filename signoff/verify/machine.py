@@ -30,7 +30,6 @@ from signoff.graph.messages import NOTES, append_messages, latest, result
 from signoff.graph.state import AgentState
 from signoff.nodes.finishing.checks import Checking, CheckResults
 from signoff.nodes.model.calling import Stream
-from signoff.nodes.model.functions import AskFunction
 from signoff.nodes.node import Dependencies, NodeContext, Report, Work
 from signoff.nodes.tool_calls.run import ToolResult, ToolRun, ToolRuns
 
@@ -406,9 +405,6 @@ class _World:
             bad = str(request.given["claim"].get("summary", "")).startswith("Unproven")
             ran = ({"name": "the check", "passed": not bad, "said": ""},)
             return CheckResults(ran, 0.0, ("the check",) if bad else (), "It does not hold." if bad else "")
-        if isinstance(request, AskFunction) and request.option == "system_prompt":
-            # The prompt does not influence the simulated model.
-            return ""
         return self.machine.carry_out(request, run)
 
     def _reply(self, request: Stream) -> list[BaseMessage]:

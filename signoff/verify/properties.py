@@ -42,7 +42,7 @@ def within_limits(step: MachineStep, machine: Machine) -> Why:
 
 
 def _most_turns(point: MachinePoint, machine: Machine) -> int:
-    """Returns the turns that this task may take: those granted by `extend` come on top of what was
+    """Returns the turns that this task may take: those granted by `go_on` come on top of what was
     left when they were granted."""
     most, turns = machine.deps.limits.turns, 0
     for message in point.messages[reading.task_start(point) :]:

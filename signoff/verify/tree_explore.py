@@ -47,7 +47,7 @@ class TreeExplorer:
         self._until = set(until)
         self._queue: deque[tuple[Hashable, TreePoint]] = deque()
         self._seconds: dict[Hashable, TreePoint] = {}
-        self._key = _Keys(world.tree, goes_on={"retry", "extend"} & set(world.events) != set()).of
+        self._key = _Keys(world.tree, goes_on="go further" in world.events).of
 
     def run(self) -> Exploration:
         """Returns everything that is reached; stops when one of the properties `until` is broken."""

@@ -1,15 +1,10 @@
 """Worlds for a user's graph: its control tools, policies and limits, explored in short runs.
 
-The graph is found by its name on the command line. A tool gets the smallest arguments that fit its schema.
+A tool gets the smallest arguments that fit its schema.
 """
 
-import importlib
-import importlib.util
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from signoff.graph.build import Graph
@@ -95,7 +90,7 @@ def _referred(path: str, whole: Schema) -> Schema:
     return found  # type: ignore[no-any-return]  # a schema is untyped JSON
 
 
-_ROLES = {"finish": Effect.FINISH, "ask": Effect.ASK, "think": Effect.CONTINUE}
+_ROLES: Mapping[str, Effect] = {"finish": "finish", "ask": "ask", "think": "continue"}
 _MORE = ("two reads + write", "two finishes", "empty finish", "phase", "finish to confirm", "unproven finish")
 _EVENTS = ("kill", "message", "stop")
 _BELOW = ("write + finish", "ask", "finish", "blocked")
@@ -159,7 +154,7 @@ def casts(box: Toolbox) -> Iterator[Actors]:
             sort = (bool(box.approvals.allowed(name, _args(box.tools[name]))), box.is_driven(name))
             sorts.setdefault(sort, name)
     writes: list[str | None] = [*sorts.values()] or [None]
-    finishes = [name for name in box.controls if box.effect(name) is Effect.FINISH]
+    finishes = [name for name in box.controls if box.effect(name) == "finish"]
     for write in writes:
         yield Actors(finishes[0], write, read)
     for finish in finishes[1:]:
@@ -199,7 +194,7 @@ def _names(box: Toolbox, actors: Actors, finish_args: Mapping[str, Any] | None) 
 
 
 def _first(box: Toolbox, effect: Effect) -> str | None:
-    return next((name for name in box.controls if box.effect(name) is effect), None)
+    return next((name for name in box.controls if box.effect(name) == effect), None)
 
 
 def _args(tool: Any) -> Mapping[str, Any]:
@@ -228,64 +223,4 @@ def _short(deps: Dependencies, turns: int = _TURNS) -> Dependencies:
 
 
 def _holds(_: Any) -> Effect:
-    return Effect.FINISH
-
-
-_NAME = "signoff_verified_graph"
-
-
-def load_graph(named: str) -> Graph:
-    """Returns the graph, or the result of the function, at `package.module:name` or `path/to/file.py:name`.
-
-    Raises SetupError when there is none, or the code around it fails.
-    """
-    found = load(named)
-    if callable(found) and not isinstance(found, Graph):
-        found = run_theirs(found, named)
-    if not isinstance(found, Graph):
-        raise SetupError(
-            f"{named} is of type {type(found).__name__}; name the graph that build_graph returned."
-        )
-    return found
-
-
-def load(named: str) -> Any:
-    """Returns the object at `package.module:name` or `path/to/file.py:name`.
-
-    Raises SetupError when there is none, or the code around it fails.
-    """
-    place, _, name = named.rpartition(":")
-    if not place or not name:
-        raise SetupError(f"Write {named!r} as package.module:graph or path/to/file.py:graph.")
-    module = run_theirs(lambda: _module(place), place)
-    if not hasattr(module, name):
-        raise SetupError(f"{place} has no {name!r}; name the graph, or a function that makes it.")
-    return getattr(module, name)
-
-
-def _module(place: str) -> ModuleType:
-    if not place.endswith(".py"):
-        # Like `python -m`: modules in the current folder can be named.
-        sys.path.insert(0, "")
-        return importlib.import_module(place)
-    if not Path(place).is_file():
-        raise SetupError(f"There is no file {place}; check the path.")
-    spec = importlib.util.spec_from_file_location(_NAME, place)
-    if spec is None or spec.loader is None:
-        raise SetupError(f"{place} is not a Python file; name one that can be imported.")
-    module = importlib.util.module_from_spec(spec)
-    # Classes with annotations look up their module by its name.
-    sys.modules[_NAME] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def run_theirs(code: Callable[[], Any], what: str) -> Any:
-    """Runs the user's code. Raises SetupError, which names `what`, when it fails."""
-    try:
-        return code()
-    except SetupError:
-        raise
-    # A script that ends the process would look like a graph whose properties all hold.
-    except (Exception, SystemExit) as error:
-        raise SetupError(f"{what} could not be loaded ({type(error).__name__}: {error}); fix it.") from error
+    return "finish"

@@ -2,7 +2,7 @@
 
 Like the pages, a request reads the thread or asks its room for something; it owns no run. Of what a client
 sends, only the user's last message, the answers and the requested move count; the history and state that it
-sends are never trusted. docs/how-to/ag-ui.md maps the protocol to Signoff's terms.
+sends are never trusted. docs/how-to/front-ends.md maps the protocol to Signoff's terms.
 """
 
 import json
@@ -16,15 +16,22 @@ from ag_ui.encoder import EventEncoder
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from signoff import (
+    Action,
+    SetupError,
+    SignoffError,
+    StorageError,
+    ThreadBusy,
+    ThreadError,
+    ThreadStatus,
+    TooLate,
+)
+from signoff.events import Wrote, from_dict
 from signoff.front.answering import Known, begin_task, get_asked, give_values, make_too_late_error
-from signoff.front.choices import moves
-from signoff.graph.errors import SetupError, SignoffError, StorageError, ThreadBusy, ThreadError
-from signoff.graph.foreign import valid_text
-from signoff.session.commands import TooLate
-from signoff.session.decisions import Action
-from signoff.session.events import Ended, Wrote, from_dict
+from signoff.front.choices import moves, waits_for
 from signoff.session.history import read_conversation
-from signoff.session.status import Condition, ThreadStatus, deps_of, look, readable, reading_graph
+from signoff.session.status import deps_of, look, readable, reading_graph
+from signoff.text import valid_text
 from signoff.web.hub import Hub
 from signoff.web.room import Room
 from signoff.web.transcript import Event, Transcript, list_interrupts
@@ -56,8 +63,8 @@ class Own(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    move: Literal["pause", "stop", "go_on", "extend", "retry"] | None = None
-    turns: Annotated[int, Field(ge=1, le=100_000)] = 10
+    move: Literal["pause", "stop", "go_on"] | None = None
+    turns: Annotated[int, Field(ge=1, le=100_000)] | None = None
 
 
 class Forwarded(_Sent):
@@ -288,9 +295,10 @@ class AguiRun:
     def _saved(self) -> tuple[ThreadStatus, list[Event]]:
         graph = reading_graph(self.room.storage)
         status = look(graph, self.thread_id)
-        if isinstance(status.waiting, Action) and self.room.is_unknown(status, status.waiting):
+        waiting = status.wait()
+        if isinstance(waiting, Action) and self.room.is_unknown(status, waiting):
             # The saved thread does not say that an action's outcome is unknown: only its driver learns that.
-            status = replace(status, waiting=replace(status.waiting, unknown=True))
+            status = replace(status, waits=(replace(waiting, unknown=True), *status.waits[1:]))
         with readable(self.thread_id):
             told = read_conversation(status.values, deps_of(graph).toolbox)
             return status, [part for event in told for part in self.transcript.tell(event)]
@@ -302,7 +310,7 @@ class AguiRun:
         shown: dict[str, Any] = {
             "thread": self.thread_id,
             "condition": "running" if running else str(status.condition),
-            "waitsFor": waiting.waits_for if waiting else None,
+            "waitsFor": waits_for(waiting),
             "state": None,
             "turn": status.task.turns,
             "turns": None,
@@ -326,7 +334,7 @@ class AguiRun:
         found: Any = None
         if waiting is not None:
             found = core.RunFinishedInterruptOutcome(interrupts=list_interrupts(waiting))
-        elif not running and (cancelled or status.condition in (Condition.STOPPED, Condition.WAITING)):
+        elif not running and (cancelled or (status.condition.has_work_left or status.waits)):
             found = core.RunFinishedCancelledOutcome()
         result = outcome or {"status": "running" if running else str(status.condition)}
         yield core.RunFinishedEvent(
@@ -336,7 +344,7 @@ class AguiRun:
 
 def _get_outcome(status: ThreadStatus) -> dict[str, Any] | None:
     """Returns the outcome of the task as plain JSON."""
-    return None if status.outcome is None else dict(Ended(status.outcome).to_dict()["outcome"])
+    return None if status.outcome is None else status.outcome.model_dump(mode="json")
 
 
 def _make_error(error: BaseException) -> SignoffError:

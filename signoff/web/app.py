@@ -26,12 +26,11 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from signoff import SetupError, SignoffError, StorageError, ThreadBusy, ThreadError, TooLate
 from signoff.front.thread_ids import checked_thread_id
 from signoff.front.work import Work
-from signoff.graph.errors import SetupError, SignoffError, StorageError, ThreadBusy, ThreadError
-from signoff.graph.foreign import explain, valid_text
 from signoff.graph.inside.installing import install_hint
-from signoff.session.commands import TooLate
+from signoff.text import explain, valid_text
 from signoff.web.gate import Gate, NotLetIn, policy
 from signoff.web.hub import MOST_READERS, Hub
 from signoff.web.render import STATIC, shell
@@ -106,7 +105,7 @@ class AgainBody(_Body):
 
 class MoveBody(_Body):
     move: Short
-    turns: Turns = 10
+    turns: Turns | None = None
 
 
 class ForkBody(_Body):

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from signoff import SetupError
 from signoff.front.database import Database
 from signoff.front.options import TO_BEGIN, takes
 from signoff.front.settings import Given, settle
 from signoff.front.thread_ids import checked_thread_id
-from signoff.graph.errors import SetupError
 from signoff.graph.inside.installing import install_hint
 
 _WARNING = (

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
-from signoff.graph.errors import SetupError
-from signoff.graph.foreign import valid_text
+from signoff import SetupError
+from signoff.text import valid_text
 
 LOOPBACK = ("127.0.0.1", "localhost")
 PASSWORD_VARIABLE = "SIGNOFF_PASSWORD"

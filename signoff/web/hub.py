@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from signoff import Session
 from signoff.front.database import Database, OpenStorage
 from signoff.front.settings import Given, recall, remember
 from signoff.front.thread_ids import checked_thread_id, forked_thread_id, new_thread_id
 from signoff.front.threads import row
 from signoff.front.work import Models
-from signoff.session.session import Session
 from signoff.session.status import reading_graph
 from signoff.web.beside import Beside
 from signoff.web.log import Log, event
@@ -106,7 +106,7 @@ class Hub:
             del self.rooms[room.thread_id]
 
     async def new_id(self) -> str:
-        taken = await self.beside.do(self.storage.threads)
+        taken = await self.beside.do(self.storage.checkpointer.threads)
         return new_thread_id({*taken, *self.rooms})
 
     # --- reading ---
@@ -247,7 +247,7 @@ class Hub:
                         await room.log.add("list", data)
 
     def _read_list(self, here: frozenset[str]) -> str:
-        names = self.storage.threads()[:_LISTED]
+        names = self.storage.checkpointer.threads()[:_LISTED]
         return thread_list([row(self.storage, name) for name in names], here)
 
     def _forget(self) -> None:
@@ -265,7 +265,7 @@ class Hub:
         return target
 
     def _fork(self, thread_id: str, at: str | None) -> str:
-        target = forked_thread_id(thread_id, self.storage.threads())
+        target = forked_thread_id(thread_id, self.storage.checkpointer.threads())
         Session(reading_graph(self.storage, thread_id), thread_id).fork(at, target)
         if settings := recall(self.storage.store, thread_id):
             remember(self.storage.store, target, settings)

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from langchain_core.tools import ToolException
 
+from signoff import SetupError
 from signoff.front.text import cut, one_line, plain
-from signoff.graph.errors import SetupError
+from signoff.tools import Shell, ShellResult
 from signoff.tools.processes.helpers import isolated, program_text
 from signoff.tools.pty import processes as pty_processes
-from signoff.tools.pty.shell import Shell, ShellResult
 
 PROMPT = r"\[\e[1;34m\]\w\[\e[0m\] \$ "
 """What bash shows while it waits, as in `PS1`: the folder."""

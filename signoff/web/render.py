@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment
 
+from signoff import Action, Approval, PendingCall, SignoffError, Waiting
 from signoff.front.choices import SHELL, Choice, arguments_text, as_typed, choices, hint, moves
 from signoff.front.record.draw import FOLDER, draw, environment, fitted
 from signoff.front.record.machine import picture, pictures_below
@@ -24,10 +25,8 @@ from signoff.front.record.timeline import (
     pieces,
 )
 from signoff.front.threads import Row
-from signoff.graph.errors import SignoffError
-from signoff.graph.vocabulary import stands
-from signoff.session.decisions import Action, Approval, PendingCall, Waiting
-from signoff.session.status import Condition
+from signoff.session import Condition
+from signoff.text import stands
 
 STATIC = Path(__file__).parent / "static"
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -103,7 +102,7 @@ def _named_pieces(run: Run) -> Iterator[tuple[str, Piece | Gap, str]]:
 
 
 def _others(run: Run, stand: Stand) -> dict[str, str]:
-    waiting = None if run.running else run.status.waiting
+    waiting = None if run.running else run.status.wait()
     if isinstance(waiting, Action) and waiting.tool == SHELL and not waiting.unknown:
         # The server runs it itself as soon as a person continues.
         waiting = None
@@ -129,7 +128,7 @@ def _ask(waiting: Waiting) -> str:
     drawn = Pause(waiting, _calls_with_arguments(waiting), 0, ())
     offered = [(choice, as_typed(choice.answer)) for choice in choices(waiting, None)]
     # In full, whatever its size: nobody should approve what is not shown.
-    return _macro("ask", waiting, draw(drawn, None), calls, offered)
+    return _macro("ask", {"shown": "", **waiting.document()}, draw(drawn, None), calls, offered)
 
 
 def _calls_with_arguments(waiting: Waiting) -> Any:

@@ -9,7 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from signoff.front.answering import Known, begin_task, give_answer, go_on, make_too_late_error
+from signoff import Action, Decision, SignoffError, ThreadBusy, ThreadError, ThreadStatus, stop
+from signoff.events import CallFinished, CallProgress, CallStarted, Entered, Retrying, Said, Stopping, Token
+from signoff.front.answering import Known, begin_task, give_answer, go_further, make_too_late_error
 from signoff.front.calls import arguments
 from signoff.front.choices import SHELL, still_waiting
 from signoff.front.database import OpenStorage
@@ -18,28 +20,11 @@ from signoff.front.settings import Given, Settings, recall
 from signoff.front.text import cut, one_line, plain
 from signoff.front.work import Loading, Models, News, Ready, Work
 from signoff.graph.compiled.graph import busy
-from signoff.graph.errors import SignoffError, ThreadBusy, ThreadError
-from signoff.session.commands import (
-    Extend,
-    Retry,
-    Stop,
-    ThreadCommand,
-    request_pause,
-)
-from signoff.session.decisions import Action, Decision
+from signoff.session import Condition, ThreadCommand, request_pause
 from signoff.session.drive import was_handed_out
-from signoff.session.events import (
-    CallFinished,
-    CallProgress,
-    CallStarted,
-    Entered,
-    Retrying,
-    Said,
-    Stopping,
-    Token,
-)
-from signoff.session.status import Condition, ThreadStatus, look, reading_graph
-from signoff.tools.pty.shell import ShellResult
+from signoff.session.status import look, reading_graph
+from signoff.text import quote_id
+from signoff.tools import ShellResult
 from signoff.web.beside import Beside
 from signoff.web.log import Log, changes, event
 from signoff.web.render import RenderedThread, Stand, damaged
@@ -218,9 +203,10 @@ class Room:
         self._exists = run.status.condition is not Condition.UNKNOWN
         if run.settings is None:
             run = replace(run, settings=self._settings())
-        waiting = run.status.waiting
+        waiting = run.status.wait()
         if isinstance(waiting, Action) and self.is_unknown(run.status, waiting):
-            run = replace(run, status=replace(run.status, waiting=replace(waiting, unknown=True)))
+            waits = (replace(waiting, unknown=True), *run.status.waits[1:])
+            run = replace(run, status=replace(run.status, waits=waits))
         return self.drawn.parts(run, Stand(self.here, self.problem))
 
     def is_unknown(self, status: ThreadStatus, action: Action) -> bool:
@@ -356,8 +342,9 @@ class Room:
         except ThreadBusy as error:
             raise make_too_late_error() from error
 
-    async def move(self, name: str, turns: int) -> None:
-        """Pauses, stops, continues, extends or retries. Raises ThreadError if that is not possible now."""
+    async def move(self, name: str, turns: int | None) -> None:
+        """Pauses, stops or goes on; turns: how many more after a limit. Raises ThreadError if that is
+        not possible now."""
         if name in ("pause", "stop") and self.here:
             assert self._work is not None, "it runs here"
             self._work.ask(name)
@@ -366,16 +353,10 @@ class Room:
         elif name == "pause":
             await self.beside.do(self._request_pause)
         else:
-            commands: Mapping[str, ThreadCommand] = {
-                "stop": Stop(),
-                "go_on": None,
-                "extend": Extend(turns),
-                "retry": Retry(),
-            }
+            commands: Mapping[str, ThreadCommand] = {"stop": stop(), "go_on": go_further(turns)}
             if name not in commands:
                 raise ThreadError(f"{name!r} is not a valid command.")
-            command = go_on() if name == "go_on" else commands[name]
-            await self._begin(_go(command))
+            await self._begin(_go(commands[name]))
 
     def _request_pause(self) -> None:
         """Asks the process that runs the thread. Raises ThreadError if there is no such thread: the request
@@ -383,7 +364,7 @@ class Room:
         if not self.storage.checkpointer.is_running(self.thread_id):
             status = look(reading_graph(self.storage), self.thread_id)
             if status.condition is Condition.UNKNOWN:
-                raise ThreadError(f"There is no thread {status.quoted_id!r}; start it with a task.")
+                raise ThreadError(f"There is no thread {quote_id(status.thread_id)}; start it with a task.")
         request_pause(self.storage.store, self.thread_id)
 
     async def _begin(self, goes: Goes, own: Mapping[str, Any] | None = None) -> None:
@@ -432,7 +413,7 @@ class Room:
         async with self._beginning:
             if self.here:
                 raise busy(self.thread_id)
-            if self.thread_id not in await self.beside.do(self.storage.threads):
+            if self.thread_id not in await self.beside.do(self.storage.checkpointer.threads):
                 raise ThreadError("There is no such thread; it may already have been deleted.")
             await self.beside.do(self.storage.checkpointer.delete_thread, self.thread_id)
             self.gone = True

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 
 import uvicorn
 
+from signoff import SetupError
 from signoff.front.database import Database
 from signoff.front.settings import Given
-from signoff.graph.errors import SetupError
 from signoff.web.app import Application
 from signoff.web.connection import Connection
 from signoff.web.gate import Gate, check_opening

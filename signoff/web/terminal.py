@@ -11,9 +11,9 @@ from pathlib import Path
 
 from langchain_core.tools import ToolException
 
+from signoff import SetupError
 from signoff.front.working import shell_path
-from signoff.graph.errors import SetupError
-from signoff.tools.pty.shell import Shell, ShellResult
+from signoff.tools import Shell, ShellResult
 from signoff.web.pane_shell import PROMPT, Backlog, Guard, PaneShell, announced, remark
 from signoff.web.terminals import Terminals
 

@@ -7,25 +7,25 @@ from typing import Any, Literal
 
 from ag_ui import core
 
-from signoff.front.answering import get_short_id
-from signoff.session.decisions import Action, Approval, Confirmation, Question, Waiting
-from signoff.session.events import (
+from signoff import Action, Approval, Question, Waiting
+from signoff.events import (
     Answered,
     Called,
     CallFinished,
     CallStarted,
     Confirmed,
     Decided,
-    Ended,
     Entered,
     PhaseAccepted,
     Retrying,
     Said,
     SessionEvent,
+    TaskEnded,
     Thought,
     Token,
     Wrote,
 )
+from signoff.front.answering import get_short_id
 
 _NOTES = ("asked", "by", "expired", "not_run", "person", "seconds", "unknown", "waited")
 """The notes on a tool result for which the protocol has no field."""
@@ -94,7 +94,7 @@ class Transcript:
                 yield _make_custom(event)
             case CallStarted() | CallFinished() | Answered() | Confirmed():
                 yield from self._work(event)
-            case Wrote() | Thought() | PhaseAccepted() | Ended() | Decided():
+            case Wrote() | Thought() | PhaseAccepted() | TaskEnded() | Decided():
                 pass
             case _:
                 yield _make_custom(event)
@@ -106,10 +106,12 @@ class Transcript:
             case CallFinished(args=args):
                 yield from self._result(event, event.name, args, event.result, event.ok)
             case Answered():
-                name, args = self.find_call(event, "ask_user", {"question": event.question})
+                name, args = self.find_call(
+                    event.reply_id, event.call_id, "ask_user", {"question": event.question}
+                )
                 yield from self._result(event, name, args, event.answer)
             case Confirmed():
-                name, args = self.find_call(event, "finish_task", {})
+                name, args = self.find_call(event.reply_id, event.call_id, "finish_task", {})
                 yield from self._result(event, name, args, event.words or "yes", event.ok)
 
     def _dropped(self) -> Iterator[Event]:
@@ -120,10 +122,10 @@ class Transcript:
         yield self.make_snapshot()
 
     def find_call(
-        self, of: Answered | Confirmed | Question | Confirmation, name: str, args: Mapping[str, Any]
+        self, reply_id: str, call_id: str, name: str, args: Mapping[str, Any]
     ) -> tuple[str, Mapping[str, Any]]:
         """Returns the call in question as the model made it, else the given name and arguments."""
-        found = self._made.get(_make_call_id(of.reply_id, of.call_id))
+        found = self._made.get(_make_call_id(reply_id, call_id))
         return (found.name, found.args) if found else (name, args)
 
     def _token(self, event: Token) -> Iterator[Event]:
@@ -197,18 +199,16 @@ class Transcript:
 
     def add_pending(self, waiting: Waiting) -> Iterator[Event]:
         """Returns the events of the waiting calls, as the conversation has them."""
+        document = waiting.document()
+        reply_id, call_id = document.get("reply_id", ""), document.get("call_id", "")
         for call in waiting.calls if isinstance(waiting, Approval) else ():
-            yield from self.add_call(waiting.reply_id, call.call_id, call.name, call.args)
-        if isinstance(waiting, Question) and waiting.call_id:
+            yield from self.add_call(reply_id, call.id, call.name, call.args)
+        if isinstance(waiting, Question) and call_id:
             asked = {"question": waiting.text, "options": list(waiting.options)}
-            name, args = self.find_call(waiting, "ask_user", asked)
-            yield from self.add_call(waiting.reply_id, waiting.call_id, name, args)
+            name, args = self.find_call(reply_id, call_id, "ask_user", asked)
+            yield from self.add_call(reply_id, call_id, name, args)
         if isinstance(waiting, Action):
-            yield from self.add_call(waiting.reply_id, waiting.call_id, waiting.tool, waiting.args)
-        if isinstance(waiting, Confirmation) and waiting.call_id:
-            claimed = {"summary": waiting.summary, "pending_issues": list(waiting.pending_issues)}
-            name, args = self.find_call(waiting, "finish_task", claimed)
-            yield from self.add_call(waiting.reply_id, waiting.call_id, name, args)
+            yield from self.add_call(reply_id, call_id, waiting.tool, waiting.args)
 
     def _result(
         self,
@@ -278,15 +278,16 @@ def _make_custom(event: SessionEvent) -> Event:
 def list_interrupts(waiting: Waiting) -> list[core.Interrupt]:
     """Returns the open interrupts, for an approval one per call. Their ids identify exactly what is shown."""
     document = waiting.document()
+    reply_id, call_id = document.get("reply_id", ""), document.get("call_id", "")
     if not isinstance(waiting, Approval):
-        told = waiting.text if isinstance(waiting, Question) else getattr(waiting, "summary", "")
+        told = waiting.text if isinstance(waiting, Question) else ""
         deadline = waiting.deadline if isinstance(waiting, Question) else None
         return [
             core.Interrupt(
                 id=make_interrupt_id(waiting),
-                reason=waiting.pause,
+                reason=document["type"],
                 message=told or f"Return the result of {getattr(waiting, 'tool', 'this')}.",
-                tool_call_id=_make_call_id(waiting.reply_id, waiting.call_id) if waiting.call_id else None,
+                tool_call_id=_make_call_id(reply_id, call_id) if call_id else None,
                 response_schema=_make_schema(waiting),
                 expires_at=None if deadline is None else _make_date(deadline),
                 metadata={"signoff": document},
@@ -295,16 +296,16 @@ def list_interrupts(waiting: Waiting) -> list[core.Interrupt]:
     return [
         core.Interrupt(
             id=make_interrupt_id(waiting, at),
-            reason=waiting.pause,
+            reason=document["type"],
             message=call.note or f"Allow {call.name} to run?",
-            tool_call_id=_make_call_id(waiting.reply_id, call.call_id) if call.call_id else None,
+            tool_call_id=_make_call_id(reply_id, call.id) if call.id else None,
             response_schema=_make_decision_schema(call.name, call.allowed, call.args_schema),
             metadata={
                 "signoff": {
                     "tool": call.name,
                     "args": dict(call.args),
                     "allowed": list(call.allowed),
-                    "shown": waiting.shown,
+                    "shown": document["shown"],
                     "problem": waiting.problem,
                     "path": list(waiting.path),
                 }
@@ -326,8 +327,6 @@ def make_interrupt_id(waiting: Waiting, at: int = 0) -> str:
 def _make_schema(waiting: Waiting) -> dict[str, Any]:
     if isinstance(waiting, Question) and waiting.options:
         return {"type": "string", "examples": list(waiting.options)}
-    if isinstance(waiting, Confirmation):
-        return {"type": "string", "description": "yes, or what is wrong", "examples": ["yes"]}
     return {"type": "string"}
 
 

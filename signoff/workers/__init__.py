@@ -1,6 +1,6 @@
 """Threads on many machines: submitted to a queue in PostgreSQL, and driven by workers."""
 
-from signoff.workers.drive import Driven, drive
+from signoff.workers.driving import Driven, drive
 from signoff.workers.inbox import Order, post
 from signoff.workers.submitting import pause, submit
 

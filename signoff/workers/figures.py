@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from signoff.storage import PostgresStorage
 from signoff.storage.deleting import lock_of
-from signoff.storage.postgres import PostgresStorage
 from signoff.workers.inbox import DEAD_AFTER, HEARTBEAT_SECONDS, TASK, THREAD
 
 if TYPE_CHECKING:

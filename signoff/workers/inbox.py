@@ -11,19 +11,21 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from langgraph.store.base import BaseStore
+from langgraph.types import Command
 from pydantic import Field, TypeAdapter
 
-from signoff.graph.errors import SetupError, ThreadError, quote_id
-from signoff.graph.foreign import checked_thread_id, label, valid_text
+from signoff import Answer, SetupError, ThreadError, go_on
+from signoff.graph.compiled.going_on import GoOn, instruction_of
+from signoff.graph.foreign import checked_thread_id
 from signoff.graph.inside.installing import install_hint
 from signoff.nodes.requests import Swap
-from signoff.session.commands import Answer, Extend, Retry
+from signoff.text import label, quote_id, valid_text
 
 INBOX = "inbox"
 _LONGEST_ID = 500
 DEFAULT_QUEUE = "signoff"
 
-Request = str | Answer | Extend | Retry
+Request = str | Answer | Command[Any]
 """A request that can be put into an inbox."""
 
 
@@ -31,7 +33,7 @@ Request = str | Answer | Extend | Retry
 class Order:
     """A request with its own id, by which the thread's history shows that it was delivered.
 
-    task: the id of the task that an Extend or a Retry continues.
+    task: the id of the task that `go_on()` continues.
     """
 
     id: str
@@ -210,10 +212,8 @@ def _order(found: Mapping[str, Any]) -> Order:
     match found["kind"]:
         case "answer":
             return Order(name, Answer(given["value"], given["interrupt_id"], given.get("by")), task)
-        case "extend":
-            return Order(name, Extend(given, name), task)
-        case "retry":
-            return Order(name, Retry(name), task)
+        case "go_on":
+            return Order(name, go_on(given, name), task)
     return Order(name, given, task)
 
 
@@ -234,10 +234,9 @@ def _kind_of(request: Request) -> tuple[str, Any]:
             except (TypeError, ValueError) as error:
                 raise SetupError(f"The answer {value!r:.80} cannot be stored; pass text or JSON.") from error
             return "answer", {"value": value, "interrupt_id": interrupt_id} | ({"by": by} if by else {})
-        case Extend(turns=turns):
-            return "extend", turns
-        case Retry():
-            return "retry", None
+        case Command():
+            instruction = instruction_of(request)
+            return "go_on", instruction.turns if isinstance(instruction, GoOn) else None
     return "task", request
 
 

@@ -26,13 +26,13 @@ from psycopg import Cursor, InterfaceError, OperationalError
 from psycopg.errors import ForeignKeyViolation
 from psycopg.rows import DictRow
 
-from signoff.graph.errors import StorageError, ThreadError, quote_id
-from signoff.graph.foreign import count_noun
+from signoff import StorageError, ThreadError
 from signoff.nodes.requests import Swap
+from signoff.storage import PostgresStorage
 from signoff.storage.deleting import lock_of
-from signoff.storage.postgres import PostgresStorage
 from signoff.storage.postgres_address import Address, aconfigure
 from signoff.storage.postgres_tables import swap_in
+from signoff.text import count_noun, quote_id
 from signoff.workers.inbox import MOST_DEATHS, TASK, THREAD, Inbox, edit_inbox, read_inbox
 
 _log = logging.getLogger("signoff.workers")

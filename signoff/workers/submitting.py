@@ -4,13 +4,18 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
-from signoff.graph.compiled.settings import describe
-from signoff.graph.errors import SetupError, ThreadError
-from signoff.graph.texts import DEFAULT_TEXTS
+from langgraph.types import Command
+
+from signoff import Answer, SetupError, ThreadError, ThreadStatus, go_on
+from signoff.graph.arguments import describe
+from signoff.graph.compiled.going_on import GoOn, Undo, instruction_of
+from signoff.graph.errors import unknown_thread
 from signoff.nodes.requests import Swap
-from signoff.session.commands import Answer, Extend, Retry, Undo, request_pause, start
-from signoff.session.status import Condition, ThreadStatus, look, reading_graph
-from signoff.storage.postgres import PostgresStorage
+from signoff.session import Condition, request_pause
+from signoff.session.commands import meant
+from signoff.session.status import look, reading_graph
+from signoff.storage import PostgresStorage
+from signoff.text import quote_id
 from signoff.workers.inbox import (
     DEFAULT_QUEUE,
     Edit,
@@ -34,7 +39,7 @@ NO_POSTGRES = (
 
 def submit(
     storage: PostgresStorage,
-    request: Request | None,
+    request: str | Answer | Command[Any] | None,
     thread_id: str | None = None,
     *,
     queue: str | None = None,
@@ -43,8 +48,9 @@ def submit(
     """Submits work on a thread to the workers; returns the thread's id once the request is stored durably.
 
     request: the text of a task (tasks run one after another), an `Answer` to what the thread waits for,
-    `Extend` or `Retry`, or None to continue after a pause or a failure. All but a task is checked against the
-    thread's current status: what does not fit raises ThreadError or SetupError and changes nothing.
+    `go_on()` after a limit or an error, or None to continue after a pause or a failure. All but a task is
+    checked against the thread's current status: what does not fit raises ThreadError or SetupError and
+    changes nothing.
     thread_id: by default a new one. queue: which workers; a thread stays with the queue in which it was
     begun. Default: "signoff". id: of this request, in this thread. Submitting it again, for example after a
     lost connection, changes nothing, whatever the thread's status is by then. It is looked up first. An
@@ -71,7 +77,7 @@ def submit(
 
 def check(
     storage: PostgresStorage,
-    request: Request | None,
+    request: str | Answer | Command[Any] | None,
     thread_id: str,
     *,
     queue: str | None = None,
@@ -82,6 +88,10 @@ def check(
     whose = _queue(queue, known, thread_id)
     status = look(reading_graph(storage), thread_id)
     return whose, _order(request, status, known or Inbox(), id or uuid.uuid4().hex)
+
+
+def _is_over(status: ThreadStatus) -> bool:
+    return status.outcome is not None and status.outcome.status != "success"
 
 
 def _is_known(storage: PostgresStorage, thread_id: str, order_id: str) -> bool:
@@ -129,49 +139,54 @@ def _queue(given: str | None, known: Inbox | None, thread_id: str) -> str:
     return name
 
 
-def _order(request: Request | None, status: ThreadStatus, inbox: Inbox, name: str) -> Order | None:
-    """Returns the request as it is stored. Raises ThreadError when it does not fit the thread's status."""
-    if request is None:
+def _order(
+    request: str | Answer | Command[Any] | None, status: ThreadStatus, inbox: Inbox, name: str
+) -> Order | None:
+    """Returns the request as it is stored; None for one that only has the thread go on. Raises ThreadError
+    when it does not fit the thread's status."""
+    instruction = instruction_of(request)
+    if request is None or (isinstance(instruction, GoOn) and not _is_over(status)):
         if status.condition is Condition.UNKNOWN and not inbox.orders:
-            raise ThreadError(f"There is no thread {status.quoted_id!r}; start it with a task.")
+            raise unknown_thread(status.thread_id)
         return None
     if isinstance(request, str):
-        if status.waiting is not None:
+        if waiting := status.wait():
             raise ThreadError(
-                f"Thread {status.quoted_id!r} waits for {status.waiting.waits_for}; answer that first. "
-                "Nothing was changed."
+                f"Thread {quote_id(status.thread_id)} waits for {waiting.document()['waits_for']}; answer "
+                "that first. Nothing was changed."
             )
         if inbox.paused:
             raise ThreadError(
-                f"Thread {status.quoted_id!r} is paused; continue it first. Nothing was changed."
+                f"Thread {quote_id(status.thread_id)} is paused; continue it first. Nothing was changed."
             )
         if not request.strip():
             raise SetupError("The task is empty; say what to do.")
         return Order(name, request)
-    if isinstance(request, Undo):
-        raise no_undo(status.quoted_id)
-    if not isinstance(request, Answer | Extend | Retry):
+    if isinstance(instruction, Undo):
+        raise no_undo(status.thread_id)
+    if isinstance(instruction, GoOn):
+        _refuse_second(inbox, status, go_on(instruction.turns))
+        return Order(name, go_on(instruction.turns, name), status.task.id)
+    if not isinstance(request, Answer):
         raise SetupError(
-            f"Workers take the text of a task, an Answer, Extend, Retry or None, not {describe(request)}."
+            f"Workers take the text of a task, an Answer, go_on() or None, not {describe(request)}."
         )
     _refuse_second(inbox, status, request)
-    start(request, status, "refuse", DEFAULT_TEXTS)
-    if isinstance(request, Answer):
-        assert status.waiting is not None, "an answer to nothing has just been refused"
-        return Order(name, replace(request, interrupt_id=request.interrupt_id or status.waiting.interrupt_id))
-    return Order(name, replace(request, id=name), status.task.id)
+    waiting = meant(request, status)
+    waiting.read(request.value)
+    return Order(name, replace(request, interrupt_id=waiting.interrupt_id))
 
 
 def _refuse_second(inbox: Inbox, status: ThreadStatus, request: Request) -> None:
-    waits, task = status.waiting, status.task.id
+    waits, task = status.wait(), status.task.id
     if isinstance(request, Answer) and request.interrupt_id is not None:
         waits = status.wait(request.interrupt_id)
-    again = any(isinstance(one.request, Extend | Retry) and one.task == task for one in inbox.orders)
+    again = any(isinstance(one.request, Command) and one.task == task for one in inbox.orders)
     if again or (waits is not None and inbox.answers(waits.interrupt_id)):
         still = inbox.paused or inbox.problem
         then = "does not run; continue it without a new request" if still else "a worker is about to"
         raise ThreadError(
-            f"Thread {status.quoted_id!r} has already been told how to go on, and {then}. Nothing "
+            f"Thread {quote_id(status.thread_id)} has already been told how to go on, and {then}. Nothing "
             "was changed."
         )
 

@@ -12,12 +12,12 @@ from procrastinate.schema import SchemaManager
 from psycopg import Connection
 from psycopg.rows import DictRow
 
-from signoff.graph.errors import SetupError, StorageError
-from signoff.graph.foreign import valid_text
+from signoff import SetupError, StorageError
 from signoff.storage.deleting import lock_of
 from signoff.storage.postgres_address import Address
 from signoff.storage.postgres_pool import SharedDatabase
 from signoff.storage.postgres_tables import alone
+from signoff.text import valid_text
 from signoff.workers.inbox import TASK
 
 # A channel of PostgreSQL has at most 63 bytes, of which procrastinate uses some.

@@ -14,12 +14,12 @@ from procrastinate.jobs import Job
 from procrastinate.retry import BaseRetryStrategy, RetryDecision
 from procrastinate.worker import Worker as QueueWorker
 
-from signoff.graph.build import Graph
-from signoff.graph.errors import SignoffError, StorageError, Unreadable
-from signoff.graph.foreign import count_noun, words
-from signoff.session.decisions import Failed, Finished
-from signoff.storage.postgres import PostgresStorage
-from signoff.workers.drive import Driven, Driving
+from signoff import Ended, Graph, SignoffError, StorageError, Waiting
+from signoff.graph.errors import Unreadable
+from signoff.graph.foreign import words
+from signoff.storage import PostgresStorage
+from signoff.text import count_noun
+from signoff.workers.driving import Driven, Driving
 from signoff.workers.inbox import DEAD_AFTER, DEFAULT_QUEUE, HEARTBEAT_SECONDS, TASK, edit_inbox, read_inbox
 from signoff.workers.jobs import JobQueries, connector
 from signoff.workers.tables import prepare, usable_queue
@@ -255,12 +255,13 @@ class Worker:
 def describe_end(driven: Driven) -> str:
     """Returns in words how a call of `drive` ended."""
     decision = driven.decision
-    if isinstance(decision, Finished | Failed) and driven.state == "ended":
+    if isinstance(decision, Ended) and driven.state == "ended":
         outcome = decision.outcome
         how = outcome.claim if outcome.status == "success" else outcome.reason
         return f"{outcome.status} ({how}) after {count_noun(outcome.turns, 'turn')}"
+    waits_for = decision.document()["waits_for"] if isinstance(decision, Waiting) else "a person"
     states = {
-        "waiting": f"waits for {getattr(decision, 'waits_for', 'a person')}",
+        "waiting": f"waits for {waits_for}",
         "drained": "goes back to the queue",
         "busy": "is run elsewhere",
         "lost": "was taken over by another worker",

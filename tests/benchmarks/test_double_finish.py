@@ -45,7 +45,6 @@ def test_the_tables_stand_side_by_side() -> None:
     assert "never: all chunks sent" in shown
 
 
-@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.thorough
 @pytest.mark.embedded

@@ -1,18 +1,27 @@
-"""`resume`, `extend` and `retry`: going on from wherever a thread stands, and what they refuse."""
+"""Going on with a thread, whatever stopped it: `resume`, `fork`, `undo` and `pause`."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from signoff import sqlite_storage
-from signoff.session.status import config_of, reading_graph
-from tests.support.benches.cli import Bench, offered, one_sentence, steps, words_of
+from signoff.session import request_pause
+from tests.support.benches.cli import (
+    Bench,
+    bare,
+    first_offered,
+    offered,
+    one_sentence,
+    steps,
+    undone_elsewhere,
+    words_of,
+)
 
 DONE = 'call("finish_task", summary="All done.")'
 LOOK = 'call("read_file", path="config.py")'
 ASK = 'call("ask_user", question="Which?")'
-SAY = 'lambda m: call("finish_task", summary=m[-1].text)'
-CONFIRM = 'call("finish_task", summary="All done.", requires_user_confirmation=True)'
+EDIT = 'call("edit_file", path="config.py", old="3000", new="4000")'
 
 
 @pytest.fixture
@@ -20,161 +29,195 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def left_behind(bench: Bench, node: str = "__start__") -> None:
-    """A thread whose process was killed just after this node."""
-    with sqlite_storage(bench.database) as storage:
-        graph, saved = reading_graph(storage), {"messages": [("user", "the first")], "event": "nudged"}
-        graph.update_state(config_of("t1"), saved, as_node=node)
-        assert bool(graph.get_state(config_of("t1")).next) == (node != "finish")
-
-
-class TestResume:
-    def test_a_question_without_a_terminal_then_its_answer(self, bench: Bench) -> None:
-        asked = bench.json("run", "Change it", "-t", "t1", "-w", str(bench.workspace))
-        assert asked["question"] == {"question": "Which port?", "options": ["8080", "9090"]}
-        again = bench.json("resume", "t1")
-        assert (again["status"], again["question"]) == ("waiting", asked["question"])
-        *rest, answer = words_of(asked["resume"])
-        assert answer == "your answer"
-        ended = bench(*rest, "8080")
-        assert ended.exit_code == 0, ended.output
-        assert bench.config.read_text() == "PORT = 8080\n"
-
-    def test_a_number_is_an_option(self, bench: Bench) -> None:
-        bench.run()
-        assert bench("resume", "t1", "2").exit_code == 0
-        assert bench.config.read_text() == "PORT = 9090\n"
-
-    @pytest.mark.parametrize("answer", ["", "None", "{}", "-8080", "[bold]x[/bold]", "é\n日本"])
-    def test_any_text_is_an_answer(self, bench: Bench, answer: str) -> None:
-        bench.model(steps(ASK, SAY))
-        bench.run()
-        found = bench.json("resume", "t1", "--", answer)
-        assert found["outcome"]["summary"] == (answer or "(the user gave an empty answer)")
-
-    @pytest.mark.parametrize("node", ["__start__", "finish", "nudge"])
-    def test_a_thread_with_work_left_goes_on_wherever_it_was_left(self, bench: Bench, node: str) -> None:
-        """After `finish`, LangGraph names no next state although the task has no outcome."""
-        bench.model(steps(DONE))
-        left_behind(bench, node)
-        result = bench("resume", "t1", "-w", str(bench.workspace))
-        assert result.exit_code == 0, result.output
-
-
-class TestAnotherTask:
-    def test_a_message_to_a_thread_that_waits_is_the_answer(self, bench: Bench) -> None:
-        bench.run()
-        result = bench("run", "9090", "--thread", "t1")
-        assert result.exit_code == 0
-        assert "your message is the answer" in result.stdout
-        assert bench.config.read_text() == "PORT = 9090\n"
-
-    def test_a_thread_takes_one_task_after_another_in_its_own_workspace(self, bench: Bench) -> None:
-        bench.model(steps(DONE, LOOK, DONE))
-        bench.run()
-        second = bench("run", "And look", "--thread", "t1", SIGNOFF_MODEL="gpt-none")
-        assert second.exit_code == 0, second.output
-        assert f"t1 · {bench.workspace} · scripted:" in second.stdout
-        assert "PORT = 3000" in second.stdout
-
-    def test_a_new_task_ends_an_unfinished_one(self, bench: Bench) -> None:
-        bench.model(steps(DONE))
-        left_behind(bench)
-        result = bench.run("the second")
-        assert result.exit_code == 0
-        assert "unfinished task ends here" in result.stdout
-
-    def test_a_new_thread_has_a_short_id_that_no_other_has(self, bench: Bench) -> None:
-        bench.model(steps(DONE))
-        ids = {bench.json("run", "x", "-w", str(bench.workspace))["thread_id"] for _ in range(3)}
-        assert len(ids) == 3
-        assert all(len(thread_id) < 20 and thread_id.count("-") == 2 for thread_id in ids)
-
-
-EXTENSIONS: dict[str, tuple[list[list[str]], tuple[int, str, int]]] = {
-    "enough": ([["3"]], (0, "finish_task", 5)),
-    "ten by default": ([[]], (0, "finish_task", 5)),
-    "just enough: a finish on the last turn": ([["2"], ["1"]], (0, "finish_task", 5)),
-    "too few": ([["1"]], (3, "turns", 3)),
-    "too few, twice": ([["1"], ["1"]], (3, "turns", 4)),
+# The options of each `resume` after two turns; the last exit code, the reason and all turns.
+GRANTED: dict[str, tuple[list[list[str]], tuple[int, str, int]]] = {
+    "enough": ([["--turns", "3"]], (0, "finish_task", 5)),
+    "as many as the limit, twice": ([[], []], (0, "finish_task", 5)),
+    "just enough: a finish on the last turn": ([["--turns", "2"], ["--turns", "1"]], (0, "finish_task", 5)),
+    "too few": ([["--turns", "1"]], (3, "turns", 3)),
 }
 
 
-class TestExtend:
-    @pytest.mark.parametrize("case", EXTENSIONS)
-    def test_more_turns_after_a_limit(self, bench: Bench, case: str) -> None:
-        given, (code, reason, turns) = EXTENSIONS[case]
-        bench.model(steps(LOOK, LOOK, LOOK, LOOK, DONE))
-        assert bench.run("Look", "--turns", "2").exit_code == 3
-        for words in given:
-            found = bench.json("extend", "t1", *words)
-        outcome = found["outcome"]
-        assert (found["exit_code"], outcome["reason"], outcome["turns"]) == (code, reason, turns)
-
-    def test_the_printed_command_extends(self, bench: Bench) -> None:
-        bench.model(steps(LOOK, LOOK, DONE))
-        words = offered(bench.run("Look", "--turns", "2").stdout)["Continue with more turns"]
-        assert bench(*words).exit_code == 0
-
-    def test_after_talk_only_the_count_begins_anew(self, bench: Bench) -> None:
-        bench.model(steps('"a"', '"b"', '"c"', DONE))
-        assert bench.run("x", "--talk-turns", "2").exit_code == 3
-        assert bench("extend", "t1", "5").exit_code == 0
-
-    def test_the_next_task_has_its_own_limit_again(self, bench: Bench) -> None:
-        bench.model(steps(LOOK, LOOK, DONE, LOOK, LOOK))
-        bench.run("Look", "--turns", "2")
-        assert bench("extend", "t1", "9").exit_code == 0
-        assert bench.json("run", "Look again", "-t", "t1")["outcome"]["turns"] == 2
+@pytest.mark.parametrize("case", GRANTED)
+def test_a_limit_is_extended(bench: Bench, case: str) -> None:
+    given, (code, reason, turns) = GRANTED[case]
+    bench.model(steps(LOOK, LOOK, LOOK, LOOK, DONE, LOOK, LOOK))
+    on = first_offered(bench.run("Look", "--turns", "2").stdout) or []
+    for words in given:
+        found = bench.json(*on, *words)
+    outcome = found["outcome"]
+    assert (found["exit_code"], outcome["reason"], outcome["turns"]) == (code, reason, turns)
+    second = bench.json("show", "t1")["tasks"][0]["turns"][1]["events"]
+    assert [second[0]["kind"], second[-1]["kind"]] == ["call", "nudge"], "that it goes on is told there"
+    if code == 0:
+        assert bench.json("run", "Again", "-t", "t1")["outcome"]["turns"] == 2, "the next task has its own"
 
 
-class TestRetry:
-    def test_another_try_after_an_error(self, bench: Bench) -> None:
-        bench.model(steps(LOOK, 'RuntimeError("gone")'))
-        words = offered(bench.run().stdout)["Try again"]
-        assert bench(*words).exit_code == 1, "the same model fails again"
-        found = bench.json("retry", "t1", "--model", bench.model(steps(LOOK, SAY)))
-        assert (found["exit_code"], found["outcome"]["turns"]) == (0, 2)
-
-    def test_a_first_turn_that_failed(self, bench: Bench) -> None:
-        bench.model(steps('RuntimeError("gone")'))
-        bench.run()
-        assert bench.json("retry", "t1", "--model", bench.model(steps(DONE)))["exit_code"] == 0
+@pytest.mark.parametrize("before", [[], [LOOK]], ids=["at the first turn", "later"])
+def test_an_error_is_tried_again(bench: Bench, before: list[str]) -> None:
+    bench.model(steps(*before, 'RuntimeError("gone")'))
+    words = offered(bench.run().stdout)["Try again"]
+    assert bench(*words).exit_code == 1, "the same model fails again"
+    found = bench.json(*bare(words), "--model", bench.model(steps(*before, DONE)))
+    assert (found["exit_code"], found["outcome"]["turns"]) == (0, len(before) + 1)
 
 
-LIMIT, ERROR = "['a'] * 9", steps("ValueError()")
-REFUSED: dict[str, tuple[str, list[str], list[str]]] = {
-    "resume a success": (steps(DONE), ["resume", "t1"], ["has ended (success, done)", "signoff run"]),
-    "answer to a success": (steps(DONE), ["resume", "t1", "blue"], ["nothing waits", "signoff run"]),
-    "extend a success": (steps(DONE), ["extend", "t1"], ["has ended (success, done)", "signoff run"]),
-    "retry a success": (steps(DONE), ["retry", "t1"], ["has ended (success, done)", "signoff run"]),
-    "resume after a limit": (LIMIT, ["resume", "t1"], ["(limit, turns)", "signoff extend"]),
-    "answer after a limit": (LIMIT, ["resume", "t1", "blue"], ["nothing waits"]),
-    "retry after a limit": (LIMIT, ["retry", "t1"], ["(limit, turns)", "signoff extend"]),
-    "resume after an error": (ERROR, ["resume", "t1"], ["(error, model_error)", "signoff retry"]),
-    "extend after an error": (ERROR, ["extend", "t1"], ["(error, model_error)", "signoff retry"]),
-    "extend a question": (steps(ASK), ["extend", "t1", "1"], ["has not ended", "a limit", "signoff resume"]),
-    "retry a question": (steps(ASK), ["retry", "t1"], ["has not ended", "an error", "signoff resume"]),
-    "extend a confirmation": (steps(CONFIRM), ["extend", "t1"], ["has not ended", "signoff resume"]),
-    "pause what has ended": (steps(DONE), ["pause", "t1"], ["not running", "nothing to pause"]),
-    "pause what waits": (steps(ASK), ["pause", "t1"], ["not running", "nothing to pause"]),
+LIMIT = "['a'] * 9"
+# The script of a run, and a command that does not fit its end.
+UNFIT: dict[str, tuple[str, list[str], list[str]]] = {
+    "resume a success": (steps(DONE), ["resume", "t1"], ["signoff run --thread t1"]),
+    "answer a success": (steps(DONE), ["resume", "t1", "blue"], ["signoff run --thread t1"]),
+    "answer a limit": (LIMIT, ["resume", "t1", "blue"], ["signoff run --thread t1"]),
+    "pause what has ended": (steps(DONE), ["pause", "t1"], ["'t1'"]),
+    "pause what waits": (steps(ASK), ["pause", "t1"], ["'t1'"]),
+    "pause what is not there": (steps(ASK), ["pause", "t2"], ["'t2'", "signoff threads"]),
+    "undo what waits": (steps(EDIT, ASK), ["undo", "t1"], ["signoff resume"]),
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", UNFIT)
 def test_what_does_not_fit_is_refused_with_the_command_that_does(bench: Bench, case: str) -> None:
-    script, words, parts = REFUSED[case]
+    script, words, named = UNFIT[case]
     bench.model(script)
     bench.run("Do it", "--turns", "2")
     before = bench.json("show", "t1")
-    one_sentence(bench(*words), *parts)
+    one_sentence(bench(*words), *named)
     assert bench.json("show", "t1") == before
 
 
-@pytest.mark.parametrize(
-    ("words", "told"), [(["resume", "t1", "blue"], "nothing waits"), (["extend", "t1"], "has not ended"),
-                        (["retry", "t1"], "has not ended"), (["pause", "t1"], "not running")]
-)  # fmt: skip
-def test_what_does_not_fit_a_thread_that_was_killed(bench: Bench, words: list[str], told: str) -> None:
-    left_behind(bench)
-    one_sentence(bench(*words), told)
+# Turn 2 asked and was answered with 8080, turn 3 changed the file, turn 4 finished: after so many turns, what
+# the file says in the end.
+FORKS = {0: 9090, 1: 9090, 2: 8080, 3: 3000, 4: 3000}
+
+
+@pytest.mark.parametrize("at", FORKS)
+def test_a_fork_after_so_many_turns_goes_its_own_way(bench: Bench, at: int) -> None:
+    bench.run("Change it", "--turns", "7")
+    bench("resume", "t1", "8080")
+    original = bench.json("show", "t1")
+    forked = bench.json("fork", "t1", "--to", "copy", "--at", str(at))
+    assert (forked["thread_id"], forked["forked_from"]) == ("copy", "t1")
+    found = bench.json("show", "copy")
+    assert (found["status"], bench.turns("copy")) == ("success" if at == 4 else "stopped", at)
+    assert found["settings"] == original["settings"]
+    bench.config.write_text("PORT = 3000\n")
+    if at < 4:
+        asked = bench.json(*bare(words_of(forked["resume"])))["question"]
+        assert (asked is not None) == (at < 2)
+    if at < 2:
+        assert bench("resume", "copy", "9090").exit_code == 0
+    assert (bench.json("show", "copy")["status"], bench.turns("copy")) == ("success", 4)
+    assert bench.config.read_text() == f"PORT = {FORKS[at]}\n"
+    assert bench.json("show", "t1") == original
+
+
+@pytest.mark.slow
+def test_a_fork_at_each_checkpoint_goes_on_from_there_and_repeats_no_effect(bench: Bench) -> None:
+    bench.model(steps(f'[call("run_shell", command="echo ran >> log"), {LOOK}]', '"Hm."', DONE))
+    bench.run()
+    saved = [step for turn in bench.json("show", "t1")["tasks"][0]["turns"] for step in turn["steps"]]
+    for step in saved:
+        copy = bench.json("fork", "t1", "--at", step["checkpoint_id"])["thread_id"]
+        if bench.json("show", copy)["status"] != "success":
+            assert bench("resume", copy).exit_code == 0, step
+        assert bench.turns(copy) == 3, step
+    assert (bench.workspace / "log").read_text() == "ran\n"
+
+
+def test_a_fork_at_a_question_says_that_it_waits_and_how_to_answer(bench: Bench) -> None:
+    bench.run()
+    for number in (1, 2):
+        told = bench("fork", "t1").stdout
+        assert told.startswith(f"Forked to t1-fork-{number}, ")
+        assert "Which port?" in told
+        words = words_of("signoff " + told.partition(": signoff ")[2])
+        assert bench(*words[:-1], "9090").exit_code == 0
+    found = bench.json("fork", "t1", "--to", "third")
+    assert (found["waits_for"], found["question"]) == ("answer", "Which port?")
+
+
+def test_a_point_or_a_name_that_no_fork_can_have(bench: Bench) -> None:
+    bench.run()
+    before = bench.json("show", "t1")
+    points = ["5", "-1", "1.5", "the end", "", "1ef4f797-8335-6428-8001-8a1503f9b875", "' OR '1'='1"]
+    for point in (*points, "9" * 10_000, "x" * 10_000, "a\0b", "\x1b[31m", "\u0667"):
+        one_sentence(bench("fork", "t1", f"--at={point}", "--to", "copy"))
+    for name in ("t1", "", "x" * 501, "a\0b"):
+        one_sentence(bench("fork", "t1", f"--to={name}"))
+    assert bench.json("show", "t1") == before
+    assert len(json.loads(bench("threads", "--json").stdout)) == 1
+
+
+def test_a_message_begins_the_next_task_of_what_was_stopped(bench: Bench) -> None:
+    bench.model(steps(LOOK, DONE, DONE))
+    bench.run("The first")
+    bench("fork", "t1", "--at", "1", "--to", "copy")
+    one_sentence(bench("resume", "copy", "blue"), "signoff resume")
+    one_sentence(bench("pause", "copy"), "'copy'")
+    assert bench("run", "The second", "-t", "copy").exit_code == 0
+    tasks = bench.json("show", "copy")["tasks"]
+    assert [task["words"] for task in tasks] == [["The first"], ["The second"]]
+
+
+def test_what_was_undone_and_what_stands_is_told(bench: Bench) -> None:
+    undone_elsewhere(bench)
+    found = bench.json("show", "t1")["tasks"][-1]["outcome"]["undo"]
+    assert [one["said"] for one in found["undone"]] == ["Removed from blue."]
+    assert [one["why"] for one in found["standing"]] == ["no_undo"]
+    shown = bench("show", "t1").stdout
+    undone, standing = shown.index("deploy(target='blue') → Removed from blue."), shown.index("announce() (")
+    assert shown.index("Undone:") < undone < shown.index("Not undone") < standing
+
+
+@pytest.mark.parametrize(("turns", "exit_code"), [("3", 0), ("2", 3)])
+def test_edits_of_files_are_not_undone(turns: str, exit_code: int, bench: Bench) -> None:
+    bench.model(steps('call("write_file", path="new.md", content="x")', EDIT, DONE))
+    assert bench.run("Go", "--turns", turns).exit_code == exit_code
+    undone = bench.json("undo", "t1")
+    assert (undone["exit_code"], bench.config.read_text()) == (exit_code, "PORT = 4000\n")
+    assert (bench.workspace / "new.md").exists()
+    standing = undone["outcome"]["undo"]["standing"]
+    assert [one["call"].partition("(")[0] for one in standing] == ["edit_file", "write_file"]
+
+
+def paused(bench: Bench, then: str) -> str:
+    """A step of the model during which somebody asks for a pause, as `signoff pause` does."""
+    ask = f"__import__({__name__!r}, fromlist=['x']).ask_for_a_pause({str(bench.database)!r})"
+    return f"lambda m: ({ask}, {then})[1]"
+
+
+def ask_for_a_pause(database: str) -> None:
+    with sqlite_storage(database) as storage:
+        request_pause(storage.store, "t1")
+
+
+# The reply that comes meanwhile, the steps after it, the turns in the end.
+MEANWHILE: dict[str, tuple[str, list[str], int]] = {
+    "a call": (LOOK, [DONE], 2),
+    "text": ('"Hm."', [DONE], 2),
+    "a finish": (DONE, [], 1),
+    "a question": (ASK, [DONE], 2),
+}
+
+
+@pytest.mark.parametrize("case", MEANWHILE)
+def test_a_pause_keeps_the_reply_that_comes_meanwhile(bench: Bench, case: str) -> None:
+    reply, rest, turns = MEANWHILE[case]
+    bench.model(steps(paused(bench, reply), *rest))
+    result = bench.run()
+    assert (result.exit_code, result.stderr) == (4, "")
+    assert (bench.json("show", "t1")["status"], bench.turns()) == ("paused", 1)
+    on = offered(result.stdout)["Go on"]
+    assert bare(on) == ["resume", "t1"]
+    after = bench(*on)
+    if case == "a question":
+        assert after.exit_code == 4
+        after = bench(*offered(after.stdout)["Answer"])
+    assert (after.exit_code, bench.turns()) == (0, turns)
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--quiet"]])
+def test_a_pause_is_told_however_the_run_is_shown(bench: Bench, words: list[str]) -> None:
+    bench.model(steps(paused(bench, LOOK), DONE))
+    result = bench.run("x", *words)
+    assert (result.exit_code, result.stderr, "signoff resume" in result.stdout) == (4, "", True)

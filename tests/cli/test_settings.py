@@ -1,143 +1,358 @@
-"""What a thread runs with: settings that it remembers, the choice of a model, and which database."""
+"""What a thread runs with: options, its last run, the environment and `signoff.toml`; model and database.
 
-from collections.abc import Mapping
+Seen through `signoff show`, which tells the settings of a thread.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from langchain_openai import ChatOpenAI
-from pydantic import SecretStr
+from langchain_core.tools import ToolException
 
-from signoff import SetupError, sqlite_storage
-from signoff.front.database import database
-from signoff.front.settings import Given, Settings, recall, remember, settle
-from signoff.models import ScriptedModel
-from signoff.models.choose import check_model, choose_model
+from signoff import sqlite_storage
+from signoff.tools import workspace_tools
+from tests.support.benches.cli import Bench, offered, one_sentence, steps
 
-
-class TestSettings:
-    BEFORE = Settings(workspace="/", model="gpt-a", base_url="http://a/v1", turns=7, talk_turns=3)
-    CASES: Mapping[str, tuple[Given, Settings | None, dict[str, str], str, str | None]] = {
-        "nothing": (Given(), None, {}, "local", None),
-        "option": (Given(model="m"), None, {"SIGNOFF_MODEL": "e"}, "m", None),
-        "environment": (
-            Given(),
-            None,
-            {"SIGNOFF_MODEL": "e", "OPENAI_BASE_URL": "http://e"},
-            "e",
-            "http://e",
-        ),
-        "the thread's": (Given(), BEFORE, {"SIGNOFF_MODEL": "e"}, "gpt-a", "http://a/v1"),
-        "option on a thread": (Given(model="m"), BEFORE, {}, "m", None),
-        "address on a thread": (Given(base_url="http://b"), BEFORE, {}, "gpt-a", "http://b"),
-        "local by name": (Given(model="local"), BEFORE, {"OPENAI_BASE_URL": "http://e"}, "local", None),
-    }
-
-    @pytest.mark.parametrize("case", CASES)
-    def test_where_the_model_comes_from(self, case: str) -> None:
-        given, before, env, model, base_url = self.CASES[case]
-        settled = settle(given, before, env)
-        assert (settled.model, settled.base_url) == (model, base_url)
-
-    def test_limits_and_workspace_are_the_threads_unless_given(self, tmp_path: Path) -> None:
-        kept = settle(Given(), self.BEFORE, {})
-        assert (kept.workspace, kept.turns, kept.talk_turns) == ("/", 7, 3)
-        given = settle(Given(workspace=tmp_path, turns=2, talk_turns=1), self.BEFORE, {})
-        assert (given.workspace, given.turns, given.talk_turns) == (str(tmp_path), 2, 1)
-        fresh = settle(Given(), None, {})
-        assert (fresh.workspace, fresh.turns, fresh.talk_turns) == (str(Path.cwd()), 30, 5)
-
-    @pytest.mark.parametrize("thread_id", ["t", "a.b", "100%", "*", ".", "é\n"])
-    def test_a_thread_remembers_its_own_settings(self, tmp_path: Path, thread_id: str) -> None:
-        with sqlite_storage(tmp_path / "db") as storage:
-            remember(storage.store, f"{thread_id}2", self.BEFORE.model_copy(update={"turns": 2}))
-            assert recall(storage.store, thread_id) is None
-            remember(storage.store, thread_id, self.BEFORE)
-            assert recall(storage.store, thread_id) == self.BEFORE
-
-    def test_no_secret_is_remembered(self, tmp_path: Path) -> None:
-        secret = self.BEFORE.model_copy(
-            update={"base_url": "https://me:hunter2@host:99/v1?key=hunter2#hunter2"}
-        )
-        with sqlite_storage(tmp_path / "db") as storage:
-            remember(storage.store, "t", secret)
-            found = recall(storage.store, "t")
-        assert found is not None
-        assert found.base_url == "https://host:99/v1"
-        files = [file for file in tmp_path.rglob("*") if file.is_file()]
-        assert not [file for file in files if b"hunter2" in file.read_bytes()]
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
+DONE = 'call("finish_task", summary="All done.")'
+LOOK = 'call("read_file", path="config.py")'
 
 
-class TestChoice:
-    def test_an_openai_compatible_server(self) -> None:
-        model = choose_model("m", "http://127.0.0.1:1/v1", {"OPENAI_API_KEY": "k"}).model
-        assert isinstance(model, ChatOpenAI)
-        assert isinstance(model.openai_api_key, SecretStr)
-        assert model.openai_api_key.get_secret_value() == "k"
-        assert (model.model_name, model.openai_api_base) == ("m", "http://127.0.0.1:1/v1")
-
-    def test_an_address_needs_no_key_and_openai_does(self) -> None:
-        assert choose_model("m", "http://127.0.0.1:1/v1", {}).model
-        for attempt in (choose_model, check_model):
-            with pytest.raises(SetupError, match="OPENAI_API_KEY"):
-                attempt("m", None, {})
-
-    @pytest.mark.parametrize("url", ["localhost:8000", "ftp://h/v1", "http://", "/v1", "http//h"])
-    def test_what_is_no_address(self, url: str) -> None:
-        with pytest.raises(SetupError, match="not a web address"):
-            check_model("m", url, {"OPENAI_API_KEY": "k"})
-
-    SCRIPTS: Mapping[str, tuple[str, str | None]] = {
-        "model": ("from signoff.models import ScriptedModel\nmodel = ScriptedModel(['hi'])", None),
-        "script": ("script = ['hi']", None),
-        "neither": ("x = 1", "defines neither"),
-        "broken": ("1 / 0", "ZeroDivisionError"),
-        "no python": ("no python here", "SyntaxError"),
-    }
-
-    @pytest.mark.parametrize("case", SCRIPTS)
-    def test_a_scripted_model_from_a_file(self, tmp_path: Path, case: str) -> None:
-        source, problem = self.SCRIPTS[case]
-        (tmp_path / "model.py").write_text(source)
-        name = f"scripted:{tmp_path / 'model.py'}"
-        if problem:
-            with pytest.raises(SetupError, match=problem):
-                choose_model(name, None, {})
-        else:
-            model = choose_model(name, None, {}).model
-            assert isinstance(model, ScriptedModel)
-            assert model.invoke("?").text == "hi"
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    made = Bench(tmp_path)
+    made.env |= {"SIGNOFF_CONFIG": None, "XDG_CONFIG_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+    made.model(f"[{DONE}] * 9")
+    return made
 
 
-ADDRESSES = {
-    "plain": ("postgresql://h/db", "postgresql://h/db"),
-    "user": ("postgres://me@h:5/db", "postgres://me@h:5/db"),
-    "password": ("postgresql://me:pw@h/db?a=b", "postgresql://me@h/db?a=b"),
-    "empty password": ("postgresql://me:@h/db", "postgresql://me@h/db"),
-    "password with an at": ("postgresql://me:p@pw@h/db", "postgresql://me@h/db"),
-    "password in the query": ("postgresql://h/db?password=pw&a=b", "postgresql://h/db?a=b"),
-    "password at the end": ("postgresql://h/db?a=b&password=pw", "postgresql://h/db?a=b"),
-    "password alone": ("postgresql://h/db?password=pw", "postgresql://h/db"),
-    "key's password": ("postgresql://h/db?sslpassword=pw&sslkey=k", "postgresql://h/db?sslkey=k"),
-    "several hosts": ("postgresql://me:pw@h1:1,h2:2/db", "postgresql://me@h1:1,h2:2/db"),
+@pytest.fixture
+def own(bench: Bench) -> Path:
+    """Where the user's file is looked for."""
+    folder = bench.folder / "home" / "signoff"
+    folder.mkdir(parents=True)
+    return folder / "signoff.toml"
+
+
+def written(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    path.chmod(0o600)
+    return path
+
+
+def used(bench: Bench, thread: str = "t1") -> dict[str, Any]:
+    """What a thread runs with."""
+    found: dict[str, Any] = bench.json("show", thread)["settings"]
+    return found
+
+
+TAGGED = ["--protocol", "tagged"]
+# The options of the run before, the options of this one, the environment, the user's file; the turns.
+PLACES: dict[str, tuple[list[str] | None, list[str], dict[str, str], str, int]] = {
+    "the default": (None, [], {}, "", 30),
+    "the file": (None, [], {}, "turns = 2", 2),
+    "no file": (None, ["--config", "none"], {}, "turns = 2", 30),
+    "the environment": (None, [], {"SIGNOFF_TURNS": "3"}, "turns = 2", 3),
+    "an empty variable": (None, [], {"SIGNOFF_TURNS": ""}, "turns = 2", 2),
+    "the thread": (["--turns", "4"], [], {"SIGNOFF_TURNS": "3"}, "turns = 2", 4),
+    "an option": (["--turns", "4"], ["--turns", "5"], {"SIGNOFF_TURNS": "3"}, "turns = 2", 5),
+    "another protocol": (["--turns", "4"], TAGGED, {}, "turns = 2", 2),
+    "another protocol alone": (["--turns", "4"], TAGGED, {}, "", 10),
 }
 
 
+@pytest.mark.parametrize("case", PLACES)
+def test_the_first_place_that_has_a_value_decides(bench: Bench, own: Path, case: str) -> None:
+    before, options, env, text, turns = PLACES[case]
+    if before is not None:
+        assert bench.run("x", *before).exit_code == 0
+    written(own, text)
+    bench.run("y", *options, **env)
+    assert used(bench)["turns"] == turns
+
+
+def test_a_thread_keeps_what_it_ran_with_also_that_it_had_no_limit(bench: Bench, own: Path) -> None:
+    fresh = {"turns": 30, "talk_turns": 5, "tokens": None, "seconds": None, "model_seconds": 300}
+    bench.run("x")
+    assert fresh.items() <= used(bench).items()
+    written(own, "tokens = 9\nseconds = 9\nbase_url = 'http://x/v1'\n")
+    bench("run", "y", "-t", "t1", OPENAI_BASE_URL="http://y")
+    assert {"base_url": None, "workspace": str(bench.workspace), **fresh}.items() <= used(bench).items()
+    given = ["--turns", "7", "--tokens", "100", "--seconds", "1.5", "--model-seconds", "7.5"]
+    bench.run("z", *given)
+    bench("run", "z", "-t", "t1", "--turns", "3", "--talk-turns", "2")
+    kept = {"turns": 3, "talk_turns": 2, "tokens": 100, "seconds": 1.5, "model_seconds": 7.5}
+    assert kept.items() <= used(bench).items()
+
+
+def test_the_example_of_the_docs(bench: Bench, own: Path) -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", DOCS.read_text("utf-8"), re.S)
+    written(own, example)
+    wanted = {
+        "model": "qwen3-coder",
+        "base_url": "http://127.0.0.1:8080/v1",
+        "turns": 50,
+        "tools": ["files", "shell"],
+        "approve": ["terminal"],
+        "checks": ["make test"],
+    }
+    # Nobody answers at that address, and nobody waits for it.
+    bench.run("x", "--model-tries", "1", SIGNOFF_MODEL=None, SIGNOFF_DATABASE=None)
+    found = bench.json("show", "t1", SIGNOFF_DATABASE=None)["settings"]
+    assert wanted.items() <= found.items()
+    assert (bench.folder / "threads.sqlite").exists()
+
+
+def test_the_docs_have_every_option_with_its_variables_and_its_help(bench: Bench) -> None:
+    rows = DOCS.read_text("utf-8").split("| --- | --- | --- | --- |\n")[1].splitlines()
+    options = [re.findall(r"`([^`]+)`", row.rpartition("|")[0].rpartition(" | ")[0]) for row in rows]
+    shown = bench("run", "--help", COLUMNS="200", TERMINAL_WIDTH="200").stdout
+    named = re.findall(r"│\s+(--[\w-]+)", shown)
+    own = {"--thread", "--submit", "--queue", "--graph", "--config", "--json", "--quiet", "--help"}
+    assert {option for option, *_ in options} == set(named) - own
+    for option, variable, *others in options:
+        assert f"SIGNOFF_{others[-1].upper()}" == variable, option
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "listed"),
+    [
+        ("tools = 'files, python'", "tools", ["files", "python"]),
+        ("tools = ['files', 'python']", "tools", ["files", "python"]),
+        ("tools = 'none'", "tools", []),
+        ("tools = ['none']", "tools", []),
+        ("tools = []", "tools", []),
+        ("checks = 'true -q'", "checks", ["true -q"]),
+        ("checks = 'none'", "checks", []),
+    ],
+)
+def test_lists_and_texts_are_read_alike(
+    bench: Bench, own: Path, text: str, names: str, listed: list[str]
+) -> None:
+    written(own, text)
+    bench.run("x")
+    assert used(bench)[names] == listed
+
+
+class TestTheUsersFile:
+    def test_one_that_was_named_is_named_again(self, bench: Bench, own: Path, tmp_path: Path) -> None:
+        written(own, "turns = 7")
+        database = tmp_path / "other.sqlite"
+        other = written(tmp_path / "other.toml", f"database = '{database}'\nturns = 1\n")
+        bench.model('["Hm."] * 9')
+        bench.env["SIGNOFF_DATABASE"] = None
+        result = bench.run("x", "--config", str(other))
+        (how,) = offered(result.stdout).values()
+        assert how == ["resume", "--config", str(other), "--database", str(database), "t1"]
+        assert "t1" in bench("threads", SIGNOFF_CONFIG=str(other)).stdout
+
+    HOSTILE = 'model = "m"\nbase_url = "http://h/v1"\ntools = ["shell"]\napprove = "none"\nturns = 1'
+
+    @pytest.mark.parametrize("place", ["signoff.toml", ".signoff/signoff.toml", "signoff/signoff.toml"])
+    def test_one_of_the_workspace_or_the_current_folder_is_ignored(
+        self, place: str, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for folder in (bench.workspace, tmp_path / "elsewhere"):
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            written(folder / place, self.HOSTILE)
+            monkeypatch.chdir(folder)
+            # What the specification says of a relative folder: it is no folder.
+            for home in (bench.env["XDG_CONFIG_HOME"], ".", ""):
+                env = {"XDG_CONFIG_HOME": home, "HOME": str(tmp_path / "nobody"), "SIGNOFF_TOOLS": "files"}
+                thread = f"{folder.name}{len(home or '')}"
+                assert bench.run("x", "--approve", "write", thread=thread, **env).exit_code == 0
+                found = used(bench, thread)
+                assert (found["base_url"], found["turns"], found["model"]) == (
+                    None,
+                    30,
+                    bench.env["SIGNOFF_MODEL"],
+                )
+                assert (found["tools"], found["approve"]) == (["files"], ["write"])
+
+    def test_one_in_the_workspace_is_refused_when_it_is_named(self, bench: Bench, tmp_path: Path) -> None:
+        inside = written(bench.workspace / "mine.toml", "turns = 3")
+        link = tmp_path / "link.toml"
+        link.symlink_to(inside)
+        within = bench.workspace / "link.toml"
+        within.symlink_to(written(tmp_path / "mine.toml", "turns = 3"))
+        for path in (inside, link, within):
+            one_sentence(bench.run("x", "--config", str(path)), str(path), "--config none")
+
+    def test_the_model_cannot_write_it(
+        self, bench: Bench, own: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(own.parent.parent))
+        tools = {tool.name: tool for tool in workspace_tools(bench.folder)}
+        with pytest.raises(ToolException):
+            tools["write_file"].invoke({"path": str(own.relative_to(bench.folder)), "content": self.HOSTILE})
+        assert not own.exists()
+
+    @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+    def test_one_that_others_may_write_is_refused(self, mode: int, bench: Bench, own: Path) -> None:
+        written(own, "turns = 3").chmod(mode)
+        one_sentence(bench("threads"), f"chmod go-w {own}")
+
+    @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+    def test_one_of_another_user_is_refused(self, bench: Bench, own: Path) -> None:
+        os.chown(written(own, "turns = 3"), 12_345, -1)
+        one_sentence(bench("threads"), str(own))
+
+
+# What the file holds; what the one sentence names beside the place, and what it wants.
+WRONG: Mapping[str, tuple[str | bytes, str, str]] = {
+    "not TOML": ("turns =", "", "TOML"),
+    "not text": (b"model = '\xff'", "", "TOML"),
+    "too deep": ("a = " + "[" * 90_000, "", "TOML"),
+    "too long": ("#" * 200_000, "", "100,000"),
+    "an unknown key": ("turn = 3", "turn in", "turns, tokens"),
+    "a table": ("[run]\nturns = 3", "run in", "turns, tokens"),
+    "another case": ("Turns = 3", "Turns in", "turns, tokens"),
+    "a key": ("api_key = 's3cret'", "api_key in", "turns, tokens"),
+    "the file itself": ("config = '/x'", "config in", "turns, tokens"),
+    "no turns": ("turns = 0", "turns in", "whole number"),
+    "garbage turns": ("turns = 'many'", "turns in", "whole number"),
+    "true turns": ("turns = true", "turns in", "number"),
+    "endless seconds": ("seconds = inf", "seconds in", "above 0"),
+    "no seconds": ("model_seconds = nan", "model_seconds in", "above 0"),
+    "a model that is a number": ("model = 3", "model in", "text"),
+    "rounds": ("rounds = 'perhaps'", "rounds in", "true or false"),
+    "a protocol": ("protocol = 'soap'", "protocol in", "tools or tagged"),
+    "tools": ("tools = ['files', 'shel']", "tools in", "python-write"),
+    "a tool that is a number": ("tools = 3", "tools in", "list"),
+    "control tools": ("approve = ['control']", "approve in", "control"),
+    "a kind": ("approve = ['terminl']", "approve in", "terminal"),
+    "an empty check": ("checks = ['']", "checks in", "'pytest -q'"),
+    "a relative workspace": ("workspace = 'project'", "workspace in", "/ or ~"),
+    "a relative constitution": ("constitution = 'x.md'", "constitution in", "/ or ~"),
+    "a relative prompt": ("system_prompt = '@x.md'", "system_prompt in", "/ or ~"),
+    "a relative script": ("model = 'scripted:x.py'", "model in", "/ or ~"),
+    "a relative database": ("database = 'x.sqlite'", "database in", "/ or ~"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_in_the_file_is_one_sentence_that_names_it(case: str, bench: Bench, own: Path) -> None:
+    text, named, wanted = WRONG[case]
+    written(own, text)
+    result = bench.run("x", SIGNOFF_MODEL=None) if named == "model in" else bench.run("x")
+    one_sentence(result, f"{named} {own}".strip(), wanted)
+    assert "s3cret" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SIGNOFF_TURNS", "0"),
+        ("SIGNOFF_TOOLS", "shel"),
+        ("SIGNOFF_APPROVE", "terminl"),
+        ("SIGNOFF_ROUNDS", "perhaps"),
+        ("SIGNOFF_CONFIG", "/no/such.toml"),
+    ],
+)
+def test_what_is_wrong_in_the_environment_is_one_sentence_that_names_it(
+    bench: Bench, variable: str, value: str
+) -> None:
+    one_sentence(bench.run("x", **{variable: value}), variable, value)
+
+
+def _link_to_a_pipe(path: Path) -> None:
+    os.mkfifo(path.with_name("pipe"))
+    path.symlink_to("pipe")
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(10**12)
+
+
+UNREADABLE: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a link to a pipe": _link_to_a_pipe,
+    "without an end": lambda path: path.symlink_to("/dev/zero"),
+    "very large": _sparse,
+    "a folder": Path.mkdir,
+    "no text": lambda path: written(path, b"caf\xe9"),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_a_file_that_is_named_is_read_to_a_bound_and_never_waited_for(case: str, bench: Bench) -> None:
+    file = bench.folder / "left.txt"
+    UNREADABLE[case](file)
+    for words in (["--system-prompt", f"@{file}"], [*TAGGED, "--constitution", str(file)]):
+        one_sentence(bench.run("x", *words), str(file))
+    one_sentence(bench("threads", "--config", str(file)), str(file))
+
+
+# Options and environment of a run; whether the thread had model m at URL before; model and address then.
+URL = "http://me:hunter2@127.0.0.1:9/v1?key=hunter2#hunter2"
+MODELS: dict[str, tuple[list[str], dict[str, str], bool, tuple[str, str | None]]] = {
+    "an option": (["--model", "o", "--base-url", URL], {"SIGNOFF_MODEL": "e"}, False, ("o", "9/v1")),
+    "the environment": ([], {"SIGNOFF_MODEL": "e", "OPENAI_BASE_URL": URL}, False, ("e", "9/v1")),
+    "the thread's": ([], {"SIGNOFF_MODEL": "e", "OPENAI_BASE_URL": "http://e"}, True, ("m", "9/v1")),
+    "another on the thread": (["--model", "{script}"], {}, True, ("{script}", None)),
+    "another address": (["--base-url", "http://127.0.0.1:8/x"], {}, True, ("m", "8/x")),
+}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_where_model_and_address_come_from_and_no_secret_is_kept(bench: Bench, case: str) -> None:
+    options, env, is_known, (model, address) = MODELS[case]
+    script, bench.env["SIGNOFF_MODEL"] = bench.env["SIGNOFF_MODEL"], None
+    # Nobody answers there.
+    once = ["--model-tries", "1", "--model-seconds", "5"]
+    if is_known:
+        bench.run("x", "--model", "m", "--base-url", URL, *once)
+    bench.run("y", *(option.format(script=script) for option in options), *once, **env)
+    found = used(bench)
+    assert (found["model"], found["base_url"]) == (
+        model.format(script=script),
+        address and f"http://127.0.0.1:{address}",
+    )
+    with sqlite_storage(bench.database) as storage:
+        assert "hunter2" not in str([item.value for item in storage.store.search((), limit=100)])
+
+
+SCRIPTS: dict[str, tuple[str, str]] = {
+    "a model": (f"from signoff.models import *\nmodel = ScriptedModel([{DONE}])", ""),
+    "a script": (f"from signoff.models import *\nscript = [{DONE}]", ""),
+    "neither": ("x = 1", "script"),
+    "broken": ("1 / 0", "ZeroDivisionError"),
+    "no python": ("no python here", "SyntaxError"),
+}
+
+
+@pytest.mark.parametrize("case", SCRIPTS)
+def test_a_scripted_model_from_a_file(bench: Bench, case: str) -> None:
+    source, problem = SCRIPTS[case]
+    (bench.folder / "model.py").write_text(source)
+    result = bench.run("x", "--model", f"scripted:{bench.folder / 'model.py'}")
+    if problem:
+        one_sentence(result, problem, "model.py")
+        assert bench("show", "t1").exit_code == 2
+    else:
+        assert result.exit_code == 0
+
+
 class TestDatabase:
-    @pytest.mark.parametrize("case", ADDRESSES)
-    def test_an_address_is_shown_without_its_password(self, case: str) -> None:
-        given, shown = ADDRESSES[case]
-        found = database(given, {})
-        assert (found.where, str(found), found.options) == (given, shown, ["--database", shown])
-        kept = database(None, {"SIGNOFF_DATABASE": given})
-        assert (kept.where, kept.options) == (given, []), "the environment names it for the next command, too"
-
-    def test_a_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        path = str(tmp_path / "db")
-        for found in (database("db", {}), database(None, {"SIGNOFF_DATABASE": "db"})):
-            assert (str(found), found.options, found.exists()) == (path, ["--database", path], False)
-        assert database("a", {"SIGNOFF_DATABASE": "b"}).where == str(tmp_path / "a")
-
-    def test_the_default_need_not_be_named(self) -> None:
-        for found in (database(None, {}), database(None, {"SIGNOFF_DATABASE": ""})):
-            assert (found.where.endswith("threads.sqlite"), found.options) == (True, [])
+    def test_the_first_place_that_names_one_decides_and_commands_name_it_again(
+        self, bench: Bench, own: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(bench.folder)
+        bench.model(steps(LOOK, 'call("ask_user", question="?")'))
+        env: dict[str, str | None] = {"SIGNOFF_DATABASE": None, "XDG_DATA_HOME": str(bench.folder / "data")}
+        written(own, f"database = '{bench.folder / 'file.sqlite'}'")
+        for thread, options, variable, name in (
+            ("a", ["-d", "option.sqlite"], "variable.sqlite", "option.sqlite"),
+            ("b", [], "variable.sqlite", "variable.sqlite"),
+            ("c", [], "", "file.sqlite"),
+        ):
+            shown = bench.run("x", *options, thread=thread, **{**env, "SIGNOFF_DATABASE": variable}).stdout
+            words = offered(shown)["Answer"]
+            assert words[words.index("--database") + 1] == str(bench.folder / name)
+        own.unlink()
+        assert "--database" not in offered(bench.run("x", thread="d", **env).stdout)["Answer"]
+        assert list((bench.folder / "data").rglob("threads.sqlite")) != []

@@ -1,70 +1,66 @@
-"""The numbers of `signoff stats`: each figure from tasks written down by hand."""
+"""`signoff stats`: the figures, each from tasks written down by hand, and ratings."""
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
-from langgraph.store.base import BaseStore, PutOp
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 
-from signoff import SetupError, StorageError, ThreadError, build_graph, sqlite_storage
-from signoff.graph.finish.recorded import EndFigures, Figures, NudgeFigures, RefusalFigures
-from signoff.graph.foreign import FIGURES, OUTCOMES, place
-from signoff.graph.outcome import Outcome
-from signoff.graph.texts import DEFAULT_TEXTS
+from signoff import SetupError, Storage, StorageError, Texts, ThreadError, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
-from signoff.nodes.journal import record
-from signoff.stats import TaskRecord, rate, read_ended, stats
-from signoff.stats.numbers import PARTS, REOPEN_SECONDS, reopened, sections
-from signoff.storage.sqlite import SqliteStorage
+from signoff.records import (
+    EndFigures,
+    NudgeFigures,
+    RefusalFigures,
+    TaskRecord,
+    rate,
+    read_ended,
+    stats,
+)
+from tests.support.benches.cli import Bench
 from tests.support.interrupting import interrupt_process
+
+DAY = 86_400.0
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
-    with sqlite_storage(tmp_path / "threads.sqlite") as opened:
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@pytest.fixture
+def storage(bench: Bench) -> Iterator[Storage]:
+    with sqlite_storage(bench.database) as opened:
         yield opened
 
 
-def figures(at: float = 100.0, began: float | None = None, **given: Any) -> Figures:
-    found = Figures(
-        at=at,
-        began=at - 10 if began is None else began,
-        model="small",
-        talk=0,
-        nudges={},
-        refused={},
-        end=EndFigures(status="success", reason="finish_task", turns=1),
-        ends=[],
-        resumed=0,
-        cut_short=0,
-        went_on=0,
-        confirmed=False,
-        rules={},
-    )
-    found.update(given)  # type: ignore[typeddict-item]  # the tests name fields as words
+def _ended_once() -> TaskRecord:
+    """What a run records that did nothing but finish."""
+    store = InMemoryStore()
+    graph = build_graph(ScriptedModel([FINISH]), checkpointer=InMemorySaver(), store=store)
+    graph.invoke({"messages": [("user", "x")]}, {"configurable": {"thread_id": "t"}})
+    (found,) = read_ended(store)
     return found
 
 
-def task(at: float = 100.0, *, thread: str | None = "t", number: int = 0, **given: Any) -> TaskRecord:
-    values: dict[str, Any] = {
-        "status": "success",
-        "reason": "finish_task",
-        "claim": "done",
-        "verified": "asserted",
-        "turns": 3,
-        "refusals": 0,
-        "seconds_waiting": 0.0,
-        "input_tokens": 100,
-        "output_tokens": 10,
-        "total_tokens": 110,
-        "figures": figures(at),
-        "rating": None,
-        **given,
-    }
-    return TaskRecord(thread_id=thread, task=f"m{number or at}", at=at, **values)
+FINISH = call("finish_task", summary="All of it.")
+ENDED = _ended_once()
+
+
+def task(at: float = 100.0, figures: Mapping[str, Any] = MappingProxyType({}), **given: Any) -> TaskRecord:
+    """A task that took ten seconds. figures: what is special about them."""
+    found: Any = {**ENDED.figures, "at": at, "began": at - 10, **figures}
+    return replace(ENDED, task=f"m{at}", at=at, figures=found, **given)
+
+
+def refused(kind: str, times: int = 1, needless: int = 0) -> dict[str, Any]:
+    return {"refused": {kind: RefusalFigures(times=times, needless=needless)}}
 
 
 def limit(at: float = 100.0, **given: Any) -> TaskRecord:
@@ -74,47 +70,35 @@ def limit(at: float = 100.0, **given: Any) -> TaskRecord:
 def test_nothing_has_no_rates() -> None:
     found = stats([])
     assert (found["tasks"], found["exits"]["status"], found["sections"]) == (0, {}, [])
-    for name in ("talk_only", "nudges", "refused", "accuracy"):
-        assert found[name]["rate"] is None, name
+    rates = ("talk_only", "nudges", "refused", "accuracy")
+    assert [name for name in rates if found[name]["rate"] is not None] == []
     assert found["turns"] == {"successes": 0, "mean": None, "median": None, "p90": None, "most": None}
 
 
-TURNS: dict[str, tuple[list[int], dict[str, Any]]] = {
-    "one": ([4], {"mean": 4.0, "median": 4, "p90": 4, "most": 4}),
-    "two": ([3, 8], {"mean": 5.5, "median": 5.5, "p90": 8, "most": 8}),
-    "ten: nine needed no more than the p90": (
-        [1, 2, 3, 4, 5, 6, 7, 8, 9, 100],
-        {"mean": 14.5, "median": 5.5, "p90": 9, "most": 100},
-    ),
-}
-
-
-@pytest.mark.parametrize("case", TURNS)
-def test_turns_to_finish_are_those_of_successes(case: str) -> None:
-    turns, wanted = TURNS[case]
-    ended = [task(float(n), turns=n) for n in turns]
-    assert stats([*ended, limit(turns=30)])["turns"] == {"successes": len(turns), **wanted}
+def test_turns_to_finish_are_those_of_successes() -> None:
+    for turns, mean, median, p90, most in (
+        ([4], 4.0, 4, 4, 4),
+        ([3, 8], 5.5, 5.5, 8, 8),
+        ([1, 2, 3, 4, 5, 6, 7, 8, 9, 100], 14.5, 5.5, 9, 100),
+    ):
+        found = stats([*(task(float(n), turns=n) for n in turns), limit(turns=30)])["turns"]
+        shown = {"mean": mean, "median": median, "p90": p90, "most": most}
+        assert found == {"successes": len(turns), **shown}
 
 
 def test_counts_are_added_up_over_tasks() -> None:
-    first = figures(
-        talk=2,
-        nudges={"talked": NudgeFigures(given=2, back=1)},
-        refused={"siblings": RefusalFigures(times=2, needless=1)},
-        rules={"think": 3},
+    nudges = {"talked": NudgeFigures(given=1, back=1), "empty": NudgeFigures(given=1, back=0)}
+    ends = [EndFigures(status=word, reason="x", turns=3) for word in ("limit", "error")]
+    first = {"talk": 2, "nudges": {"talked": NudgeFigures(given=2, back=1)}, "rules": {"think": 3}}
+    second = {"nudges": nudges, "ends": ends, "cut_short": 1, "rules": {"think": 5, "turns": 1}}
+    spent = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
+    found = stats(
+        [
+            task(1.0, first | refused("siblings", 2, 1), turns=3, **spent),
+            task(2.0, second | refused("empty_summary", 1, 1), turns=5, seconds_waiting=4.0, **spent),
+        ]
     )
-    second = figures(
-        nudges={"talked": NudgeFigures(given=1, back=1), "empty": NudgeFigures(given=1, back=0)},
-        refused={"empty_summary": RefusalFigures(times=1, needless=1)},
-        ends=[
-            EndFigures(status="limit", reason="turns", turns=3),
-            EndFigures(status="error", reason="x", turns=4),
-        ],
-        cut_short=1,
-        rules={"think": 5, "turns": 1},
-    )
-    ended = [task(1.0, figures=first, turns=3), task(2.0, figures=second, turns=5, seconds_waiting=4.0)]
-    found = stats(ended)
+    assert json.loads(json.dumps(found)) == found
     assert found["talk_only"] == {"replies": 2, "turns": 8, "rate": 0.25, "tasks": 1}
     assert (found["nudges"]["given"], found["nudges"]["back_to_work"], found["nudges"]["rate"]) == (4, 2, 0.5)
     assert found["nudges"]["kinds"]["talked"] == {"given": 3, "back_to_work": 2, "rate": 0.6667}
@@ -122,45 +106,33 @@ def test_counts_are_added_up_over_tasks() -> None:
     assert found["limits"] == {"reached": 1, "extended": 1, "cut_short": 1}
     assert found["waiting"] == {"tasks": 1, "seconds": 4.0, "mean_seconds": 4.0}
     assert found["tokens"] == {"input": 200, "output": 20, "total": 220, "mean": 110.0}
-    assert found["rules"] == {"think": 8, "turns": 1}
-    assert found["models"] == {"small": 2}
+    assert (found["rules"], found["models"]) == ({"think": 8, "turns": 1}, {"scripted": 2})
 
 
-CHECKED = {"checks": RefusalFigures(times=3, needless=1)}
-SENT = {"sent_back": RefusalFigures(times=1, needless=0)}
-NOT_JUDGED = (0, 0, None)
 # A task that ended, what it is as a finish that came too early, and as a run that did not end in time: how
 # many, of how many that were judged, and by whom.
-JUDGED: dict[str, tuple[TaskRecord, tuple[int, int, str | None], tuple[int, int, str | None]]] = {
-    "nobody judged it": (task(), NOT_JUDGED, NOT_JUDGED),
+Judged = tuple[int, int, str | None]
+NOT: Judged = (0, 0, None)
+JUDGED: dict[str, tuple[TaskRecord, Judged, Judged]] = {
+    "nobody judged it": (task(), NOT, NOT),
     "its checks passed": (task(verified="verified"), (0, 1, "check"), (0, 1, "check")),
-    "a person confirmed it": (task(figures=figures(confirmed=True)), (0, 1, "person"), (0, 1, "person")),
-    "a person accepted what was refused": (
-        task(verified="unverified"), (0, 1, "person"), (0, 1, "person"),
-    ),
+    "a person confirmed it": (task(figures={"confirmed": True}), (0, 1, "person"), (0, 1, "person")),
+    "accepted though refused": (task(verified="unverified"), (0, 1, "person"), (0, 1, "person")),
     "rated 5": (task(rating=5), (0, 1, "rating"), (0, 1, "rating")),
-    "rated 2": (task(rating=2), (1, 1, "rating"), NOT_JUDGED),
-    "rated 2 although its checks passed": (
-        task(rating=2, verified="verified"), (1, 1, "rating"), NOT_JUDGED,
+    "rated 2": (task(rating=2), (1, 1, "rating"), NOT),
+    "rated 2 although its checks passed": (task(rating=2, verified="verified"), (1, 1, "rating"), NOT),
+    "refused twice, once more needlessly": (task(figures=refused("checks", 3, 1)), (2, 2, "check"), NOT),
+    "a person sent it back": (task(figures=refused("sent_back")), (1, 1, "person"), NOT),
+    "a limit": (limit(), NOT, NOT),
+    "a limit, rated 4": (limit(rating=4), NOT, (1, 1, "rating")),
+    "a limit, rated 1": (limit(rating=1), NOT, NOT),
+    "a limit, then done, by its own word": (task(figures={"cut_short": 1}), NOT, NOT),
+    "a limit, then done, by its checks": (
+        task(verified="verified", figures={"cut_short": 1}), (0, 1, "check"), (1, 1, "check"),
     ),
-    "checks refused it twice, once more needlessly, and then nothing judged it": (
-        task(figures=figures(refused=CHECKED)), (2, 2, "check"), NOT_JUDGED,
-    ),
-    "a person sent it back, nobody judged the next": (
-        task(figures=figures(refused=SENT)), (1, 1, "person"), NOT_JUDGED,
-    ),
-    "a limit": (limit(), NOT_JUDGED, NOT_JUDGED),
-    "a limit, rated 4": (limit(rating=4), NOT_JUDGED, (1, 1, "rating")),
-    "a limit, rated 1": (limit(rating=1), NOT_JUDGED, NOT_JUDGED),
-    "a limit, then done as it was, by its own word": (
-        task(figures=figures(cut_short=1)), NOT_JUDGED, NOT_JUDGED,
-    ),
-    "a limit, then done as it was, by its checks": (
-        task(verified="verified", figures=figures(cut_short=1)), (0, 1, "check"), (1, 1, "check"),
-    ),
-    "it went on, by its own word": (task(figures=figures(went_on=3)), NOT_JUDGED, NOT_JUDGED),
-    "it went on, rated 5": (task(rating=5, figures=figures(went_on=3)), (0, 1, "rating"), (1, 1, "rating")),
-    "an honest end": (task(claim="blocked", rating=1), NOT_JUDGED, NOT_JUDGED),
+    "it went on, by its own word": (task(figures={"went_on": 3}), NOT, NOT),
+    "it went on, rated 5": (task(rating=5, figures={"went_on": 3}), (0, 1, "rating"), (1, 1, "rating")),
+    "an honest end": (task(claim="blocked", rating=1), NOT, NOT),
 }  # fmt: skip
 
 
@@ -180,36 +152,36 @@ def test_what_is_not_judged_is_counted_as_that() -> None:
     assert (found["false_positives"]["not_judged"], found["false_negatives"]["not_judged"]) == (1, 2)
 
 
-SOON, LATE = 100 + REOPEN_SECONDS, 111 + REOPEN_SECONDS
-REOPENED: dict[str, tuple[list[TaskRecord], list[str]]] = {
-    "a success alone": ([task()], []),
-    "rated 2": ([task(rating=2)], ["rated low"]),
-    "rated 3": ([task(rating=3)], []),
-    "the next task of the thread began soon after": ([task(), task(SOON)], ["next task"]),
-    "it began later": ([task(), task(LATE)], []),
-    "it is of another thread": ([task(), task(SOON, thread="u")], []),
-    "both ran without a thread": ([task(thread=None), task(SOON, thread=None)], []),
-    "a person said that it was done": ([task(rating=5), task(SOON)], []),
-    "a person said that it was not, and went on": ([task(rating=1), task(SOON)], ["rated low"]),
-    "a limit is not reopened": ([limit(), task(SOON)], []),
-    "a low rating of a limit says nothing about finishes": ([limit(rating=1)], []),
-    "an honest end is not reopened": ([task(claim="blocked"), task(SOON)], []),
-    "the next task ended with an error": (
-        [task(), task(SOON, status="error", reason="model_error", claim=None)],
-        ["next task"],
-    ),
-    "the tasks come in any order": ([task(SOON), task()], ["next task"]),
+# Ten minutes are soon; a task begins ten seconds before it ends.
+SOON, LATE = 110.0 + 600, 111.0 + 600
+FAILED: dict[str, Any] = {"status": "error", "reason": "model_error", "claim": None}
+# Tasks, and how many of them were reopened: by a low rating, and by the next task.
+REOPENED: dict[str, tuple[list[TaskRecord], int, int]] = {
+    "a success alone": ([task()], 0, 0),
+    "rated 2": ([task(rating=2)], 1, 0),
+    "rated 3": ([task(rating=3)], 0, 0),
+    "the next task of the thread began soon after": ([task(), task(SOON)], 0, 1),
+    "it began later": ([task(), task(LATE)], 0, 0),
+    "it is of another thread": ([task(), task(SOON, thread_id="u")], 0, 0),
+    "both ran without a thread": ([task(thread_id=None), task(SOON, thread_id=None)], 0, 0),
+    "a person said that it was done": ([task(rating=5), task(SOON)], 0, 0),
+    "a person said that it was not, and went on": ([task(rating=1), task(SOON)], 1, 0),
+    "a limit is not reopened": ([limit(), task(SOON)], 0, 0),
+    "a low rating of a limit says nothing about finishes": ([limit(rating=1)], 0, 0),
+    "an honest end is not reopened": ([task(claim="blocked"), task(SOON)], 0, 0),
+    "the next task ended with an error": ([task(), task(SOON, **FAILED)], 0, 1),
+    "the tasks come in any order": ([task(SOON), task()], 0, 1),
 }
 
 
 @pytest.mark.parametrize("case", REOPENED)
 def test_what_counts_as_reopened(case: str) -> None:
-    ended, whys = REOPENED[case]
-    assert list(reopened(ended).values()) == whys
+    ended, rated, followed = REOPENED[case]
+    found = stats(ended)
+    assert found["reopened"] == {"tasks": rated + followed, "rated_low": rated, "next_task": followed}
     accepted = sum(one.accepted for one in ended)
-    wanted = {"accepted": accepted, "not_reopened": accepted - len(whys)}
-    found = stats(ended)["accuracy"]
-    assert {name: found[name] for name in wanted} == wanted
+    kept = (found["accuracy"]["accepted"], found["accuracy"]["not_reopened"])
+    assert kept == (accepted, accepted - rated - followed)
 
 
 def test_since_leaves_out_what_ended_before_but_not_what_reopened_it() -> None:
@@ -217,93 +189,75 @@ def test_since_leaves_out_what_ended_before_but_not_what_reopened_it() -> None:
     assert (found["tasks"], found["reopened"]["tasks"]) == (2, 1)
 
 
-SIGNS: dict[str, tuple[TaskRecord, bool, str]] = {
-    "words only": (task(figures=figures(talk=1)), False, "How this ends"),
-    "a limit although done": (task(figures=figures(cut_short=1)), False, "How this ends"),
-    "failed siblings": (
-        task(figures=figures(refused={"siblings": RefusalFigures(times=1, needless=0)})),
-        False,
-        "Look at the results of your work before you finish",
-    ),
-    "an empty summary": (
-        task(figures=figures(refused={"empty_summary": RefusalFigures(times=1, needless=0)})),
-        False,
-        "the description of finish_task",
-    ),
-    "failed checks": (
-        task(figures=figures(refused={"checks": RefusalFigures(times=1, needless=0)})),
-        False,
-        "Before you call finish_task, ask yourself",
-    ),
-    "sent back": (
-        task(figures=figures(refused={"sent_back": RefusalFigures(times=1, needless=0)})),
-        False,
-        "Before you call finish_task, ask yourself",
-    ),
-    "reopened": (task(), True, "Before you call finish_task, ask yourself"),
-    "out of turns": (limit(), False, "the reminder near the limit"),
+# What went wrong in a task, and the part of the prompt that speaks of it.
+SIGNS: dict[str, tuple[list[TaskRecord], str]] = {
+    "words only": ([task(figures={"talk": 1})], "How this ends"),
+    "a limit although done": ([task(figures={"cut_short": 1})], "How this ends"),
+    "failed siblings": ([task(figures=refused("siblings"))], "Look at the results"),
+    "an empty summary": ([task(figures=refused("empty_summary"))], "the description of"),
+    "failed checks": ([task(figures=refused("checks"))], "Before you call"),
+    "sent back": ([task(figures=refused("sent_back"))], "Before you call"),
+    "reopened": ([task(), task(SOON)], "Before you call"),
+    "out of turns": ([limit()], "the reminder near"),
 }
 
 
 @pytest.mark.parametrize("case", SIGNS)
 def test_a_sign_speaks_of_one_part_of_the_prompt(case: str) -> None:
-    ended, again, part = SIGNS[case]
-    assert [row["section"] for row in sections([(ended, again)])] == [part]
+    ended, part = SIGNS[case]
+    (row,) = stats(ended)["sections"]
+    assert row["section"].startswith(part)
+    assert part[:4] == "the " or row["section"] in Texts().system.replace("`", "")
 
 
 def test_the_part_of_the_most_tasks_comes_first() -> None:
-    talkative = task(figures=figures(talk=9))
-    rows = sections([(talkative, False), (limit(), False), (limit(), False)])
-    assert [(row["section"], row["tasks"]) for row in rows] == [
-        ("the reminder near the limit", 2),
-        ("How this ends", 1),
-    ]
+    rows = stats([task(1.0, figures={"talk": 9}), limit(2.0), limit(3.0)])["sections"]
+    assert [row["tasks"] for row in rows] == [2, 1]
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_every_part_stands_in_the_texts(part: str) -> None:
-    field, begins = PARTS[part]
-    name, _, entry = field.partition(".")
-    text = getattr(DEFAULT_TEXTS, name)
-    assert begins in (text[entry] if entry else text)
+def ended(storage: Storage, thread: str, script: list[Any], ago: float = 0.0, **limits: int) -> None:
+    """A task of this thread that ended so many seconds ago."""
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    graph = build_graph(ScriptedModel(script), [look], storage=storage, limits=limits)
+    graph.invoke({"messages": [("user", "do it")]}, {"configurable": {"thread_id": thread}})
+    for item in storage.store.search((), limit=100):
+        if item.namespace[-1] == thread and "at" in item.value:
+            moved = {name: item.value[name] - ago for name in ("at", "began")}
+            storage.store.put(item.namespace, item.key, item.value | moved)
 
 
-# The store: what is written by runs, read, and rated.
+@pytest.fixture
+def three(bench: Bench) -> Bench:
+    """A bench with three tasks on two threads: now, an hour ago, ten days ago."""
+    with sqlite_storage(bench.database) as storage:
+        ended(storage, "old", ["hm", "I do it.", FINISH], 10 * DAY)
+        ended(storage, "new", [FINISH], 3600)
+        ended(storage, "new", [call("look")] * 5, turns=5)
+    return bench
 
 
-def ended_outcome(thread: str, number: int, **given: Any) -> Outcome:
-    values: dict[str, Any] = {"status": "success", "reason": "finish_task", "claim": "done", **given}
-    return Outcome(thread_id=thread, task=f"m{number}", turns=1 + number % 12, **values)
-
-
-def put(store: BaseStore, thread: str, number: int, at: float | None = None, **given: Any) -> None:
-    outcome = ended_outcome(thread, number, **given)
-    when = float(number) if at is None else at
-    end = EndFigures(status=outcome.status, reason=outcome.reason, turns=outcome.turns)
-    found = dict(figures(when, end=end))
-    store.batch([record(outcome), PutOp(*place(FIGURES, thread, outcome.task), found)])
-
-
-def test_a_run_records_its_figures_beside_its_outcome(storage: SqliteStorage) -> None:
-    model = ScriptedModel(["I will do it.", call("finish_task", summary="All of it.")])
-    graph = build_graph(model, storage=storage)
-    graph.invoke({"messages": [("user", "do it")]}, {"configurable": {"thread_id": "a.b/c"}})
+def test_a_run_records_its_figures_beside_its_outcome(storage: Storage) -> None:
+    ended(storage, "a.b/c", ["I will do it.", FINISH])
     (found,) = read_ended(storage.store)
     assert (found.thread_id, found.status, found.turns) == ("a.b/c", "success", 2)
-    assert found.figures["nudges"] == {"talked": {"given": 1, "back": 1}}
-    assert found.figures["model"] == "scripted"
+    assert (found.figures["nudges"], found.figures["model"]) == (
+        {"talked": {"given": 1, "back": 1}},
+        "scripted",
+    )
     assert found.began <= found.at <= time.time()
 
 
-def test_a_task_that_was_cut_short_by_a_message_has_figures_too(storage: SqliteStorage) -> None:
+def test_a_task_that_was_cut_short_by_a_message_has_figures_too(storage: Storage) -> None:
     def crash() -> str:
         """Crash."""
         interrupt_process()
         return "never heard"
 
-    graph = build_graph(
-        ScriptedModel(["hm", call("crash"), call("finish_task", summary="x")]), [crash], storage=storage
-    )
+    graph = build_graph(ScriptedModel(["hm", call("crash"), FINISH]), [crash], storage=storage)
     config: Any = {"configurable": {"thread_id": "t"}}
     with pytest.raises(KeyboardInterrupt):
         graph.invoke({"messages": [("user", "do it")]}, config)
@@ -313,78 +267,85 @@ def test_a_task_that_was_cut_short_by_a_message_has_figures_too(storage: SqliteS
     assert first.figures["nudges"] == {"talked": {"given": 1, "back": 1}}
 
 
-def test_threads_are_told_apart_by_their_whole_name(storage: SqliteStorage) -> None:
+def test_threads_are_told_apart_by_their_whole_name(storage: Storage, bench: Bench) -> None:
     for thread in ("a", "ab", "a.b", "a%", "A"):
-        put(storage.store, thread, 1)
-    assert [found.thread_id for found in read_ended(storage.store, "a")] == ["a"]
-    assert [found.thread_id for found in read_ended(storage.store, "a%")] == ["a%"]
-    assert len(read_ended(storage.store)) == 5
+        ended(storage, thread, [FINISH])
+    for thread in ("a", "a%", "A"):
+        assert [found.thread_id for found in read_ended(storage.store, thread)] == [thread]
+        assert bench.json("stats", "--thread", thread)["tasks"] == 1
+    assert bench.json("stats") == stats(read_ended(storage.store))
 
 
-def test_a_rating_is_of_the_last_task_or_of_the_one_that_is_named(storage: SqliteStorage) -> None:
-    for number in (1, 2, 3):
-        put(storage.store, "t", number)
-    assert rate(storage.store, "t", 5).task == "m3"
-    assert rate(storage.store, "t", 4, task=1).task == "m1"
-    assert rate(storage.store, "t", 2, task=1).task == "m1"
+def test_a_rating_is_of_the_last_task_or_of_the_one_that_is_named(storage: Storage) -> None:
+    for _ in range(3):
+        ended(storage, "t", [FINISH])
+    tasks = [found.task for found in read_ended(storage.store)]
+    assert rate(storage.store, "t", 5).task == tasks[2]
+    assert rate(storage.store, "t", 4, task=1).task == rate(storage.store, "t", 2, task=1).task == tasks[0]
     assert [found.rating for found in read_ended(storage.store)] == [2, None, 5]
-    assert stats(read_ended(storage.store))["ratings"] == {
-        "count": 2,
-        "mean": 3.5,
-        "stars": {"1": 0, "2": 1, "3": 0, "4": 0, "5": 1},
-    }
+    stars = {"1": 0, "2": 1, "3": 0, "4": 0, "5": 1}
+    assert stats(read_ended(storage.store))["ratings"] == {"count": 2, "mean": 3.5, "stars": stars}
+    for thread, given, number, error in (
+        ("t", 0, None, SetupError),
+        ("t", 6, None, SetupError),
+        ("t", 5, 4, SetupError),
+        ("t", 5, 0, SetupError),
+        ("other", 5, None, ThreadError),
+    ):
+        with pytest.raises(error):
+            rate(storage.store, thread, given, number)
+    assert [found.rating for found in read_ended(storage.store)] == [2, None, 5]
 
 
-@pytest.mark.parametrize(
-    ("thread", "stars", "number", "error", "said"),
-    [
-        ("t", 0, None, SetupError, "from 1 to 5, not 0"),
-        ("t", 6, None, SetupError, "from 1 to 5, not 6"),
-        ("t", 5, 2, SetupError, r"1 task\(s\) of thread 't' have ended; there is no task 2"),
-        ("t", 5, 0, SetupError, "there is no task 0"),
-        ("other", 5, None, ThreadError, "No task of thread 'other' has ended"),
-    ],
-)
-def test_a_rating_that_fits_nothing_is_refused(
-    storage: SqliteStorage, thread: str, stars: int, number: int | None, error: type[Exception], said: str
-) -> None:
-    put(storage.store, "t", 1)
-    with pytest.raises(error, match=said):
-        rate(storage.store, thread, stars, number)
-    assert [found.rating for found in read_ended(storage.store)] == [None]
-
-
-def test_a_foreign_entry_is_named_as_such(storage: SqliteStorage) -> None:
-    for sort in (OUTCOMES, FIGURES):
-        storage.store.put(("signoff", sort, "t"), "m1", {"something": "else"})
-    with pytest.raises(StorageError, match="cannot be read"):
+def test_a_foreign_entry_is_named_as_such(storage: Storage) -> None:
+    ended(storage, "t", [FINISH])
+    for item in storage.store.search((), limit=100):
+        storage.store.put(item.namespace, item.key, {"something": "else"})
+    with pytest.raises(StorageError):
         read_ended(storage.store)
 
 
-@pytest.mark.thorough
-def test_ten_thousand_outcomes_are_read_in_two_seconds(storage: SqliteStorage, figure: Any) -> None:
-    fill(storage.store, 10_000)
-    begun = time.process_time()
-    found = stats(read_ended(storage.store))
-    seconds = time.process_time() - begun
-    assert (found["tasks"], found["threads"]) == (10_000, 2_500)
-    assert seconds < 2, f"{seconds:.1f} s of CPU time"
-    figure(f"stats of 10,000 outcomes: {seconds:.2f} s of CPU time")
+OPTIONS: dict[str, tuple[list[str], dict[str, int]]] = {
+    "all": ([], {"tasks": 3, "threads": 2}),
+    "of one thread": (["--thread", "old"], {"tasks": 1, "threads": 1}),
+    "since a span": (["--since", "2d"], {"tasks": 2}),
+    "since a short span": (["--since", " 30min "], {"tasks": 1}),
+    "since a date": (["--since", "2020-01-31"], {"tasks": 3}),
+    "since a moment elsewhere": (["--since", "2020-01-31T12:00:00+02:00"], {"tasks": 3}),
+    "since the future": (["--since", "2100-01-01T12:00"], {"tasks": 0}),
+}
 
 
-def fill(store: BaseStore, count: int) -> None:
-    """So many tasks, four on each thread, an hour between them."""
-    for first in range(0, count, 1000):
-        ops: list[PutOp] = []
-        for number in range(first, first + 1000):
-            outcome = ended_outcome(f"thread-{number // 4}", number, summary="What was done. " * 20)
-            found = figures(
-                number * 3600.0, nudges={"talked": NudgeFigures(given=1, back=1)}, rules={"think": 4}
-            )
-            ops += [record(outcome), PutOp(*place(FIGURES, outcome.thread_id, outcome.task), dict(found))]
-        store.batch(ops)
+@pytest.mark.parametrize("case", OPTIONS)
+def test_options(case: str, three: Bench) -> None:
+    words, wanted = OPTIONS[case]
+    found = three.json("stats", *words)
+    assert {name: found[name] for name in wanted} == wanted
+    assert str(wanted["tasks"] or "No task") in three("stats", *words).stdout
 
 
-def test_the_numbers_are_json() -> None:
-    ended = [task(1.0), limit(2.0), task(3.0, rating=1)]
-    assert json.loads(json.dumps(stats(ended))) == stats(ended)
+def test_a_rating_is_kept_and_the_table_says_what_the_json_says(three: Bench) -> None:
+    assert three("stats", "--rate", "5", "--thread", "new").exit_code == 0
+    rated = three.json("stats", "--rate", "1", "--thread", "new", "--task", "1")
+    assert (rated["thread_id"], rated["rating"]) == ("new", 1)
+    found, shown = three.json("stats"), three("stats").stdout
+    assert found["ratings"]["stars"] == {"1": 1, "2": 0, "3": 0, "4": 0, "5": 1}
+    assert found["reopened"]["rated_low"] == 1
+    for line in (
+        "3 on 2 threads",
+        "success 2 (67%) · limit 1 (33%)",
+        "mean 2 · median 2 · p90 3 · most 3",
+        "2 of 9 turns (22%)",
+        "2, mean 3 (1★ 1 · 5★ 1)",
+    ):
+        assert line in shown
+    assert [row["section"] for row in found["sections"] if f"“{row['section']}”" not in shown] == []
+
+
+def test_what_a_model_calls_itself_cannot_steer_the_terminal(bench: Bench, storage: Storage) -> None:
+    ended(storage, "t", [FINISH])
+    for item in storage.store.search((), limit=100):
+        if "model" in item.value:
+            storage.store.put(item.namespace, item.key, item.value | {"model": "\x1b]0;owned\x07"})
+    shown = bench("stats").stdout
+    assert ("owned" in shown, "\x1b" in shown) == (True, False)

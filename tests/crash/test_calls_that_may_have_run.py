@@ -14,19 +14,18 @@ from langgraph.store.memory import InMemoryStore
 
 from signoff import (
     ControlTool,
-    Effect,
-    Failed,
     Session,
-    Stop,
     build_graph,
     delegate,
     outcome_of,
     standard_controls,
+    stop,
 )
 from signoff.graph.errors import JournalWarning
 from signoff.graph.messages import marks
 from signoff.guards import Guards, guarded
 from signoff.models import ScriptedModel, call
+from tests.support.ends import is_failed
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 GO: Any = {"messages": [("user", "Pay them.")]}
@@ -132,8 +131,8 @@ async def test_a_stop_closes_it_too(store: bool) -> None:
     shop = Shop()
     graph = machine([[EVE, BOB]], shop.tools, store=store)
     await shop.cut_short(graph)
-    ended = await Session(graph, "t").arun(Stop())
-    assert isinstance(ended, Failed)
+    ended = await Session(graph, "t").arun(stop())
+    assert is_failed(ended)
     outcome = ended.outcome
     assert came((await graph.aget_state(THREAD)).values) == [UNKNOWN, NOT_RUN]
     assert [(change.call, change.came) for change in outcome.changes] == [("pay(to='eve')", UNKNOWN)]
@@ -175,7 +174,7 @@ async def test_a_graph_that_was_built_anew_says_it(change: str, store: bool) -> 
 async def test_a_finishing_tool_may_have_run(store: bool) -> None:
     shop = Shop()
     hand_in = tool("hand_in")(shop.pay)
-    controls = [*standard_controls(), ControlTool(hand_in, Effect.FINISH)]
+    controls = [*standard_controls(), ControlTool(hand_in, "finish")]
     model = ScriptedModel([call("hand_in", to="eve"), PARTIAL])
     graph = build_graph(model, control_tools=controls, **saved(store=store))
     await shop.cut_short(graph)

@@ -14,20 +14,11 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from signoff import (
-    Limits,
-    Session,
-    ThreadError,
-    build_graph,
-    current_outcome,
-    delegate,
-    extend,
-    go_on,
-    retry,
-)
+from signoff import Limits, Session, ThreadError, build_graph, delegate, go_on
 from signoff.graph.build import Graph
 from signoff.guards import Guards, guarded
 from signoff.models import ScriptedModel, call
+from tests.support.ends import saved_outcome
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 
@@ -61,26 +52,29 @@ def killed(end: str) -> Graph:
 
     saver = Mortal()
     graph = build_graph(
-        ScriptedModel(reply), [], checkpointer=saver, limits=Limits(turns=1), model_retries=None
+        ScriptedModel(reply),
+        [],
+        checkpointer=saver,
+        limits=Limits(turns=1),
+        policy={"model_retries": None},
     )
     ended = graph.invoke({"messages": [("user", "do it")]}, THREAD)
     assert ended["outcome"]["status"] == end
-    values = graph.get_state(THREAD).values
     saver.armed = True
     with pytest.raises(Died):
-        graph.invoke(retry(values) if end == "error" else extend(values, 1), THREAD)
+        graph.invoke(go_on() if end == "error" else go_on(1), THREAD)
     state = graph.get_state(THREAD)
-    assert (current_outcome(state.values), state.next) == (None, ())
+    assert (saved_outcome(state.values), state.next) == (None, ())
     return graph
 
 
 async def _in_a_loop(graph: Graph) -> Any:
-    return await graph.ainvoke(go_on(graph.get_state(THREAD)), THREAD)
+    return await graph.ainvoke(go_on(), THREAD)
 
 
 WAYS: dict[str, Callable[[Graph], Any]] = {
     "nothing": lambda graph: graph.invoke(None, THREAD),
-    "go_on": lambda graph: graph.invoke(go_on(graph.get_state(THREAD)), THREAD),
+    "go_on": lambda graph: graph.invoke(go_on(), THREAD),
     "go_on in a loop": lambda graph: asyncio.run(_in_a_loop(graph)),
     "a session": lambda graph: Session(graph, "t").run(),
     "the message once more": lambda graph: graph.invoke({"messages": [("user", "do it")]}, THREAD),
@@ -94,7 +88,7 @@ def test_whatever_comes_next_the_thread_goes_on(way: str, end: str) -> None:
     graph = killed(end)
     WAYS[way](graph)
     state = graph.get_state(THREAD)
-    outcome = current_outcome(state.values)
+    outcome = saved_outcome(state.values)
     assert outcome
     assert (outcome["status"], outcome["summary"]) == ("success", "Done.")
     ids = [message.id for message in state.values["messages"]]
@@ -105,9 +99,7 @@ def test_whatever_comes_next_the_thread_goes_on(way: str, end: str) -> None:
 def test_another_command_is_refused_and_nothing_is_lost(end: str) -> None:
     graph = killed(end)
     with pytest.raises(ThreadError, match=r"'t' was killed while it applied a command; .* invoke\(None\)"):
-        graph.invoke(Command(goto="compress", update={"event": "retry"}), THREAD)
-    with pytest.raises(ThreadError, match="has not ended"):
-        extend(graph.get_state(THREAD), 1)
+        graph.invoke(Command(goto="compress", update={"event": "fork"}), THREAD)
     assert graph.invoke(None, THREAD)["outcome"]["status"] == "success"
 
 
@@ -122,8 +114,8 @@ def test_an_agent_with_guards_goes_on(in_a_loop: bool) -> None:
     assert graph.invoke({"messages": [("user", "do it")]}, THREAD)["outcome"]["status"] == "limit"
     saver.armed = True
     with pytest.raises(Died):
-        graph.invoke(extend(graph.get_state(THREAD), 1), THREAD)
-    given: Any = go_on(graph.get_state(THREAD))
+        graph.invoke(go_on(1), THREAD)
+    given: Any = go_on()
     ended = asyncio.run(graph.ainvoke(given, THREAD)) if in_a_loop else graph.invoke(given, THREAD)
     assert ended["outcome"]["status"] == "success"
 
@@ -137,8 +129,8 @@ def test_a_delegate_goes_on() -> None:
     assert graph.invoke({"messages": [("user", "do it")]}, THREAD)["outcome"]["status"] == "limit"
     saver.armed = saver.below = True
     with pytest.raises(Died):
-        graph.invoke(extend(graph.get_state(THREAD), 1), THREAD)
-    ended = graph.invoke(go_on(graph.get_state(THREAD)), THREAD)
+        graph.invoke(go_on(1), THREAD)
+    ended = graph.invoke(go_on(), THREAD)
     assert ended["outcome"]["status"] == "success"
     assert any("Found." in message.text for message in ended["messages"])
 
@@ -148,6 +140,6 @@ def test_it_can_be_stopped(end: str) -> None:
     graph = killed(end)
     Session(graph, "t").stop()
     Session(graph, "t").run()
-    outcome = current_outcome(graph.get_state(THREAD).values)
+    outcome = saved_outcome(graph.get_state(THREAD).values)
     assert outcome
     assert outcome["reason"] == "cancelled"

@@ -10,9 +10,10 @@ from langchain_core.tools import StructuredTool
 
 from signoff import build_graph, go_on, sqlite_storage
 from signoff.graph.build import Graph
-from signoff.graph.outcome import current_outcome
 from signoff.models import ScriptedModel, call
-from signoff.storage.sqlite import SqliteStorage
+from signoff.storage import SqliteStorage
+from tests.support.adapted import adapted
+from tests.support.ends import saved_outcome
 from tests.support.interrupting import interrupt_process
 from tests.support.prepared import run_python
 
@@ -42,13 +43,13 @@ def graph_of(storage: SqliteStorage, name: str, end: Callable[[], Any], **option
         worked = any(message.type == "tool" for message in messages)
         return call("finish_task", summary="x") if worked else [call(tool.name) for tool in tools]
 
-    return build_graph(ScriptedModel(reply), tools, storage=storage, **options)
+    return build_graph(ScriptedModel(reply), tools, storage=storage, **adapted(**options))
 
 
 def run(graph: Graph) -> dict[str, Any]:
     """Runs the thread, or goes on with it."""
     state = graph.get_state(CONFIG)
-    return graph.invoke(go_on(state) if state.values else {"messages": [("user", "go")]}, CONFIG)
+    return graph.invoke(go_on() if state.values else {"messages": [("user", "go")]}, CONFIG)
 
 
 def results(values: Any) -> list[str]:
@@ -95,4 +96,4 @@ with sqlite_storage({str(path)!r}) as storage:
     with sqlite_storage(path) as storage:
         values = graph_of(storage, name, die).get_state(CONFIG).values
     assert results(values)[:3] == ["looked", "Outcome unknown", "looked"]
-    assert current_outcome(values)
+    assert saved_outcome(values)

@@ -1,7 +1,6 @@
 """Effects at most once: the journal, on its own and under SIGKILL."""
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,54 +17,13 @@ from signoff import build_graph, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.graph.errors import JournalWarning
 from signoff.models import ScriptedModel, call
-from signoff.storage.sqlite import SqliteStorage
+from signoff.storage import SqliteStorage
+from tests.support.adapted import adapted
 from tests.support.interrupting import interrupt_process
-from tests.support.prepared import run_python
-from tests.support.sweeps.effect import EFFECTS
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 GO: Any = {"messages": [("user", "pay")]}
 FINISH = call("finish_task", summary="x")
-SWEEP = Path(__file__).parents[1] / "support" / "sweeps" / "effect.py"
-
-SWEEPS = [
-    ("sync", "write", 5),
-    ("sync", "write", 2),
-    ("sync", "terminal", 6),
-    ("sync", "approval", 4),
-    ("sync", "read", 6),
-    ("async", "write", 6),
-    ("async", "approval", 9),
-    ("exit", "write", 6),
-    ("exit", "approval", 9),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("durability", "kind", "stride"), SWEEPS)
-@pytest.mark.sample(1)
-def test_killed_at_every_moment_no_effect_runs_twice_and_none_is_lost_silently(
-    durability: str, kind: str, stride: int, tmp_path: Path, figure: Callable[[str], None]
-) -> None:
-    done = run_python(SWEEP, tmp_path, durability, kind, str(stride), cwd=SWEEP.parent.parent)
-    assert done.returncode == 0, done.stderr
-    kills = [json.loads(line) for line in done.stdout.splitlines()]
-    unknown = sum(told[1] == "error" for kill in kills for told in kill["told"])
-    figure(f"effects, {durability}, {kind}: {len(kills) - 1} kills, none twice, {unknown} told as unknown")
-    assert len(kills) >= 12
-    for kill in kills:
-        assert kill["calls"] == kill["distinct"] == kill["answers"]
-        assert kill["status"] == "success"
-        for effect, told in zip(EFFECTS, kill["told"], strict=True):
-            happened = kill["happened"].count(effect)
-            if kind == "read":
-                assert (happened >= 1, told) == (True, [f"did {effect}", "success"])
-            elif told == [f"did {effect}", "success"]:
-                assert happened == 1
-            else:
-                assert told == ["Outcome unknown", "error"]
-                assert happened <= 1
-    assert any(told[1] == "error" for kill in kills for told in kill["told"]) is (kind != "read")
 
 
 @pytest.fixture
@@ -91,7 +49,7 @@ class Payments:
 
 def cut_short(payments: Payments, storage: SqliteStorage, **settings: Any) -> Graph:
     script = [call("pay"), FINISH, FINISH]
-    graph = build_graph(ScriptedModel(script), [payments.tool], storage=storage, **settings)
+    graph = build_graph(ScriptedModel(script), [payments.tool], storage=storage, **adapted(**settings))
     with pytest.raises(KeyboardInterrupt):
         graph.invoke(GO, THREAD)
     return graph

@@ -11,9 +11,10 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from signoff import Limits, Session, build_graph, current_outcome, extend, retry
+from signoff import Limits, Session, build_graph, go_on
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
+from tests.support.ends import saved_outcome
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 NEXT = {"messages": [("user", "second")]}
@@ -48,12 +49,16 @@ def reply(messages: list[BaseMessage]) -> Any:
 def thread_of(end: str) -> Graph:
     """The graph of a thread whose process died at such an end."""
     made = build_graph(
-        ScriptedModel(reply), [], checkpointer=Mortal(), limits=Limits(turns=1), model_retries=None
+        ScriptedModel(reply),
+        [],
+        checkpointer=Mortal(),
+        limits=Limits(turns=1),
+        policy={"model_retries": None},
     )
     with pytest.raises(Died):
         made.invoke({"messages": [("user", f"first: {end}")]}, THREAD)
     state = made.get_state(THREAD)
-    outcome = current_outcome(state.values)
+    outcome = saved_outcome(state.values)
     assert (outcome and outcome["status"], state.next) == (end, ())
     return made
 
@@ -68,9 +73,9 @@ WAYS: dict[str, tuple[str, Callable[[Graph], Any]]] = {
     "a message, async": ("success", lambda graph: asyncio.run(graph.ainvoke(NEXT, THREAD))),
     "a message by stream": ("limit", lambda graph: list(graph.stream(NEXT, THREAD))),
     "a message by Session": ("error", lambda graph: Session(graph, "t").run("second")),
-    "more turns": ("limit", lambda graph: graph.invoke(extend(values(graph), turns=3), THREAD)),
-    "another try": ("error", lambda graph: graph.invoke(retry(values(graph)), THREAD)),
-    "another try, async": ("error", lambda graph: asyncio.run(graph.ainvoke(retry(values(graph)), THREAD))),
+    "more turns": ("limit", lambda graph: graph.invoke(go_on(turns=3), THREAD)),
+    "another try": ("error", lambda graph: graph.invoke(go_on(), THREAD)),
+    "another try, async": ("error", lambda graph: asyncio.run(graph.ainvoke(go_on(), THREAD))),
 }
 
 

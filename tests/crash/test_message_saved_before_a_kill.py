@@ -12,28 +12,24 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.types import Command, Overwrite
 
 import signoff.storage.sqlite
-from signoff import (
-    Finished,
-    Limits,
-    Session,
-    SetupError,
-    ThreadError,
-    build_graph,
-    current_outcome,
-    extend,
-    go_on,
-    retry,
-    sqlite_storage,
-)
+from signoff import Session, SetupError, ThreadError, build_graph, go_on, sqlite_storage, undo
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
 from signoff.session.expiring import expire
 from signoff.session.status import Condition
 from signoff.workers import Order, drive, post
-from tests.message_sweep import OPENINGS, script
+from tests.support.ends import is_finished, saved_outcome
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 ONE, TWO = "message-one", "message-two"
+
+
+def script(messages: list[BaseMessage]) -> Any:
+    """What the model says: it finishes with the names of the messages that it has not answered yet."""
+    ends = [at for at, one in enumerate(messages) if isinstance(one, AIMessage) and one.tool_calls]
+    heard = [one.text for one in messages[ends[-1] + 1 if ends else 0 :] if not isinstance(one, AIMessage)]
+    told = [name for name in (ONE, TWO) if any(name in text for text in heard)]
+    return call("finish_task", summary=f"answered: {', '.join(told)}" if told else "The first task.")
 
 
 class Died(BaseException):
@@ -77,30 +73,13 @@ class Mortal(signoff.storage.sqlite.ThreadSaver):
             cls.armed = cls.dead = False
 
 
-@pytest.fixture(params=["success"])
-def graph(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Graph]:
-    """On a thread that stands so, and was given ONE by a process that has died. (All cases by all ways:
-    `tests.message_sweep`.)"""
+@pytest.fixture
+def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Graph]:
+    """On a thread that has ended, and was given ONE by a process that has died."""
     monkeypatch.setattr(signoff.storage.sqlite, "ThreadSaver", Mortal)
     with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-
-        def list_files() -> str:
-            """List."""
-            return "a"
-
-        def write_file(path: str, content: str) -> str:
-            """Write."""
-            return path
-
-        made = build_graph(
-            ScriptedModel(script),
-            [list_files, write_file],
-            storage=storage,
-            approvals={"write_file": True},
-            limits=Limits(turns=1) if request.param == "limit" else None,
-        )
-        assert request.param in OPENINGS
-        made.invoke({"messages": [("user", f"first: {request.param}")]}, THREAD)
+        made = build_graph(ScriptedModel(script), storage=storage)
+        made.invoke({"messages": [("user", "first")]}, THREAD)
         lose(made, {"messages": [("user", ONE)]})
         yield made
 
@@ -125,17 +104,17 @@ def answered(graph: Graph) -> list[str]:
 
 def test_it_stands_in_the_thread_which_has_not_ended(graph: Graph) -> None:
     state = graph.get_state(THREAD)
-    assert (said(graph), current_outcome(state.values), state.interrupts) == ([ONE], None, ())
+    assert (said(graph), saved_outcome(state.values), state.interrupts) == ([ONE], None, ())
     status = Session(graph, "t").status()
-    assert (status.condition, status.outcome, status.waiting) == (Condition.STOPPED, None, None)
+    assert (status.condition, status.outcome, status.wait()) == (Condition.STOPPED, None, None)
 
 
 def by_readme(graph: Graph) -> None:
     state = graph.get_state(THREAD)
     if state.interrupts:
         graph.invoke(Command(resume={state.interrupts[0].id: "blue"}), THREAD)
-    elif current_outcome(state.values) is None:
-        graph.invoke(go_on(state), THREAD)
+    elif saved_outcome(state.values) is None:
+        graph.invoke(go_on(), THREAD)
 
 
 def by_workers(graph: Graph, *texts: str) -> None:
@@ -147,7 +126,7 @@ def by_workers(graph: Graph, *texts: str) -> None:
 
 GOING_ON: dict[str, Callable[[Graph], Any]] = {
     "the recipe of the docs": by_readme,
-    "go_on": lambda graph: graph.invoke(go_on(graph.get_state(THREAD)), THREAD),
+    "go_on": lambda graph: graph.invoke(go_on(), THREAD),
     "Session.run": lambda graph: Session(graph, "t").run(),
     "the same by invoke": lambda graph: graph.invoke({"messages": [("user", ONE)]}, THREAD),
     "the same by batch": lambda graph: graph.batch([{"messages": ("user", ONE)}], THREAD),
@@ -172,7 +151,7 @@ def test_it_is_answered_once_however_the_thread_stood(graph: Graph) -> None:
 def test_it_is_answered_once(graph: Graph, way: str) -> None:
     GOING_ON[way](graph)
     assert (said(graph), answered(graph)) == ([ONE], [f"answered: {ONE}"])
-    assert (current_outcome(graph.get_state(THREAD).values) or {})["summary"] == f"answered: {ONE}"
+    assert (saved_outcome(graph.get_state(THREAD).values) or {})["summary"] == f"answered: {ONE}"
 
 
 NEXT: dict[str, Callable[[Graph], Any]] = {
@@ -201,7 +180,7 @@ async def test_in_an_event_loop(graph: Graph) -> None:
 
 async def test_in_an_event_loop_by_a_session(graph: Graph) -> None:
     decision = await Session(graph, "t").arun(TWO)
-    assert isinstance(decision, Finished)
+    assert is_finished(decision)
     assert (said(graph), answered(graph)) == ([ONE, TWO], [f"answered: {ONE}, {TWO}"])
 
 
@@ -218,25 +197,23 @@ WRITING: dict[str, Callable[[Graph], Any]] = {
 def test_what_is_written_to_the_state_does_not_take_its_place(graph: Graph, way: str) -> None:
     WRITING[way](graph)
     if way != "a command":
-        graph.invoke(go_on(graph.get_state(THREAD)), THREAD)
+        graph.invoke(go_on(), THREAD)
     assert (said(graph), answered(graph)) == ([ONE, TWO], [f"answered: {ONE}, {TWO}"])
 
 
 def test_it_can_be_stopped(graph: Graph) -> None:
     Session(graph, "t").stop()
-    outcome = current_outcome(graph.get_state(THREAD).values) or {}
+    outcome = saved_outcome(graph.get_state(THREAD).values) or {}
     assert (outcome["reason"], said(graph), answered(graph)) == ("cancelled", [ONE], [])
 
 
 def test_what_needs_an_end_or_a_question_does_nothing(graph: Graph) -> None:
-    values = graph.get_state(THREAD).values
-    for going_on in (
-        lambda: extend(values, 5),
-        lambda: retry(values),
+    for needs in (
+        lambda: graph.invoke(undo(), THREAD),
         lambda: Session(graph, "t").resume("x"),
     ):
         with pytest.raises(ThreadError):
-            going_on()
+            needs()
     assert expire(graph, "t") is None
     assert (said(graph), answered(graph)) == ([ONE], [])
 
@@ -301,7 +278,7 @@ FORMS: list[Any] = [
 def test_whatever_its_form_it_has_its_id_from_the_beginning(plain: Graph, given: Any) -> None:
     lose(plain, {"messages": given})
     shown = plain.get_state(THREAD).values["messages"]
-    plain.invoke(go_on(plain.get_state(THREAD)), THREAD)
+    plain.invoke(go_on(), THREAD)
     messages = plain.get_state(THREAD).values["messages"]
     assert [m.id for m in messages[: len(shown)]] == [m.id for m in shown]
     assert said(plain) == ["message 0", "message"]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from signoff import Finished, Question, Session, StorageError, ThreadError, build_graph
+from signoff import Question, Session, StorageError, ThreadError, build_graph
 from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
-from tests.random_kills import storage_at
+from tests.support.databases import storage_at
+from tests.support.ends import is_finished
 
 WON, LOST, CUT = 0, 3, 4
 
@@ -33,7 +34,7 @@ def in_child(database: str, thread_id: str, answer: str, gate: int, ready: int) 
             os.read(gate, 1)
             try:
                 ended = session.resume(answer)
-                code = WON if isinstance(ended, Finished) else 1
+                code = WON if is_finished(ended) else 1
                 if code:
                     print(ended, flush=True)
             except ThreadError:
@@ -68,7 +69,7 @@ def race(database: str, rounds: int) -> list[list[int]]:
         answered = sum(message.name == "ask_user" for message in messages)
         if codes == [LOST, CUT] and not answered:
             with storage_at(database) as storage:
-                assert isinstance(session_on(storage, thread_id).resume("red"), Finished)
+                assert is_finished(session_on(storage, thread_id).resume("red"))
             codes, answered = [WON, LOST], 1
         if codes == [WON, CUT]:
             # The one that came too late was told of the database instead; that is no second winner.

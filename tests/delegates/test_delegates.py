@@ -1,514 +1,70 @@
-"""Delegates: a graph as a tool of another one; what comes of it, and what the parent may claim then."""
+"""A graph as a tool of another one: what it is given, what comes back, and what the caller may claim then."""
 
-import asyncio
-import re
+import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain.agents.middleware import AgentMiddleware, dynamic_prompt
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.outputs import ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.store.memory import InMemoryStore
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from signoff import (
     Kind,
     Limits,
     Prices,
     SetupError,
+    Storage,
     build_graph,
     delegate,
+    go_on,
     outcome_of,
-    retry,
-    sqlite_storage,
 )
-from signoff.graph.build import Graph
-from signoff.graph.errors import ApprovalWarning
-from signoff.graph.messages import marks
-from signoff.graph.state import Context
 from signoff.models import ScriptedModel, call, reply
-from signoff.session.status import deps_of
-from signoff.storage.sqlite import SqliteStorage
+from tests.support.trees import (
+    ASK,
+    BLOCKED,
+    DONE,
+    DOWN,
+    GO,
+    ONCE,
+    THREAD,
+    Shop,
+    by_turn,
+    graph_of,
+    hand_to,
+    helper,
+    look,
+    results,
+)
 
-THREAD: Any = {"configurable": {"thread_id": "t"}}
-GO: Any = {"messages": [("user", "go")]}
-DONE = call("finish_task", summary="Found it.")
-END_OF_PARENT = call("finish_task", summary="All of it.")
-ASK = call("ask_user", question="Which one?")
-
-
-@dataclass
-class Till:
-    """Counts what was paid, and by whom."""
-
-    paid: list[int] = field(default_factory=list)
-
-    def pay(self) -> Callable[..., str]:
-        def pay(n: int) -> str:
-            """Pay."""
-            self.paid.append(n)
-            return f"paid {n}"
-
-        return pay
+PARTIAL = call("finish_task", summary="Half.", outcome="partial", pending_issues=["the rest"])
+CAUSE = "401: your API key was revoked"
 
 
-@pytest.fixture
-def till() -> Till:
-    return Till()
+# What it is given.
 
 
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
-    with sqlite_storage(tmp_path / "threads.sqlite") as opened:
-        yield opened
-
-
-def child(*steps: Any, tools: Sequence[Any] = (), **options: Any) -> Graph:
-    return build_graph(ScriptedModel(list(steps)), list(tools), **options)
-
-
-def parent(steps: Sequence[Any], *tools: Any, **options: Any) -> Graph:
-    return build_graph(ScriptedModel(list(steps)), list(tools), **options)
-
-
-def helper(graph: Any, name: str = "helper", **options: Any) -> Any:
-    return delegate(name, graph, description="Looks things up.", **options)
-
-
-def results(values: Any) -> list[ToolMessage]:
-    return [found for found in values["messages"] if isinstance(found, ToolMessage)]
-
-
-def run(graph: Graph, given: Any, way: str) -> Any:
-    return graph.invoke(given, THREAD) if way == "sync" else asyncio.run(graph.ainvoke(given, THREAD))
-
-
-WAYS = pytest.mark.parametrize("way", ["sync", "async"])
-
-
-def test_it_is_a_tool_of_its_own_kind() -> None:
-    made = helper(child(DONE))
-    assert (made.name, made.metadata["kind"]) == ("helper", Kind.DELEGATE)
-    assert deps_of(parent([END_OF_PARENT], made)).toolbox.kinds["helper"] is Kind.DELEGATE
-    with pytest.raises(SetupError, match="only a graph of build_graph can run"):
-        made.invoke({"task": "x"})
-
-
-@WAYS
-def test_it_gets_the_task_and_nothing_else_and_its_outcome_comes_back(way: str, till: Till) -> None:
-    seen = ScriptedModel([call("pay", n=1), DONE])
-    graph = parent(
-        [call("helper", task="Find it."), END_OF_PARENT],
-        helper(build_graph(seen, [till.pay()])),
-        checkpointer=InMemorySaver(),
-        store=InMemoryStore(),
-    )
-    values = run(graph, GO, way)
-    told, _ = results(values)
-    assert [m.text for m in seen.seen[0].messages if isinstance(m, HumanMessage)] == ["Find it."]
-    assert (told.status, told.text) == ("success", "helper is done (asserted). Found it.")
-    mark = marks(told)["delegate"]
-    assert (mark["status"], mark["claim"], mark["used"]["turns"], mark["used"]["tool_calls"]) == (
-        "success",
-        "done",
-        2,
-        1,
-    )
+def test_it_is_given_the_task_alone_and_all_that_it_used_counts_in_the_tree(shop: Shop) -> None:
+    below = by_turn(call("pay", to="ada"), DONE)
+    graph = graph_of([hand_to("helper", task="Find it."), DONE], [helper(graph_of(below, [shop.pay]))])
+    values = graph.invoke({"messages": [("user", "A secret of the caller.")]})
+    said = [one.text for one in below.seen[0].messages if isinstance(one, HumanMessage)]
+    assert (said, shop.paid) == (["Find it."], ["ada"])
     outcome = outcome_of(values)
-    assert (outcome.status, outcome.turns, outcome.tool_calls, till.paid) == ("success", 2, 1, [1])
+    assert (outcome.status, outcome.turns, outcome.tool_calls) == ("success", 2, 1)
     assert outcome.tree is not None
     assert (outcome.tree.delegates, outcome.tree.turns, outcome.tree.tool_calls) == (1, 4, 2)
     assert outcome.tree.total_tokens > outcome.usage.total_tokens
-
-
-class Answer(BaseModel):
-    number: int
-
-
-@dataclass
-class Ending:
-    """How a delegate's task ends, and what the parent is told of it."""
-
-    graph: Callable[[], Any]
-    told: str
-    ok: bool = False
-    status: str = "success"
-
-
-ENDINGS = {
-    "done": Ending(lambda: helper(child(DONE)), "helper is done (asserted). Found it.", ok=True),
-    "a check has seen it": Ending(
-        lambda: helper(child(DONE, checks=[lambda: True])), "helper is done (verified). Found it.", ok=True
-    ),
-    "partly done": Ending(
-        lambda: helper(
-            child(call("finish_task", summary="Half.", outcome="partial", pending_issues=["the rest"]))
-        ),
-        "helper did not succeed (it claims partial). Half.\nStill open: the rest",
-    ),
-    "blocked": Ending(
-        lambda: helper(child(call("finish_task", summary="No key.", outcome="blocked"))),
-        "helper did not succeed (it claims blocked). No key.",
-    ),
-    "out of turns": Ending(
-        lambda: helper(child(reply("Hm.", call("think", thought="?")), limits={"turns": 1})),
-        "helper did not succeed (limit: Turn limit reached). Hm.",
-        status="limit",
-    ),
-    "its model fails": Ending(
-        lambda: helper(child(RuntimeError("down"), model_retries=None)),
-        "helper did not succeed (error: The model failed: RuntimeError: down. Find the cause in the message; "
-        "then retry the thread: everything so far is saved).",
-        status="error",
-    ),
-    "a typed result": Ending(
-        lambda: helper(
-            child(call("finish_task", summary="It is 42.", result={"number": 42}), response_format=Answer)
-        ),
-        'helper is done (asserted). It is 42.\nIts result: {"number": 42}',
-        ok=True,
-    ),
-}
-
-
-@WAYS
-def test_a_context_of_the_parent_is_not_its_own(way: str) -> None:
-    """Limits and a prompt that a run of the parent gets are not those of what it calls."""
-    seen = ScriptedModel([*[call("think", thought=f"{n}") for n in range(4)], DONE])
-    below = build_graph(seen, system_prompt="Look things up.")
-    graph = parent([call("helper", task="Find it."), END_OF_PARENT], helper(below))
-    context = Context(turns=2, system_prompt="Lead.")
-    values = (
-        graph.invoke(GO, context=context)
-        if way == "sync"
-        else asyncio.run(graph.ainvoke(GO, context=context))
-    )
-    assert results(values)[0].text == "helper is done (asserted). Found it."
-    prompts = {found.text for one in seen.seen for found in one.messages if found.type == "system"}
-    assert all(text.startswith("Look things up.") for text in prompts)
-    assert prompts
-
-
-def test_what_a_failed_one_may_have_changed_is_told(till: Till) -> None:
-    below = child(call("pay", n=1), call("finish_task", summary="No.", outcome="blocked"), tools=[till.pay()])
-    values = parent([call("helper", task="Pay."), END_OF_PARENT, BLOCKED], helper(below)).invoke(GO)
-    assert results(values)[0].text == (
-        "helper did not succeed (it claims blocked). No.\nWhat it may have changed: pay(n=1) (ok)"
-    )
-
-
-@WAYS
-@pytest.mark.parametrize("name", ENDINGS)
-def test_the_result_is_the_outcome_told_honestly(name: str, way: str, storage: SqliteStorage) -> None:
-    case = ENDINGS[name]
-    finish = call("finish_task", summary="x", outcome="done" if case.ok else "partial")
-    graph = parent([call("helper", task="Find it."), finish], case.graph(), storage=storage)
-    values = run(graph, GO, way)
-    told = results(values)[0]
-    assert (told.text.strip(), told.status) == (case.told, "success" if case.ok else "error")
-    assert marks(told)["delegate"]["status"] == case.status
-    if name == "a typed result":
-        assert told.artifact == {"number": 42}
-
-
-@WAYS
-def test_a_finish_beside_a_delegate_that_fails_is_void(way: str, storage: SqliteStorage) -> None:
-    failing = child(call("finish_task", summary="No.", outcome="blocked"))
-    graph = parent(
-        [
-            [call("helper", task="Find it."), END_OF_PARENT],
-            call("finish_task", summary="Not found.", outcome="blocked"),
-        ],
-        helper(failing),
-        storage=storage,
-    )
-    values = run(graph, GO, way)
-    refused = results(values)[1]
-    assert "helper in the same reply did not succeed" in refused.text
-    assert outcome_of(values).claim == "blocked"
-
-
-BLOCKED = call("finish_task", summary="No key.", outcome="blocked")
-REFUSED = "helper did not succeed (it claims blocked)"
-
-
-@dataclass
-class Claims:
-    """What the parent does after a delegate has failed, and what becomes of it."""
-
-    then: Sequence[Any]
-    refused: int
-    claim: str | None
-    points: list[str] = field(default_factory=list)
-    second: Any = BLOCKED
-
-
-LOOK = call("look")
-CLAIMS = {
-    "it says done again: the outcome lists it": Claims(
-        [END_OF_PARENT, call("finish_task", summary="Really.")], 1, "done", [REFUSED]
-    ),
-    "it has it done": Claims(
-        [END_OF_PARENT, call("helper", task="Again."), END_OF_PARENT], 1, "done", [], DONE
-    ),
-    "it looks first": Claims([LOOK, END_OF_PARENT], 0, "done"),
-    "it only thinks first": Claims(
-        [call("think", thought="Hm."), END_OF_PARENT, END_OF_PARENT], 1, "done", [REFUSED]
-    ),
-    "it claims less": Claims([call("finish_task", summary="x", outcome="partial")], 0, "partial", [REFUSED]),
-    "it fails again: it is told again": Claims(
-        [
-            END_OF_PARENT,
-            call("helper", task="Again."),
-            END_OF_PARENT,
-            call("finish_task", summary="x", outcome="blocked"),
-        ],
-        2,
-        "blocked",
-        [REFUSED],
-    ),
-}
-
-
-def look() -> str:
-    """Look."""
-    return "nothing"
-
-
-@pytest.mark.parametrize("name", CLAIMS)
-def test_done_is_refused_once_over_a_delegate_that_failed(name: str, storage: SqliteStorage) -> None:
-    case = CLAIMS[name]
-    made = helper(child(BLOCKED, case.second))
-    graph = build_graph(
-        ScriptedModel([call("helper", task="Find it."), *case.then]), [made, look], storage=storage
-    )
-    values = graph.invoke(GO, THREAD)
-    told = [found.text for found in results(values) if found.text.startswith("Refused")]
-    assert [text for text in told if REFUSED in text] == told
-    outcome = outcome_of(values)
-    assert (len(told), outcome.claim, outcome.open_points) == (case.refused, case.claim, case.points)
-    assert outcome.pending_issues == []
-
-
-@pytest.mark.parametrize("order", [[BLOCKED, DONE], [DONE, BLOCKED]])
-def test_a_success_beside_it_makes_up_for_no_failure(order: list[Any], storage: SqliteStorage) -> None:
-    """The calls of a reply are different parts of the work; only a later reply has one done again."""
-    both = [call("helper", task="One."), call("helper", task="Another.")]
-    by_task = dict(zip(("One.", "Another."), order, strict=True))
-    below = ScriptedModel(lambda messages: by_task.get(messages[-1].text, DONE))
-    steps = [both, END_OF_PARENT, call("helper", task="Again."), END_OF_PARENT]
-    graph = parent(steps, helper(build_graph(below)), storage=storage)
-    values = graph.invoke(GO, THREAD)
-    assert [found.text.startswith("Refused") for found in results(values)] == [
-        False,
-        False,
-        True,
-        False,
-        False,
-    ]
-    outcome = outcome_of(values)
-    assert (outcome.claim, outcome.open_points) == ("done", [])
-
-
-TOO_DEEP = "again did not succeed (limit: Limit of depth reached)"
-
-
-@dataclass
-class Insists:
-    """What stands in the middle does after the one below it has failed; what the top does then; and the
-    open points of the outcome at the top."""
-
-    middle: Sequence[Any]
-    top: Sequence[Any] = (END_OF_PARENT,)
-    points: list[str] = field(default_factory=list)
-
-
-INSISTS = {
-    "the middle says done all the same": Insists([DONE, DONE], points=[f"middle / {TOO_DEEP}"]),
-    "the top claims less": Insists([DONE, DONE], [call("finish_task", summary="x", outcome="partial")]),
-    "the middle has it done": Insists([call("other", task="Do it."), DONE]),
-    "the middle is called again": Insists(
-        [DONE, DONE, DONE], [call("middle", task="Once more."), END_OF_PARENT]
-    ),
-}
-
-
-@pytest.mark.parametrize("way", ["sync", "async"])
-@pytest.mark.parametrize("name", INSISTS)
-def test_a_failure_further_below_is_in_every_outcome_above_that_says_done(
-    name: str, way: str, storage: SqliteStorage
-) -> None:
-    """Two levels below the top a delegate may not call itself."""
-    case = INSISTS[name]
-    again = call("again", task="Go on.")
-
-    def deepest() -> Graph:
-        return build_graph(ScriptedModel([again]), [made("again", deepest), made("other", child(DONE))])
-
-    def made(name: str, graph: Any) -> Any:
-        return delegate(name, graph, description="Works.")
-
-    middle = build_graph(
-        ScriptedModel([again, *case.middle]), [made("again", deepest), made("other", child(DONE))]
-    )
-    graph = build_graph(
-        ScriptedModel([call("middle", task="Go."), *case.top]),
-        [made("middle", middle)],
-        limits={"depth": 2},
-        storage=storage,
-    )
-    values = run(graph, GO, way)
-    assert results(values)[0].status == "success"
-    outcome = outcome_of(values)
-    assert (outcome.status, outcome.open_points) == ("success", case.points)
-
-
-@WAYS
-def test_several_in_one_reply_run_beside_each_other(way: str, storage: SqliteStorage) -> None:
-    beside = Beside()
-    for at_once, expected in ((None, 3), (2, 2), (1, 1)):
-        beside.now, beside.most, beside.wanted = 0, 0, expected
-        calls = [call("helper", task=f"{n}") for n in range(3)]
-        made = helper(build_graph(ScriptedModel(_by_task), [beside.tool()]), parallel=at_once)
-        graph = parent([calls, END_OF_PARENT], made, storage=storage)
-        values = run(graph, {"messages": [("user", f"go {at_once}")]}, way)
-        assert [found.status for found in results(values)][-4:] == ["success"] * 4
-        assert beside.most == expected
-
-
-@dataclass
-class Beside:
-    """Counts how many calls run at once, and waits for as many as are wanted."""
-
-    now: int = 0
-    most: int = 0
-    wanted: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def tool(self) -> Any:
-        @tool("busy")
-        def busy(n: int) -> str:
-            """Takes a while."""
-            with self.lock:
-                self.now += 1
-                self.most = max(self.most, self.now)
-            until = time.monotonic() + 20
-            while self.most < self.wanted and time.monotonic() < until:
-                time.sleep(0.01)
-            time.sleep(0.05)
-            with self.lock:
-                self.now -= 1
-            return "done"
-
-        return busy
-
-
-def _by_task(messages: list[Any]) -> Any:
-    return call("busy", n=1) if isinstance(messages[-1], HumanMessage) else DONE
-
-
-def other_graph() -> Any:
-    made = StateGraph(MessagesState)
-    made.add_node("work", lambda _: {})
-    made.add_edge(START, "work")
-    return made.compile()
-
-
-SETUPS: dict[str, tuple[Callable[[], Any], str]] = {
-    "a graph with a checkpointer": (
-        lambda: helper(child(DONE, checkpointer=InMemorySaver())),
-        "'helper' has storage of its own; build it without storage=",
-    ),
-    "a graph with a thread": (
-        lambda: helper(child(DONE).with_config(configurable={"thread_id": "mine"})),
-        "'helper' has a thread of its own",
-    ),
-    "no graph": (lambda: helper("researcher"), "was given str, which is no compiled graph"),
-    "another graph": (
-        lambda: helper(other_graph()),
-        "'helper' was not made by build_graph; an ordinary tool can call such a graph",
-    ),
-    "a name that is none": (lambda: helper(child(DONE), "a|b"), "use a letter, then letters"),
-    "no description": (lambda: delegate("helper", child(DONE), description=" "), "has no description"),
-    "parallel=0": (lambda: helper(child(DONE), parallel=0), "parallel is 0"),
-    "two of one name": (
-        lambda: parent([DONE], helper(child(DONE)), helper(child(DONE))),
-        "Two tools are named 'helper'",
-    ),
-    "handed over": (
-        lambda: parent([DONE], helper(child(DONE)), hand_over=["helper"]),
-        "is a delegate",
-    ),
-    "a tool that says it is one": (
-        lambda: parent([DONE], _pretender()),
-        "of kind delegate; make it by delegate",
-    ),
-    "a limit of cost without prices below": (
-        lambda: parent([DONE], helper(child(DONE)), limits=Limits(cost=1, prices=Prices(input=1, output=1))),
-        "counts what the delegate 'helper' costs",
-    ),
-}
-
-
-def _pretender() -> Any:
-    @tool
-    def helper(task: str) -> str:
-        """Help."""
-        return task
-
-    helper.metadata = {"kind": "delegate"}
-    return helper
-
-
-@pytest.mark.parametrize("name", SETUPS)
-def test_what_cannot_work_is_refused_when_it_is_built(name: str) -> None:
-    build, sentence = SETUPS[name]
-    with pytest.raises(SetupError, match=sentence):
-        build()
-
-
-def _failing() -> Any:
-    raise ConnectionError("no answer")
-
-
-def _storing() -> Any:
-    return build_graph(ScriptedModel([DONE]), checkpointer=InMemorySaver())
-
-
-@WAYS
-@pytest.mark.parametrize(
-    ("makes", "sentence"),
-    [
-        (_failing, "makes the graph of the delegate 'helper' failed: ConnectionError: no answer"),
-        (
-            lambda graph: graph,
-            "makes the graph of the delegate 'helper' failed: TypeError: .*'graph'",
-        ),
-        (lambda: None, "'helper' was given NoneType, which is no compiled graph"),
-        (other_graph, "'helper' was not made by build_graph"),
-        (_storing, "'helper' has storage of its own; build it without storage="),
-    ],
-)
-def test_a_function_that_makes_no_graph_is_a_failed_call(
-    makes: Callable[..., Any], sentence: str, way: str, storage: SqliteStorage
-) -> None:
-    """A fault below goes on with the retry of the thread, as after any other error of a delegate."""
-    made: list[Any] = [makes]
-    steps = [call("helper", task="Go."), RuntimeError("down"), END_OF_PARENT]
-    graph = parent(steps, helper(lambda: made[-1]()), storage=storage, model_retries=None)
-    (told,) = results(run(graph, GO, way))
-    assert re.search(sentence, told.text)
-    assert told.status == "error"
-    made.append(lambda: child(DONE))
-    values = run(graph, retry(graph.get_state(THREAD)), way)
-    assert [found.text for found in results(values)][:1] == ["helper is done (asserted). Found it."]
-    assert values["outcome"]["status"] == "success"
 
 
 @dataclass
@@ -522,28 +78,437 @@ class ContextBelow:
     tenant: str
 
 
-@pytest.mark.parametrize("stored", [True, False])
-def test_a_delegate_whose_context_needs_more_than_that_above_has_none(stored: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [ContextAbove, ContextBelow])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_it_has_the_context_of_the_caller_where_that_has_all_that_it_needs(
+    form: type, storage: Storage, shop: Shop
+) -> None:
     seen = list[Any]()
 
     def policy(args: Mapping[str, Any], context: Any) -> bool:
         seen.append(context)
         return False
 
-    steps = ScriptedModel([call("look_up", word="heron"), DONE])
-    # It has no checkpointer of its own, and one only if the graph above has.
-    with pytest.warns(ApprovalWarning):
-        below = build_graph(steps, [look_up], context_schema=ContextBelow, approvals={"look_up": policy})
-    team = [delegate("helper", below, description="Helps.")]
-    script = ScriptedModel([call("helper", task="Find it."), END_OF_PARENT])
-    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-        graph = build_graph(script, team, context_schema=ContextAbove, storage=storage if stored else None)
-        config: Any = {"configurable": {"thread_id": "t"}}
-        found = graph.invoke({"messages": [("user", "go")]}, config, context=ContextAbove("Ada"))
-    assert found["outcome"]["status"] == "success"
-    assert {type(one) for one in seen} <= {type(None), Context}
+    below = graph_of([call("pay", to="x"), DONE], [shop.pay], context_schema=form, approvals={"pay": policy})
+    graph = graph_of([hand_to("helper"), DONE], [helper(below)], context_schema=ContextAbove, storage=storage)
+    assert graph.invoke(GO, THREAD, context=ContextAbove("Ada"))["outcome"]["status"] == "success"
+    assert seen
+    assert {isinstance(one, ContextAbove) for one in seen} == {form is ContextAbove}
 
 
-def look_up(word: str) -> str:
-    """Look up."""
-    return word
+def test_limits_and_a_prompt_that_a_run_of_the_caller_gets_are_not_its_own() -> None:
+    below = ScriptedModel([*[call("think", thought=f"{n}") for n in range(4)], DONE])
+    graph = graph_of([hand_to("helper"), DONE], [helper(graph_of(below, system_prompt="Look things up."))])
+    values = graph.invoke(GO, context={"turns": 2, "system_prompt": "Lead."})
+    assert results(values)[0].status == "success"
+    prompts = [one.text for seen in below.seen for one in seen.messages if one.type == "system"]
+    assert [text.startswith("Look things up.") for text in prompts] == [True] * 5
+
+
+# What comes back.
+
+
+class Answer(BaseModel):
+    number: int
+
+
+class Hook(AgentMiddleware[Any, Any, Any]):
+    def before_model(self, state: Any, runtime: Any) -> None:
+        raise PermissionError(CAUSE)
+
+
+@dynamic_prompt
+def prompting(request: Any) -> str:
+    raise PermissionError(CAUSE)
+
+
+def failing(*_: Any) -> Any:
+    raise ConnectionError(CAUSE)
+
+
+async def coroutine() -> Any:
+    return graph_of([DONE])
+
+
+def foreign() -> Any:
+    builder = StateGraph(MessagesState)
+    builder.add_node("work", lambda _: {})
+    return builder.add_edge(START, "work").compile()
+
+
+@dataclass
+class Ends:
+    """How the delegate ends: words in the result of its call, and whether that is a success."""
+
+    below: Callable[[], Any]
+    words: tuple[str, ...]
+    ok: bool = False
+
+
+ENDS = {
+    "done": Ends(lambda: graph_of([DONE]), ("asserted", "Found it."), ok=True),
+    "done, and a check has seen it": Ends(
+        lambda: graph_of([DONE], checks=[lambda: True]), ("verified", "Found it."), ok=True
+    ),
+    "a typed result": Ends(
+        lambda: graph_of(
+            [call("finish_task", summary="It is 42.", result={"number": 42})], response_format=Answer
+        ),
+        ('{"number": 42}',),
+        ok=True,
+    ),
+    "partly done": Ends(lambda: graph_of([PARTIAL]), ("partial", "Half.", "the rest")),
+    "blocked": Ends(lambda: graph_of([BLOCKED]), ("blocked", "No key.")),
+    "at a limit": Ends(
+        lambda: graph_of([reply("Hm.", call("think", thought="?"))], limits={"turns": 1}), ("limit", "Hm.")
+    ),
+    "its model fails": Ends(
+        lambda: graph_of([call("think", thought="Hm."), ConnectionError(CAUSE)], **ONCE),
+        ("error", "ConnectionError", CAUSE),
+    ),
+    "its model says nothing that is a reply": Ends(
+        lambda: graph_of([call("think", thought="Hm."), 3], **ONCE), ("error",)
+    ),
+    "a hook fails": Ends(lambda: graph_of([DONE], middleware=[Hook()]), ("before_model", "Hook", CAUSE)),
+    "what makes its prompt fails": Ends(
+        lambda: graph_of([DONE], middleware=[prompting], **ONCE), ("prompting", CAUSE)
+    ),
+    "it asks, and nobody can answer": Ends(lambda: graph_of([ASK]), ("error", "Which one?")),
+    "a function that makes its graph raises": Ends(lambda: failing, ("ConnectionError", CAUSE)),
+    "a function that ends the process": Ends(lambda: exit, ("SystemExit",)),
+    "a function that needs an argument": Ends(lambda: lambda graph: graph, ("TypeError", "'graph'")),
+    "a function that makes nothing": Ends(lambda: lambda: None, ("'helper'", "NoneType")),
+    "a function that is a coroutine": Ends(lambda: coroutine, ("'helper'", "coroutine")),
+    "a function that makes another graph": Ends(lambda: foreign, ("'helper'", "build_graph")),
+    "a function that makes a graph with storage": Ends(
+        lambda: lambda: graph_of([DONE], checkpointer=InMemorySaver()), ("'helper'", "storage")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_the_result_says_how_the_delegate_ended_and_why(name: str) -> None:
+    case = ENDS[name]
+    values = graph_of([hand_to("helper"), DONE if case.ok else BLOCKED], [helper(case.below())]).invoke(GO)
+    (result,) = results(values)
+    assert result.status == ("success" if case.ok else "error")
+    assert [word for word in case.words if word not in result.text] == []
+    if name == "a typed result":
+        assert result.artifact == {"number": 42}
+    points = outcome_of(values).open_points
+    assert [point.startswith("helper") for point in points] == [] if case.ok else [True]
+    assert CAUSE not in case.words or CAUSE in points[0]
+
+
+def test_the_result_of_one_that_failed_lists_what_it_may_have_changed(shop: Shop) -> None:
+    below = graph_of([call("pay", to="ada"), BLOCKED], [shop.pay])
+    values = graph_of([hand_to("helper"), BLOCKED], [helper(below)]).invoke(GO)
+    assert "pay(to='ada') (ok)" in results(values)[0].text
+
+
+def test_the_cause_reaches_every_level_and_the_outcome() -> None:
+    graph, leads = graph_of([RuntimeError(CAUSE)], **ONCE), list[ScriptedModel]()
+    for _ in range(4):
+        leads.append(ScriptedModel([hand_to("helper"), BLOCKED]))
+        graph = graph_of(leads[-1], [helper(graph)])
+    points = outcome_of(graph.invoke(GO)).open_points
+    assert [CAUSE in lead.seen[-1].messages[-1].text for lead in leads] == [True] * 4
+    assert [CAUSE in point for point in points] == [True]
+
+
+def test_each_of_several_that_failed_has_its_own_cause() -> None:
+    ends: dict[str, Any] = {"one": RuntimeError("no key"), "two": RuntimeError("no credit"), "three": DONE}
+    team = [helper(graph_of([end], **ONCE), name) for name, end in ends.items()]
+    values = graph_of([hand_to("one", "one", "two", "three"), BLOCKED], team).invoke(GO)
+    points = outcome_of(values).open_points
+    # Both calls of the first share a model with a single reply.
+    assert [point.split(" ")[0] for point in points] == ["one", "one", "two"]
+    assert "no key" in points[0] + points[1]
+    assert "no credit" in points[2]
+
+
+def test_a_cause_is_bounded_however_many_fail_at_each_level() -> None:
+    @dynamic_prompt
+    def shouting(request: Any) -> str:
+        raise RuntimeError("x" * 10_000)
+
+    below = graph_of([DONE], middleware=[shouting], **ONCE)
+    for _ in range(2):
+        below = graph_of(by_turn(hand_to(*["helper"] * 4), BLOCKED), [helper(below)])
+    values = below.invoke(GO)
+    told = [one.text for one in results(values)] + outcome_of(values).open_points
+    assert [("xxx" in text, len(text) < 2_500) for text in told] == [(True, True)] * 8
+
+
+class Keyed(BaseChatModel):
+    """A model with a key, whose server echoes it."""
+
+    api_key: SecretStr = SecretStr("a-key-of-this-house-4711")
+
+    @property
+    def _llm_type(self) -> str:
+        return "keyed"
+
+    def bind_tools(self, tools: Any, **_: Any) -> Runnable[Any, Any]:
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        raise RuntimeError(f"refused: {self.api_key.get_secret_value()} (Bearer sk-0123456789abcdef)")
+
+
+class Leaking(AgentMiddleware[Any, Any, Any]):
+    def before_model(self, state: Any, runtime: Any) -> None:
+        raise RuntimeError("refused: a-key-of-this-house-4711 (Bearer sk-0123456789abcdef)")
+
+
+def leaking() -> Any:
+    raise RuntimeError("refused: (Bearer sk-0123456789abcdef)")
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        pytest.param(build_graph(Keyed(), **ONCE), id="by its model"),
+        pytest.param(build_graph(Keyed(), middleware=[Leaking()]), id="by a middleware"),
+        pytest.param(leaking, id="by a function that makes it"),
+    ],
+)
+def test_no_key_is_told_above(below: Any) -> None:
+    values = graph_of([hand_to("helper"), BLOCKED], [helper(below)]).invoke(GO)
+    told = json.dumps([values["messages"], values["outcome"]], default=str)
+    assert ("refused" in told, "4711" in told, "0123456789abcdef" in told) == (True, False, False)
+
+
+def test_a_function_that_made_no_graph_is_asked_again_when_the_thread_goes_on(storage: Storage) -> None:
+    makes: list[Callable[[], Any]] = [failing]
+    graph = graph_of([hand_to("helper"), DOWN, DONE], [helper(lambda: makes[-1]())], storage=storage, **ONCE)
+    (result,) = results(graph.invoke(GO, THREAD))
+    assert result.status == "error"
+    makes.append(lambda: graph_of([DONE]))
+    values = graph.invoke(go_on(), THREAD)
+    assert [one.status for one in results(values)] == ["success"]
+    assert values["outcome"]["status"] == "success"
+
+
+# What the caller may claim then.
+
+
+def refusals(values: Any) -> list[bool]:
+    """Of each finish, in order, whether it was refused; the one that counted is the last."""
+    return [one.status == "error" for one in results(values, "finish_task")]
+
+
+def test_a_finish_beside_a_delegate_that_fails_is_void() -> None:
+    both = [call("helper", task="Go."), DONE]
+    values = graph_of([both, BLOCKED], [helper(graph_of([BLOCKED]))]).invoke(GO)
+    assert refusals(values) == [True, False]
+    assert "helper" in results(values, "finish_task")[0].text
+    assert outcome_of(values).claim == "blocked"
+
+
+@dataclass
+class Claims:
+    """What the caller does after its delegate has failed, and whether each finish is refused; the claim that
+    counts, and whether the failure stands in the outcome. second: how the delegate ends when called again."""
+
+    then: Sequence[Any]
+    refused: list[bool]
+    claim: str = "done"
+    is_open: bool = False
+    second: Any = BLOCKED
+
+
+CLAIMS = {
+    "it says done twice: the outcome lists it": Claims([DONE, DONE], [True, False], is_open=True),
+    "it has it done": Claims([DONE, *hand_to("helper"), DONE], [True, False], second=DONE),
+    "it looks first": Claims([call("look", n=1), DONE], [False]),
+    "it only thinks first": Claims([call("think", thought="Hm."), DONE, DONE], [True, False], is_open=True),
+    "it claims less": Claims([PARTIAL], [False], "partial", is_open=True),
+    "it fails again: it is told again": Claims(
+        [DONE, *hand_to("helper"), DONE, BLOCKED], [True, True, False], "blocked", is_open=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_done_is_refused_once_over_a_delegate_that_failed(name: str) -> None:
+    case = CLAIMS[name]
+    team = [helper(graph_of([BLOCKED, case.second])), look]
+    values = graph_of([hand_to("helper"), *case.then], team).invoke(GO)
+    assert refusals(values) == case.refused
+    outcome = outcome_of(values)
+    assert outcome.claim == case.claim
+    assert [point.startswith("helper") for point in outcome.open_points] == [True] * case.is_open
+
+
+@pytest.mark.parametrize("order", [(BLOCKED, DONE), (DONE, BLOCKED)], ids=["failure first", "success first"])
+def test_a_success_beside_it_makes_up_for_no_failure(order: tuple[Any, Any]) -> None:
+    """The calls of a reply are different parts of the work; only a later reply has one done again."""
+    by_task = {"One.": order[0], "Another.": order[1], "Again.": DONE}
+    below = graph_of(ScriptedModel(lambda messages: by_task[messages[-1].text]))
+    both = [call("helper", task="One."), call("helper", task="Another.")]
+    values = graph_of([both, DONE, call("helper", task="Again."), DONE], [helper(below)]).invoke(GO)
+    assert refusals(values) == [True, False]
+    assert outcome_of(values).open_points == []
+
+
+@pytest.mark.parametrize(
+    ("middle", "top", "is_open"),
+    [
+        pytest.param([DONE, DONE], [DONE], True, id="the middle says done all the same"),
+        pytest.param([DONE, DONE], [PARTIAL], False, id="the top claims less"),
+        pytest.param([*hand_to("other"), DONE], [DONE], False, id="the middle has it done"),
+        pytest.param([DONE, DONE, DONE], [*hand_to("middle"), DONE], False, id="the middle is called again"),
+    ],
+)
+def test_a_failure_further_below_is_in_every_outcome_above_that_says_done(
+    middle: list[Any], top: list[Any], is_open: bool
+) -> None:
+    team = [helper(graph_of([BLOCKED]), "deep"), helper(graph_of([DONE]), "other")]
+    below = helper(graph_of([hand_to("deep"), *middle], team), "middle")
+    values = graph_of([hand_to("middle"), *top], [below]).invoke(GO)
+    assert results(values, "middle")[0].status == "success"
+    points = outcome_of(values).open_points
+    assert [point.startswith("middle / deep") for point in points] == [True] * is_open
+
+
+# Several at once.
+
+
+@dataclass
+class Together:
+    """Counts how many calls run at once, and waits for as many as are expected."""
+
+    expected: int
+    now: int = 0
+    most: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def busy(self) -> BaseTool:
+        @tool
+        def busy(n: int) -> str:
+            """Takes a while."""
+            with self.lock:
+                self.now += 1
+                self.most = max(self.most, self.now)
+            until = time.monotonic() + 20
+            while self.most < self.expected and time.monotonic() < until:
+                time.sleep(0.01)
+            time.sleep(0.05)
+            with self.lock:
+                self.now -= 1
+            return "done"
+
+        return busy
+
+
+@pytest.mark.parametrize(("parallel", "expected"), [(None, 3), (2, 2), (1, 1)])
+def test_several_in_one_reply_run_beside_each_other(parallel: int | None, expected: int) -> None:
+    together = Together(expected)
+    below = graph_of(by_turn(call("busy", n=1), DONE), [together.busy])
+    team = [helper(below, parallel=parallel)]
+    values = graph_of([hand_to(*["helper"] * 3), DONE], team).invoke(GO)
+    assert [one.status for one in results(values)] == ["success"] * 3
+    assert together.most == expected
+
+
+# What cannot work is refused when the graph is built, or before the delegate has begun.
+
+
+def pretender() -> Any:
+    @tool("helper")
+    def pretending(task: str) -> str:
+        """Help."""
+        return task
+
+    pretending.metadata = {"kind": "delegate"}
+    return pretending
+
+
+def spender() -> Any:
+    @tool
+    def spend(to: str) -> str:
+        """Spend."""
+        return to
+
+    return graph_of([call("spend", to="x"), DONE], [spend])
+
+
+MISTAKES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
+    # What is built, and what the error names.
+    "a graph with a checkpointer": (
+        lambda: helper(graph_of([DONE], checkpointer=InMemorySaver())),
+        ("'helper'", "storage"),
+    ),
+    "a graph with a thread": (
+        lambda: helper(graph_of([DONE]).with_config(configurable={"thread_id": "mine"})),
+        ("'helper'", "thread"),
+    ),
+    "no graph": (lambda: helper("researcher"), ("'helper'", "str", "build_graph")),
+    "another graph": (lambda: helper(foreign()), ("'helper'", "build_graph")),
+    "a name that is none": (lambda: helper(graph_of([DONE]), "a|b"), ("'a|b'",)),
+    "no description": (
+        lambda: delegate("helper", graph_of([DONE]), description=" "),
+        ("'helper'", "description"),
+    ),
+    "parallel=0": (lambda: helper(graph_of([DONE]), parallel=0), ("parallel",)),
+    "two of one name": (
+        lambda: graph_of([DONE], [helper(graph_of([DONE])), helper(graph_of([DONE]))]),
+        ("'helper'",),
+    ),
+    "handed over": (
+        lambda: graph_of([DONE], [helper(graph_of([DONE]))], approvals={"helper": "hand_over"}),
+        ("helper", "delegate"),
+    ),
+    "a tool that says it is one": (lambda: graph_of([DONE], [pretender()]), ("helper", "delegate")),
+    "a limit of cost without prices below": (
+        lambda: graph_of(
+            [DONE], [helper(graph_of([DONE]))], limits=Limits(cost=1, prices=Prices(input=1, output=1))
+        ),
+        ("'helper'", "prices"),
+    ),
+    "approvals name a tool that nobody has": (
+        lambda: graph_of([DONE], [helper(spender())], approvals={"misspelt": True}),
+        ("approvals", "'misspelt'"),
+    ),
+    "approvals name a tool of a graph that a function makes": (
+        lambda: graph_of([DONE], [helper(spender)], approvals={"spend": True}),
+        ("approvals", "'spend'", "'helper'"),
+    ),
+    "approvals name a tool of a graph that a function makes further below": (
+        lambda: graph_of(
+            [DONE], [helper(graph_of([DONE], [helper(spender, "deep")]))], approvals={"spend": True}
+        ),
+        ("approvals", "'spend'", "'helper'"),
+    ),
+    "it is called without a graph above": (
+        lambda: helper(graph_of([DONE])).invoke({"task": "x"}),
+        ("helper", "build_graph"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_cannot_work_is_refused_when_it_is_built(name: str) -> None:
+    build, named = MISTAKES[name]
+    with pytest.raises(SetupError) as error:
+        build()
+    assert [word for word in named if word not in str(error.value)] == []
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("below", "approvals"),
+    [
+        pytest.param(spender, {"write": True}, id="a kind, of a graph made later"),
+        pytest.param(spender, {"helper": True}, id="the delegate, of a graph made later"),
+        pytest.param(spender, lambda name, args: name == "spend", id="a function, of a graph made later"),
+        pytest.param(spender(), {"spend": True}, id="a tool below"),
+        pytest.param(graph_of([], [helper(spender(), "deep")]), {"spend": True}, id="a tool further below"),
+    ],
+)
+def test_approvals_may_reach_below(below: Any, approvals: Any) -> None:
+    made = helper(below)
+    assert (made.metadata or {})["kind"] == Kind.DELEGATE
+    assert graph_of([], [made], approvals=approvals).name

@@ -1,32 +1,59 @@
-"""Limits over the tree: what delegates use counts above them, and a delegate gets at most what is left."""
+"""Limits hold over the tree: delegates use at most what the machines above them have left, however many run
+beside each other, wait, are copied, or go on."""
 
+import operator
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
 
-from signoff import Limits, Prices, build_graph, delegate, extend, outcome_of, sqlite_storage
-from signoff.graph.build import Graph
-from signoff.graph.messages import marks
+from signoff import (
+    Graph,
+    Limits,
+    Prices,
+    Question,
+    Session,
+    SetupError,
+    Storage,
+    build_graph,
+    go_on,
+    outcome_of,
+    sqlite_storage,
+    standard_controls,
+)
 from signoff.models import ScriptedModel, call, reply
+from signoff.outcome import TreeUse
+from signoff.session import expire
+from tests.support.interrupting import interrupt_process
+from tests.support.trees import (
+    DOWN,
+    GO,
+    ONCE,
+    THREAD,
+    Shop,
+    by_turn,
+    graph_of,
+    hand_to,
+    helper,
+    look,
+    outcome_at,
+    results,
+    turns_of,
+)
 
-THREAD: Any = {"configurable": {"thread_id": "t"}}
-GO: Any = {"messages": [("user", "go")]}
-DONE = call("finish_task", summary="Done.")
 PRICES = Prices(input=10_000, output=10_000)
-
-
-def look(n: int) -> str:
-    """Look."""
-    return f"{n}"
-
-
-def note(text: str) -> str:
-    """Note."""
-    return f"noted {text}"
-
-
-look.metadata = {"kind": "read"}  # type: ignore[attr-defined]  # a function takes any attribute
+"""A reply of 100 tokens costs 1."""
 
 
 def paid(*parts: Any) -> Any:
@@ -34,136 +61,419 @@ def paid(*parts: Any) -> Any:
     return reply(*parts, usage=(90, 10))
 
 
-def worker(looks: int, limits: Limits | None = None) -> Graph:
+FINISH = paid(call("finish_task", summary="Done."))
+GIVES_UP = paid(call("finish_task", summary="x", outcome="blocked"))
+
+
+def task_of(messages: list[BaseMessage]) -> str:
+    return next(one.text for one in messages if isinstance(one, HumanMessage))
+
+
+def endless(messages: list[BaseMessage]) -> Any:
+    """Works without an end."""
+    return paid(call("look", n=turns_of(messages)))
+
+
+def tree_of(values: Any) -> TreeUse:
+    tree = outcome_of(values).tree
+    assert tree is not None
+    return tree
+
+
+# One delegate.
+
+
+def worker(looks: int = 9, **limits: Any) -> Graph:
+    """Looks so often, and is done."""
     steps = [paid(call("look", n=n)) for n in range(looks)]
-    return build_graph(ScriptedModel([*steps, paid(DONE)]), [look], limits=limits)
+    return graph_of([*steps, FINISH], [look], limits=Limits(**limits))
 
 
-def lead(child: Graph, limits: Limits, *then: Any) -> Graph:
-    made = delegate("worker", child, description="Works.")
-    return build_graph(
-        ScriptedModel([paid(call("worker", task="Do it.")), *(then or (paid(DONE),))]), [made], limits=limits
-    )
-
-
-FAILED = paid(call("finish_task", summary="x", outcome="blocked"))
-LIMITS: dict[str, tuple[Graph, Limits, str, int]] = {
-    # The child, the parent's limits, why the child ended, and its turns.
-    "tokens of the parent": (worker(9), Limits(tokens=450), "tokens", 4),
-    "tokens of its own": (worker(9, Limits(tokens=150)), Limits(tokens=1_000), "tokens", 2),
-    "tool calls of the parent": (worker(9), Limits(tool_calls=3), "tool_calls", 3),
-    "tool calls of its own": (worker(9, Limits(tool_calls=1)), Limits(tool_calls=9), "tool_calls", 2),
-    "cost of the parent": (
-        worker(9, Limits(prices=PRICES)),
-        Limits(cost=4.5, prices=PRICES),
-        "cost",
-        4,
-    ),
-    "turns are of one machine": (worker(9), Limits(turns=3), "", 10),
+BELOW: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
+    # What the delegate may use, what its caller may, and how many turns the delegate had.
+    "tokens of the caller": ({}, {"tokens": 450}, 4),
+    "tokens of its own": ({"tokens": 150}, {"tokens": 1_000}, 2),
+    "tool calls of the caller": ({}, {"tool_calls": 3}, 3),
+    "tool calls of its own": ({"tool_calls": 1}, {"tool_calls": 9}, 2),
+    "cost of the caller": ({"prices": PRICES}, {"cost": 4.5, "prices": PRICES}, 4),
+    "turns of its own": ({"turns": 3}, {"turns": 9}, 3),
+    "turns of the caller are not its": ({}, {"turns": 3}, 10),
 }
 
 
-@pytest.mark.parametrize("name", LIMITS)
-def test_a_delegate_gets_what_is_left_or_its_own_limit(name: str, tmp_path: Path) -> None:
-    child, limits, why, turns = LIMITS[name]
-    graph = lead(child, limits, FAILED if why else paid(DONE))
-    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-        graph = graph.copy({"checkpointer": storage.checkpointer, "store": storage.store})
-        values = graph.invoke(GO, THREAD)
-    mark = marks(values["messages"][2])["delegate"]
-    assert (mark["reason"], mark["used"]["turns"]) == (why or "finish_task", turns)
-    outcome = outcome_of(values)
-    assert outcome.tree is not None
-    assert outcome.tree.turns == outcome.turns + turns
-    assert outcome.tree.total_tokens == 100 * outcome.tree.turns
+@pytest.mark.parametrize("name", BELOW)
+def test_a_delegate_gets_what_is_left_above_or_its_own_limit(name: str) -> None:
+    own, above, turns = BELOW[name]
+    graph = graph_of([paid(*hand_to("helper")), GIVES_UP], [helper(worker(**own))], limits=Limits(**above))
+    values = graph.invoke(GO)
+    assert (results(values)[0].status == "success") is (turns == 10)
+    tree, outcome = tree_of(values), outcome_of(values)
+    assert tree.turns == outcome.turns + turns
+    assert tree.total_tokens == 100 * tree.turns
     assert (outcome.usage.total_tokens, outcome.tool_calls) == (100 * outcome.turns, 1)
 
 
-@pytest.mark.parametrize(
-    ("limits", "reason"),
-    [
-        (Limits(tokens=350), "tokens"),
-        (Limits(cost=3.5, prices=PRICES), "cost"),
-    ],
-)
-def test_what_a_delegate_has_used_ends_the_parent(limits: Limits, reason: str, tmp_path: Path) -> None:
-    child = worker(9, Limits(prices=PRICES) if reason == "cost" else None)
-    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-        graph = lead(child, limits, FAILED).copy(
-            {"checkpointer": storage.checkpointer, "store": storage.store}
-        )
-        outcome = outcome_of(graph.invoke(GO, THREAD))
-        assert (outcome.status, outcome.reason, outcome.turns) == ("limit", reason, 1)
-        assert outcome.tree is not None
-        # At most one reply above the limit, of the one that ran.
-        assert outcome.tree.total_tokens == 400
-        # More grants the whole amount once more, counted from now on, and the delegate goes on.
-        for _ in range(2):
-            again = outcome_of(graph.invoke(extend(graph.get_state(THREAD), turns=5), THREAD))
-    assert (again.status, again.claim) == ("success", "blocked")
-    assert again.tree is not None
-    assert (again.tree.turns, again.tree.delegates) == (1 + 10 + 1, 1)
-
-
-def test_a_delegate_is_not_begun_when_nothing_is_left() -> None:
-    graph = lead(worker(9), Limits(tokens=100))
-    values = graph.invoke(GO)
-    assert marks(values["messages"][2])["not_run"] == "tokens"
-    assert (outcome_of(values).reason, outcome_of(values).tree) == ("tokens", None)
-
-
-@pytest.mark.parametrize(
-    ("limits", "most"),
-    [
-        (Limits(tool_calls=9), 9),
-        (Limits(tokens=1_300), 1_300 + 4 * 100),
-        (Limits(cost=13, prices=PRICES), 1_700),
-    ],
-)
-def test_those_that_are_called_together_use_what_is_left_and_no_more(
-    limits: Limits, most: int, tmp_path: Path
+@pytest.mark.parametrize("limits", [{"tokens": 350}, {"cost": 3.5, "prices": PRICES}], ids=["tokens", "cost"])
+def test_what_a_delegate_has_used_ends_its_caller_and_both_go_on(
+    limits: dict[str, Any], storage: Storage
 ) -> None:
-    def endless(messages: Any) -> Any:
-        return paid(call("look", n=len(messages)))
-
-    child = build_graph(ScriptedModel(endless), [look], limits=Limits(turns=50, prices=PRICES))
-    made = delegate("worker", child, description="Works.")
-    calls = paid(*[call("worker", task=f"{n}") for n in range(4)])
-    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-        graph = build_graph(ScriptedModel([calls, FAILED]), [made], limits=limits, storage=storage)
-        outcome = outcome_of(graph.invoke(GO, THREAD))
+    below = worker(prices=PRICES)
+    graph = graph_of(
+        [paid(*hand_to("helper")), GIVES_UP], [helper(below)], limits=Limits(**limits), storage=storage
+    )
+    outcome = outcome_of(graph.invoke(GO, THREAD))
+    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", next(iter(limits)), 1)
     assert outcome.tree is not None
-    if limits.tool_calls:
-        # Four of the delegates themselves, and five below them.
-        assert outcome.tree.tool_calls == most
-    else:
-        assert outcome.tree.turns > 12
-        assert outcome.tree.total_tokens <= most
+    # At most one reply above the limit, of the one that ran.
+    assert outcome.tree.total_tokens == 400
+    # More grants the whole amount once more, counted from now on, and the delegate goes on.
+    for _ in range(2):
+        values = graph.invoke(go_on(turns=5), THREAD)
+    assert outcome_of(values).claim == "blocked"
+    assert (tree_of(values).turns, tree_of(values).delegates) == (1 + 10 + 1, 1)
+
+
+@pytest.mark.parametrize("limits", [Limits(tokens=100), Limits(tree_turns=1)], ids=["tokens", "tree_turns"])
+def test_a_delegate_is_not_begun_when_nothing_is_left(limits: Limits) -> None:
+    below = ScriptedModel([FINISH])
+    graph = graph_of([paid(*hand_to("helper"))], [helper(graph_of(below))], limits=limits)
+    values = graph.invoke(GO)
+    assert (results(values)[0].status, below.seen) == ("error", [])
+    assert (outcome_of(values).status, outcome_of(values).tree) == ("limit", None)
+
+
+def test_no_limit_of_zero() -> None:
+    with pytest.raises(SetupError, match="tree_turns"):
+        Limits(tree_turns=0)
 
 
 def test_use_is_added_up_over_all_levels() -> None:
-    below = build_graph(
-        ScriptedModel([paid(call("worker", task="Do it.")), paid(DONE)]),
-        [delegate("worker", worker(2), description="Works.")],
-    )
-    middle = delegate("middle", below, description="Hands on.")
-    graph = build_graph(ScriptedModel([paid(call("middle", task="Do it.")), paid(DONE)]), [middle])
-    outcome = outcome_of(graph.invoke(GO))
-    assert outcome.tree is not None
-    assert (outcome.tree.delegates, outcome.tree.turns, outcome.tree.tool_calls) == (1, 2 + 2 + 3, 1 + 1 + 2)
-    assert outcome.tree.total_tokens == 700
+    middle = graph_of([paid(*hand_to("helper")), FINISH], [helper(worker(looks=2))])
+    graph = graph_of([paid(*hand_to("middle")), FINISH], [helper(middle, "middle")])
+    tree = tree_of(graph.invoke(GO))
+    assert (tree.delegates, tree.turns, tree.tool_calls) == (1, 2 + 2 + 3, 1 + 1 + 2)
+    assert tree.total_tokens == 700
 
 
-@pytest.mark.parametrize("stored", [False, True])
-def test_summaries_of_a_delegate_count_too(stored: bool, tmp_path: Path) -> None:
+def test_summaries_of_a_delegate_count_too(storage: Storage) -> None:
+    @tool
+    def note(text: str) -> str:
+        """Note."""
+        return f"noted {text}"
+
     writer = ScriptedModel(lambda _: reply("What was seen so far.", usage=(200, 20)))
-    looks = [paid(call("note", text=f"{n} {'x' * 400}")) for n in range(30)]
-    below = build_graph(ScriptedModel([*looks, paid(DONE)]), [note], compaction=writer, prompt_tokens=3_000)
-    graph = lead(below, Limits())
-    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-        if stored:
-            graph = graph.copy({"checkpointer": storage.checkpointer, "store": storage.store})
-        values = graph.invoke(GO, THREAD)
+    notes = [paid(call("note", text=f"{n} {'x' * 400}")) for n in range(30)]
+    policy = {"compaction": writer, "prompt_tokens": 3_000}
+    below = graph_of([*notes, FINISH], [note], policy=policy)
+    graph = graph_of([paid(*hand_to("helper")), FINISH], [helper(below)], storage=storage)
+    tree = tree_of(graph.invoke(GO, THREAD))
     assert writer.seen
-    used = marks(values["messages"][2])["delegate"]["used"]
-    assert used["tokens"] == 100 * used["turns"] + 220 * len(writer.seen)
+    assert tree.total_tokens == 100 * tree.turns + 220 * len(writer.seen)
+
+
+@pytest.mark.parametrize(("depth", "turns"), [(1, 2 + 1), (2, 2 + 2 + 1), (3, 2 + 2 + 2 + 1)])
+def test_a_graph_that_delegates_to_itself_is_bounded_by_depth(depth: int, turns: int) -> None:
+    def itself() -> Graph:
+        return graph_of(by_turn(hand_to("helper"), GIVES_UP), [helper(itself)])
+
+    graph = graph_of(by_turn(hand_to("helper"), GIVES_UP), [helper(itself)], limits=Limits(depth=depth))
+    values = graph.invoke(GO)
+    assert (outcome_of(values).claim, tree_of(values).turns) == ("blocked", turns)
+    assert "depth" in results(values)[0].text
+
+
+def test_a_task_has_at_most_so_many_delegates() -> None:
+    team = [helper(graph_of(by_turn(FINISH)))]
+    graph = graph_of([hand_to("helper", "helper"), hand_to("helper")], team, limits=Limits(children=2))
+    values = graph.invoke(GO)
+    assert (outcome_of(values).status, outcome_of(values).reason) == ("limit", "children")
+    assert tree_of(values).delegates == 2
+
+
+# Many beside each other.
+
+
+def several(limits: Limits, below: Any = endless, beside: int = 4, **options: Any) -> Graph:
+    """A graph that calls a delegate several times in one reply."""
+    child = graph_of(ScriptedModel(below), [look], limits=Limits(turns=60, repeats=None, prices=PRICES))
+    calls = paid(*[call("helper", task=f"{n}") for n in range(beside)])
+    lead = ScriptedModel(lambda messages: GIVES_UP if turns_of(messages) else calls)
+    return build_graph(lead, [helper(child)], limits=limits, **options)
+
+
+@contextmanager
+def kept(where: str, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """Where a thread is kept, as arguments of `build_graph`."""
+    if where == "sqlite":
+        with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+            yield {"storage": storage}
+    elif where == "a saver and a store":
+        yield {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
+    else:
+        yield {"checkpointer": InMemorySaver()} if where == "a saver alone" else {}
+
+
+@dataclass
+class Bounded:
+    """A limit of the tree, how the task ends, and what all have used: at least and at most."""
+
+    limits: Limits
+    reason: str
+    used: str
+    least: int
+    most: int
+
+
+BOUNDED = {
+    "turns": Bounded(Limits(tree_turns=17), "tree_turns", "turns", 17, 17),
+    "tool calls": Bounded(Limits(tool_calls=11), "finish_task", "tool_calls", 11, 11),
+    # Each of four may be in a reply when the limit is reached.
+    "tokens": Bounded(Limits(tokens=1_500), "tokens", "total_tokens", 1_500, 1_500 + 4 * 100),
+    "cost": Bounded(Limits(cost=15, prices=PRICES), "cost", "total_tokens", 1_500, 1_500 + 4 * 100),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("where", ["sqlite", "a saver and a store", "a saver alone", "nowhere"])
+@pytest.mark.parametrize("name", BOUNDED)
+def test_a_limit_holds_for_all_that_run_beside_each_other(name: str, where: str, tmp_path: Path) -> None:
+    case = BOUNDED[name]
+    with kept(where, tmp_path) as options:
+        values = several(case.limits, **options).invoke(GO, THREAD)
+    assert outcome_of(values).reason == case.reason
+    assert case.least <= getattr(tree_of(values), case.used) <= case.most
+
+
+def test_each_limit_above_holds_for_what_stands_below_it(storage: Storage) -> None:
+    middle = several(Limits(tree_turns=6))
+    graph = graph_of(
+        [hand_to("one", "two"), GIVES_UP],
+        [helper(middle, "one"), helper(middle, "two")],
+        limits=Limits(tree_turns=11),
+        storage=storage,
+    )
+    assert tree_of(graph.invoke(GO, THREAD)).turns == 11
+    alone = graph_of([hand_to("one"), GIVES_UP], [helper(middle, "one")], limits=Limits(tree_turns=11))
+    assert tree_of(alone.invoke(GO)).turns == 2 + 6
+
+
+def test_what_one_leaves_is_there_for_those_beside_it(storage: Storage) -> None:
+    def some(messages: list[BaseMessage]) -> Any:
+        return FINISH if task_of(messages) != "0" or turns_of(messages) == 9 else endless(messages)
+
+    values = several(Limits(tree_turns=15), some, storage=storage).invoke(GO, THREAD)
+    # An equal share would have cut the long one short.
+    assert (outcome_of(values).reason, tree_of(values).turns) == ("finish_task", 1 + 10 + 3 + 1)
+
+
+def test_more_is_counted_from_what_was_used_also_above_a_limit_that_was_lowered(storage: Storage) -> None:
+    assert tree_of(several(Limits(tree_turns=9), storage=storage).invoke(GO, THREAD)).turns == 9
+    again = several(Limits(tree_turns=2), storage=storage)
+    assert [tree_of(again.invoke(go_on(turns=3), THREAD)).turns for _ in range(2)] == [12, 15]
+
+
+class SideBySide(TypedDict):
+    messages: Annotated[list[Any], operator.add]
+
+
+@pytest.mark.parametrize(("deeper", "most"), [(False, 8), (True, 6)])
+def test_graphs_in_a_tool_share_what_is_left(deeper: bool, most: int) -> None:
+    """deeper: each of them calls a delegate, which counts as a call, too."""
+    ran = list[int]()
+
+    def slow(n: int) -> str:
+        """Looks for a while."""
+        ran.append(n)
+        time.sleep(0.02)
+        return f"{n}"
+
+    def two(messages: list[Any]) -> Any:
+        return reply(call("slow", n=len(messages)), call("slow", n=-len(messages)))
+
+    builder = StateGraph(SideBySide)
+    for name in ("a", "b"):
+        below = graph_of(ScriptedModel(two), [slow], limits=Limits(turns=8))
+        if deeper:
+            below = graph_of(by_turn(hand_to("helper"), *[GIVES_UP] * 9), [helper(below)])
+        builder.add_node(name, below)
+        builder.add_edge(START, name)
+    inside: Any = builder.compile()
+
+    def both(task: str) -> str:
+        """Does both at once."""
+        inside.invoke({"messages": [("user", task)]})
+        return "done"
+
+    made = helper(graph_of([call("both", task="go"), FINISH], [both]))
+    graph_of([hand_to("helper"), FINISH], [made], limits=Limits(tool_calls=9)).invoke(GO)
+    assert len(ran) == most
+
+
+# Those that wait, are copied, or go on.
+
+
+def asking(after: int) -> Callable[[list[BaseMessage]], Any]:
+    """Pays so often, asks, and pays on without an end. One that asks at once can be answered by the clock."""
+    by_clock: dict[str, Any] = {} if after else {"default_answer": "yes", "deadline_seconds": 60}
+    question = call("ask_user", question="Go on?", **by_clock)
+    return lambda messages: (
+        question if turns_of(messages) == after else call("pay", to=f"{turns_of(messages)}")
+    )
+
+
+def by_task(messages: list[BaseMessage]) -> Any:
+    return asking(0 if task_of(messages) == "early" else 3)(messages)
+
+
+def asker(shop: Shop) -> Graph:
+    controls = standard_controls(deadlines=True)
+    limits = Limits(repeats=None)
+    return graph_of(ScriptedModel(by_task), [shop.pay], limits=limits, control_tools=controls)
+
+
+def two_that_ask(shop: Shop, limits: Limits, deep: bool = False, **options: Any) -> Graph:
+    """A graph with two delegates beside each other: one asks at once, the other after it has paid thrice.
+    deep: both stand one level further below."""
+    below, parallel = asker(shop), None
+    if deep:
+        hands_on = ScriptedModel(
+            lambda messages: GIVES_UP if turns_of(messages) else hand_to("deep", task=task_of(messages))
+        )
+        below, parallel = graph_of(hands_on, [helper(below, "deep")]), 1
+    both = [call("helper", task="early"), call("helper", task="late")]
+    made = helper(below, parallel=parallel)
+    return graph_of(by_turn(both, GIVES_UP, GIVES_UP), [made], limits=limits, **options)
+
+
+def stopped(session: Session) -> Session:
+    session.stop()
+    session.go_on()
+    return session
+
+
+def copied(session: Session) -> Session:
+    copy = session.fork(thread_id="copy")
+    copy.run()
+    return copy
+
+
+def expired(session: Session) -> Session:
+    assert expire(session.graph, "t", now=9e12)
+    session.run()
+    return session
+
+
+MEANWHILE: dict[str, Callable[[Session], Session]] = {
+    "nothing": lambda session: session,
+    "it was stopped, and went on": stopped,
+    "it was copied: the copy": copied,
+    "it was copied: the first one": lambda session: [session, copied(session)][0],
+    "a question has expired": expired,
+}
+
+
+def answered(session: Session) -> TreeUse:
+    """The one that has used nothing yet goes on first; that of the other must be known to it."""
+    while waits := session.status().waits:
+        session.resume("yes", waits[0].interrupt_id)
+    outcome = session.status().outcome
+    assert outcome is not None
+    assert outcome.tree is not None
+    return outcome.tree
+
+
+@pytest.mark.parametrize("limit", ["tree_turns", "tool_calls"])
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+def test_what_waits_keeps_its_part_whatever_happens_to_the_thread(
+    meanwhile: str, limit: str, shop: Shop, storage: Storage
+) -> None:
+    limits = Limits(tree_turns=9) if limit == "tree_turns" else Limits(tool_calls=8)
+    session = Session(two_that_ask(shop, limits, storage=storage), "t")
+    session.run("go")
+    tree = answered(MEANWHILE[meanwhile](session))
+    assert (tree.turns if limit == "tree_turns" else tree.tool_calls) == (
+        limits.tree_turns or limits.tool_calls
+    )
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("deep", [False, True], ids=["below", "further below"])
+def test_without_a_store_too_those_that_have_not_had_their_turn_count(deep: bool, shop: Shop) -> None:
+    most = 11 if deep else 9
+    graph = two_that_ask(shop, Limits(tree_turns=most), deep, checkpointer=InMemorySaver())
+    session = Session(graph, "t")
+    assert isinstance(session.run("go"), Question)
+    assert answered(session).turns == most
+
+
+def test_those_that_failed_and_go_on_know_what_each_of_them_has_used(shop: Shop, storage: Storage) -> None:
+    """They go on one after the other: what the second had used must count while the first one runs."""
+    steps = [
+        *[call("pay", to=f"{n}") for n in range(2)],
+        DOWN,
+        *[call("pay", to=f"{n}") for n in range(3)],
+        DOWN,
+    ]
+    child = graph_of([*steps, *[call("pay", to=f"again {n}") for n in range(9)]], [shop.pay], **ONCE)
+    graph = graph_of(
+        [hand_to("helper", "helper"), DOWN, GIVES_UP],
+        [helper(child, parallel=1)],
+        limits=Limits(tree_turns=10),
+        storage=storage,
+        **ONCE,
+    )
+    session = Session(graph, "t")
+    assert outcome_at(session.run("go")).status == "error"
+    outcome = outcome_at(session.go_on())
+    assert outcome.tree is not None
+    assert (outcome.reason, outcome.tree.turns) == ("tree_turns", 10)
+
+
+def test_a_reply_that_a_crash_cut_short_costs_its_tokens_and_no_turn(storage: Storage) -> None:
+    """The process ends while the provider answers, twice; the prompt was paid for all the same."""
+    crashes = iter([True, True, False])
+
+    def second(messages: list[BaseMessage]) -> Any:
+        if next(crashes):
+            interrupt_process()
+        return FINISH
+
+    below = graph_of(by_turn(endless([]), second), [look])
+    graph = graph_of(
+        by_turn(paid(*hand_to("helper")), FINISH),
+        [helper(below)],
+        limits=Limits(tokens=5_000),
+        storage=storage,
+    )
+    moves: list[Any] = [GO, None]
+    for given in moves:
+        with pytest.raises(KeyboardInterrupt):
+            graph.invoke(given, THREAD)
+    tree = tree_of(graph.invoke(None, THREAD))
+    assert (tree.turns, tree.total_tokens) == (4, 600)
+
+
+def confirmed(n: int) -> str:
+    """Works, once a person has said so."""
+    return str(interrupt({"type": "question", "question": f"{n}?", "options": []}))
+
+
+def test_answers_that_other_processes_give_cost_no_reply(tmp_path: Path) -> None:
+    work = [paid(call("confirmed", n=n)) for n in range(3)]
+
+    def run(given: Any) -> Any:
+        with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+            below = helper(graph_of(by_turn(*work, FINISH), [confirmed]))
+            lead = by_turn(paid(*hand_to("helper")), FINISH)
+            return graph_of(lead, [below], limits=Limits(tokens=10_000), storage=storage).invoke(
+                given, THREAD
+            )
+
+    moves: list[Any] = [GO, Command(resume="yes"), Command(resume="yes")]
+    for given in moves:
+        if (process := os.fork()) == 0:
+            run(given)
+            os._exit(0)
+        assert os.waitpid(process, 0)[1] == 0
+    tree = tree_of(run(Command(resume="yes")))
+    assert (tree.turns, tree.total_tokens) == (6, 600)

@@ -1,214 +1,359 @@
-"""Where delegates are seen: what a thread's record, its page and the figures tell of them."""
+"""Where delegates are seen: the events of a session, the commands show, resume, replay and stats, the page,
+and the drawing of the graph."""
 
+import asyncio
 import json
 import re
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langgraph.types import Command
-from typer.testing import CliRunner, Result
+from langchain_core.tools import tool
+from langgraph.config import get_stream_writer
+from typer.testing import CliRunner
 
-from signoff import build_graph, delegate, sqlite_storage
+from signoff import Answer, Graph, Question, Session, Storage, go_on, sqlite_storage
 from signoff.cli.app import app
-from signoff.front.record.reading import read_run
-from signoff.graph.build import Graph
-from signoff.models import ScriptedModel, call
-from signoff.web.render import RenderedThread, Stand
+from signoff.events import (
+    Answered,
+    CallFinished,
+    CallProgress,
+    CallStarted,
+    Decided,
+    Entered,
+    Said,
+    SessionEvent,
+    TaskEnded,
+    Token,
+    from_dict,
+)
+from signoff.models import call, reply
+from tests.support.benches.web import WebBench
+from tests.support.trees import ASK, BLOCKED, DONE, GO, ONCE, THREAD, by_turn, graph_of, hand_to, helper, look
 
-THREAD: Any = {"configurable": {"thread_id": "t"}}
-ASK = call("ask_user", question="Which one?")
-DONE = call("finish_task", summary="Found it.")
-pytestmark = pytest.mark.filterwarnings("ignore:approvals= needs a checkpointer")
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
-def look(n: int) -> str:
-    """Look."""
-    return f"seen {n}"
+# Events.
 
 
-look.metadata = {"kind": "read"}  # type: ignore[attr-defined]  # a function takes any attribute
+@tool
+def pay(to: str) -> str:
+    """Pay."""
+    get_stream_writer()(f"paying {to}")
+    return f"paid {to}"
+
+
+SAYS_SO = reply("I am done.", call("finish_task", summary="Done."))
+
+
+def two_sides(storage: Storage | None) -> Graph:
+    """Two delegates beside each other; one of them has one, too, which asks."""
+    deep = graph_of(by_turn(call("pay", to="deep"), ASK, SAYS_SO), [pay])
+    left = graph_of(by_turn(hand_to("deep"), SAYS_SO), [helper(deep, "deep")])
+    right = graph_of(by_turn(call("pay", to="right"), SAYS_SO), [pay])
+    team = [helper(left, "left"), helper(right, "right")]
+    model = by_turn(hand_to("left", "right"), SAYS_SO)
+    return graph_of(model, team, limits={"tree_turns": 50}, storage=storage)
+
+
+def of(events: Sequence[SessionEvent], path: tuple[str, ...], *kinds: type) -> list[Any]:
+    return [event for event in events if event.path == path and isinstance(event, kinds)]
+
+
+def test_what_happens_below_is_told_with_its_path(storage: Storage) -> None:
+    session = Session(two_sides(storage), "t")
+    events = list(session.events("go"))
+    assert [one.name for one in of(events, (), CallStarted)] == ["left", "right"]
+    assert [one.name for one in of(events, ("left",), CallStarted)] == ["deep"]
+    for path in (("left", "deep"), ("right",)):
+        (begun,), (ended,) = of(events, path, CallStarted), of(events, path, CallFinished)
+        (wrote,) = of(events, path, CallProgress)
+        assert (begun.name, ended.result, wrote.data) == ("pay", f"paid {path[-1]}", f"paying {path[-1]}")
+        assert begun.call_id == ended.call_id == wrote.call_id
+        assert [one.turn for one in of(events, path, Said)] == [1, 2]
+    assert (len(of(events, ("right",), TaskEnded)), of(events, ("left", "deep"), TaskEnded)) == (1, [])
+    assert isinstance(events[-1], Decided)
+    assert isinstance(events[-1].decision, Question)
+    assert events[-1].decision.path == ("left", "deep")
+    # Its answer is told by the machine that asked; what it does then has the number of its turn.
+    events = list(session.events(Answer("this")))
+    (answered,) = of(events, ("left", "deep"), Answered)
+    assert (answered.question, answered.answer) == ("Which one?", "this")
+    assert [one.turn for one in of(events, ("left", "deep"), Said)] == [3]
+    assert of(events, ("right",), Said, CallStarted, TaskEnded) == []
+    assert [one.ok for one in of(events, (), CallFinished)] == [True, True]
+    assert [one.seq for one in events] == list(range(1, len(events) + 1))
+    assert [from_dict(one.to_dict()) for one in events] == events
+
+
+def test_pieces_of_a_reply_below_are_its_own(storage: Storage) -> None:
+    graph = graph_of(by_turn(hand_to("helper"), SAYS_SO), [helper(graph_of([SAYS_SO]))], storage=storage)
+    events = list(Session(graph, "t").events("go"))
+    for path in ((), ("helper",)):
+        assert "".join(one.text for one in of(events, path, Token)) == "I am done."
+        assert {one.message_id for one in of(events, path, Token)} == {of(events, path, Said)[-1].message_id}
+
+
+@pytest.mark.parametrize("options", [{"delegates": False}, {"tokens": False}], ids=str)
+def test_events_below_are_left_out_where_nobody_wants_them(options: Any, storage: Storage) -> None:
+    events = list(Session(two_sides(storage), "t").events("go", **options))
+    # What a tool below writes is not taken for a call of this machine that has the same id.
+    assert ({event.path for event in events}, of(events, (), CallProgress)) == ({()}, [])
+
+
+def test_events_after_going_on_have_the_turns_and_limits_of_each(storage: Storage) -> None:
+    below = graph_of([*[call("look", n=n) for n in range(9)]], [look], limits={"turns": 2})
+    graph = graph_of([hand_to("helper"), BLOCKED], [helper(below)], limits={"turns": 1}, storage=storage)
+    session = Session(graph, "t")
+    session.run("go")
+    events = [event for event in session.events(go_on(3)) if isinstance(event, Entered)]
+    assert {event.path: (event.turn, event.turns) for event in events} == {(): (2, 4), ("helper",): (5, 5)}
+
+
+# Commands and pages.
+
+
+def signoff(*words: str, database: Path) -> str:
+    result = CliRunner().invoke(app, [*words, "--database", str(database)], env={"COLUMNS": "120"})
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def document(*words: str, database: Path) -> Any:
+    return json.loads(signoff(*words, "--json", database=database))
 
 
 def team(storage: Any) -> Graph:
     """A lead with one that works, and one that asks below another."""
-    deep = delegate("deep", build_graph(ScriptedModel([ASK, DONE])), description="Asks.")
-    middle = build_graph(ScriptedModel([call("deep", task="Ask it."), DONE]), [deep])
-    works = build_graph(ScriptedModel([call("look", n=7), DONE]), [look])
-    made = [
-        delegate("works", works, description="Works."),
-        delegate("middle", middle, description="Delegates."),
-    ]
-    lead = [call("works", task="Look."), call("middle", task="Have it asked.")]
-    return build_graph(ScriptedModel([lead, call("finish_task", summary="All.")]), made, storage=storage)
+    middle = graph_of([hand_to("deep"), DONE], [helper(graph_of([ASK, DONE]), "deep")])
+    works = graph_of([call("look", n=7), DONE], [look])
+    below = [helper(works, "works"), helper(middle, "middle")]
+    return graph_of([hand_to("works", "middle"), DONE], below, storage=storage)
 
 
 @pytest.fixture
 def waiting(tmp_path: Path) -> Path:
-    """A thread in which the deepest one waits."""
+    """A database with a thread in which the deepest one waits."""
     with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        team(storage).invoke({"messages": [("user", "go")]}, THREAD)
+        team(storage).invoke(GO, THREAD)
     return tmp_path / "t.sqlite"
 
 
 @pytest.fixture
 def ended(tmp_path: Path) -> Path:
     with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        graph = team(storage)
-        graph.invoke({"messages": [("user", "go")]}, THREAD)
-        graph.invoke(Command(resume="the blue one"), THREAD)
+        session = Session(team(storage), "t")
+        session.run("go")
+        session.resume("the blue one")
     return tmp_path / "t.sqlite"
 
 
-def signoff(*words: str, database: Path) -> Result:
-    return CliRunner().invoke(app, [*words, "--database", str(database)], env={"COLUMNS": "120"})
-
-
-def said(*words: str, database: Path) -> list[str]:
-    result = signoff("show", "t", *words, database=database)
-    assert result.exit_code == 0, result.output
-    return [line.rstrip() for line in result.stdout.splitlines()]
-
-
-def test_the_turns_of_a_delegate_stand_indented_below_the_call(ended: Path) -> None:
-    shown = said(database=ended)
-    heads = [line for line in shown if "▾" in line]
-    assert [line.split(" · ")[0] for line in heads] == [
-        "    ▾ works",
-        "    ▾ middle",
-        "        ▾ middle/deep",
-    ]
-    assert "      1 ✓ look  n=7" in shown
-    asked = next(line for line in shown if "Which one?" in line)
-    assert asked.startswith(" " * 8)
+def heads(shown: str) -> list[str]:
+    """The lines that stand above the turns of a delegate, without what follows the name."""
+    return [line.split(" · ")[0] for line in shown.splitlines() if "▸" in line or "▾" in line]
 
 
 @pytest.mark.parametrize(
-    ("depth", "heads"),
+    ("options", "expected"),
     [
-        ("0", ["▸ works", "▸ middle"]),
-        ("1", ["▾ works", "▾ middle", "▸ middle/deep"]),
-        ("2", ["▾ works", "▾ middle", "▾ middle/deep"]),
+        ([], ["    ▾ works", "    ▾ middle", "        ▾ middle/deep"]),
+        (["--depth", "0"], ["    ▸ works", "    ▸ middle"]),
+        (["--depth", "1"], ["    ▾ works", "    ▾ middle", "        ▸ middle/deep"]),
     ],
+    ids=str,
 )
-def test_they_fold(ended: Path, depth: str, heads: list[str]) -> None:
-    shown = said("--depth", depth, database=ended)
-    found = [line.split(" · ")[0].strip() for line in shown if "▸" in line or "▾" in line]
-    assert found == heads
-    assert any("look  n=7" in line for line in shown) == (depth != "0")
+def test_show_has_the_turns_of_a_delegate_below_its_call_and_folds_them(
+    options: list[str], expected: list[str], ended: Path
+) -> None:
+    shown = signoff("show", "t", *options, database=ended)
+    assert heads(shown) == expected
+    assert ("look  n=7" in shown) is (options != ["--depth", "0"])
 
 
-@pytest.fixture
-def several(tmp_path: Path) -> Path:
-    """A thread that waits for three: two questions, and an approval."""
-    asking = {name: build_graph(ScriptedModel([ASK, DONE])) for name in ("left", "right")}
-    looks = ScriptedModel([[call("look", n=1), call("look", n=2)], DONE])
-    asking["looks"] = build_graph(looks, [look], approvals={"look": True})
-    made = [delegate(name, graph, description="Asks.") for name, graph in asking.items()]
-    lead = [call(one.name, task="Go.") for one in made]
-    with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        graph = build_graph(ScriptedModel([lead, DONE]), made, storage=storage)
-        graph.invoke({"messages": [("user", "go")]}, THREAD)
-    return tmp_path / "t.sqlite"
-
-
-SEVERAL = ["left", "right", "looks"]
-
-
-def test_all_that_waits_is_shown_each_with_the_command_that_answers_it(several: Path) -> None:
-    shown = said(database=several)
-    heads = [line for line in shown if line.endswith(":") and "(" in line]
-    assert [re.findall(r"\((\w+)\)", line)[0] for line in heads] == SEVERAL
-    document = json.loads("\n".join(said("--json", database=several)))
-    waits = document["waits"]
-    assert [(one["type"], one["path"]) for one in waits] == [
-        ("question", ["left"]),
-        ("question", ["right"]),
-        ("approval", ["looks"]),
-    ]
-    for one in waits:
-        assert f" --to {one['interrupt_id'][:8]} " in one["resume"]
-        assert any(line.endswith(one["resume"]) for line in shown)
-
-
-def test_one_that_waits_alone_needs_no_id(waiting: Path) -> None:
-    document = json.loads("\n".join(said("--json", database=waiting)))
-    (only,) = document["waits"]
-    assert (only["path"], only["resume"]) == (["middle", "deep"], document["resume"])
+def test_show_has_one_that_waits_before_its_call_has_a_result(waiting: Path) -> None:
+    lines = signoff("show", "t", database=waiting).splitlines()
+    waits = [line.split(" · ")[0].strip() for line in lines if "▾" in line and " · Waiting" in line]
+    assert waits == ["▾ middle", "▾ middle/deep"]
+    found = document("show", "t", database=waiting)
+    (only,) = found["waits"]
+    # One that waits alone needs no id.
+    assert (only["path"], only["resume"]) == (["middle", "deep"], found["resume"])
     assert "--to" not in only["resume"]
 
 
-def test_the_page_shows_all_that_waits(several: Path) -> None:
-    page = several.with_suffix(".html")
-    assert signoff("show", "t", "--html", str(page), database=several).exit_code == 0
-    text = page.read_text("utf-8")
-    assert text.count("Which one?") == 2
-    assert len(set(re.findall(r"--to [0-9a-f]{8}", text))) == 3
-
-
 def test_the_document_nests_them(ended: Path) -> None:
-    document = json.loads("\n".join(said("--json", database=ended)))
-    works, middle = document["tasks"][0]["turns"][0]["delegates"]
+    works, middle = document("show", "t", database=ended)["tasks"][0]["turns"][0]["delegates"]
     assert (works["path"], works["status"], works["totals"]["turns"]) == (["works"], "success", 2)
     (deep,) = middle["tasks"][0]["turns"][0]["delegates"]
     assert deep["path"] == ["middle", "deep"]
     assert deep["tasks"][0]["turns"][0]["events"][0]["answer"] == "the blue one"
-    folded = json.loads("\n".join(said("--json", "--depth", "1", database=ended)))
-    assert (
-        "tasks" not in folded["tasks"][0]["turns"][0]["delegates"][1]["tasks"][0]["turns"][0]["delegates"][0]
-    )
+    _, middle = document("show", "t", "--depth", "1", database=ended)["tasks"][0]["turns"][0]["delegates"]
+    assert "tasks" not in middle["tasks"][0]["turns"][0]["delegates"][0]
 
 
-def test_one_that_waits_is_shown_before_its_call_has_a_result(waiting: Path) -> None:
-    shown = said(database=waiting)
-    assert [line.split(" · ")[:2] for line in shown if "▾" in line] == [
-        ["    ▾ works", "Asserted: done"],
-        ["    ▾ middle", "Waiting for an answer"],
-        ["        ▾ middle/deep", "Waiting for an answer"],
-    ]
+def test_show_has_the_whole_cause_however_long_its_line_is(tmp_path: Path) -> None:
+    cause = "401: your API key was revoked"
+    fails = graph_of([RuntimeError("so it is " * 50 + cause)], **ONCE)
+    with sqlite_storage(tmp_path / "t.sqlite") as storage:
+        graph_of([hand_to("helper"), BLOCKED], [helper(fails)], storage=storage).invoke(GO, THREAD)
+    shown = signoff("show", "t", database=tmp_path / "t.sqlite")
+    assert shown.count(cause) == 3, "in the result, below the delegate, and in what is open"
+
+
+SEVERAL = """
+from signoff.models import call
+from tests.support.trees import ASK, DONE, by_turn, graph_of, hand_to, helper, look
+
+looks = by_turn([call("look", n=1), call("look", n=2)], DONE)
+below = {"left": graph_of(by_turn(ASK, DONE)), "right": graph_of(by_turn(ASK, DONE))}
+below["looks"] = graph_of(looks, [look], approvals={"look": True})
+team = [helper(graph, name) for name, graph in below.items()]
+graph = graph_of(by_turn(hand_to(*below), DONE), team)
+"""
+
+
+def test_all_that_waits_is_shown_each_with_the_command_that_answers_it(tmp_path: Path) -> None:
+    database = tmp_path / "t.sqlite"
+    (tmp_path / "team.py").write_text(SEVERAL)
+    named = ["--graph", f"{tmp_path / 'team.py'}:graph", "--database", str(database)]
+
+    def run(*words: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, [*words, *named])
+        return result.exit_code, result.output
+
+    code, printed = run("run", "go", "--thread", "t")
+    found = document("show", "t", database=database)
+    assert (code, [one["path"] for one in found["waits"]]) == (4, [["left"], ["right"], ["looks"]])
+    shown = signoff("show", "t", database=database)
+    page = signoff("show", "t", "--html", "-", database=database)
+    for wait in found["waits"]:
+        assert wait["resume"] in shown
+        assert f"--to {wait['interrupt_id'][:8]}" in page
+    # What stops prints the command for the first that waits; an answer must say which one it is for.
+    assert f"--to {found['waits'][0]['interrupt_id'][:8]}" in printed
+    assert run("resume", "t", "this")[0] == run("resume", "t", "this", "--to", "nothing")[0] == 2
+    codes = []
+    for wait in reversed(found["waits"]):
+        words = shlex.split(wait["resume"])
+        to = ["--to", words[words.index("--to") + 1]]
+        # The id of an approval is in what approves it.
+        codes.append(run("resume", "t", words[-1], *([] if wait["type"] == "approval" else to))[0])
+    assert codes == [4, 4, 0]
 
 
 def html(database: Path) -> str:
-    result = signoff("show", "t", "--html", "-", database=database)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    return signoff("show", "t", "--html", "-", database=database)
 
 
 def web(database: Path) -> str:
-    with sqlite_storage(database) as storage:
-        parts = RenderedThread().parts(read_run(storage, "t"), Stand())
-    return "".join(parts.values())
+    async def page() -> str:
+        bench = WebBench(database.parent)
+        bench.database = type(bench.database)(str(database), True)
+        async with bench.served("[]") as served:
+            reader = served.read("t")
+            await reader.sees("works")
+            return reader.page
+
+    return asyncio.run(page())
 
 
-SURFACES = pytest.mark.parametrize("surface", [html, web])
-
-
-@SURFACES
+@pytest.mark.parametrize("surface", [html, web])
 def test_a_page_folds_them_and_draws_their_machines(ended: Path, surface: Callable[[Path], str]) -> None:
     page = surface(ended)
     assert page.count('<details class="delegate') == 3
-    assert page.count('class="machine-below"') == 3
-    assert page.count("<svg") == 4
+    assert (page.count('class="machine-below"'), page.count("<svg")) == (3, 4)
     assert "seen 7" in page
     anchors = re.findall(r'<article class="turn" id="([^"]+)"', page)
     assert len(anchors) == len(set(anchors)) == 8
 
 
-@SURFACES
+@pytest.mark.parametrize("surface", [html, web])
 def test_a_page_shows_one_that_waits_unfolded(waiting: Path, surface: Callable[[Path], str]) -> None:
-    page = surface(waiting)
-    assert len(re.findall(r'<details class="delegate [a-z]+" open>', page)) == 2
+    assert len(re.findall(r'<details class="delegate [a-z]+" open>', surface(waiting))) == 2
 
 
 def test_the_figures_tell_them_apart(ended: Path) -> None:
-    document = json.loads(signoff("stats", "--json", database=ended).stdout)
-    assert document["tasks"] == 1
-    assert {
-        name: (one["calls"], one["done"], one["turns"]) for name, one in document["delegates"].items()
-    } == {
-        "middle": (1, 1, 4),
-        "works": (1, 1, 2),
+    found = document("stats", database=ended)
+    assert found["tasks"] == 1
+    figures = {name: (one["calls"], one["done"], one["turns"]) for name, one in found["delegates"].items()}
+    assert figures == {"middle": (1, 1, 4), "works": (1, 1, 2)}
+    assert all(name in signoff("stats", database=ended) for name in figures)
+
+
+def test_a_tree_that_was_stopped_and_went_on_is_decided_again_the_same(tmp_path: Path) -> None:
+    """Also what a machine had read of the limits above it."""
+    database, program = tmp_path / "t.sqlite", tmp_path / "team.py"
+    program.write_text("from tests.delegates.test_seen import two_sides\n\ngraph = two_sides(None)\n")
+    with sqlite_storage(database) as storage:
+        session = Session(two_sides(storage), "t")
+        session.run("go")
+        session.stop()
+        session.go_on()
+        session.resume("this")
+    found = document("replay", "t", "--graph", f"{program}:graph", database=database)
+    assert found["differences"] == []
+    assert found["decided"] >= 20
+
+
+# The drawing of LangGraph.
+
+
+def itself() -> Graph:
+    graph: Graph = graph_of([], [helper(lambda: graph, "again")])
+    return graph
+
+
+def ever_new(depth: int) -> Graph:
+    """Each call makes another graph."""
+    return graph_of([], [helper(lambda: ever_new(5), "new")], limits={"depth": depth})
+
+
+def two_of_one_name() -> Graph:
+    search = helper(graph_of([]), "search")
+    return graph_of([], [helper(graph_of([], [search]), name) for name in ("researcher", "execute")])
+
+
+DRAWN: dict[str, tuple[Callable[[], Graph], list[str], int | bool, list[str]]] = {
+    # The graph, its delegates, how deep is drawn, and the graphs that are drawn below it.
+    "no delegates": (lambda: graph_of([]), [], True, []),
+    "their names alone": (two_of_one_name, ["researcher", "execute"], False, []),
+    "one level": (two_of_one_name, ["researcher", "execute"], 1, ["researcher", "execute_2"]),
+    "all levels, each with a name of its own": (
+        two_of_one_name,
+        ["researcher", "execute"],
+        True,
+        ["researcher", "search", "execute_2", "search_2"],
+    ),
+    "a graph that delegates to itself, once": (itself, ["again"], True, []),
+    "no deeper than they may stand": (lambda: ever_new(2), ["new"], True, ["new", "new_2"]),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_the_drawing_shows_which_delegates_a_graph_has(name: str) -> None:
+    build, named, xray, drawn = DRAWN[name]
+    graph = build().get_graph(xray=xray)
+    assert (graph.nodes["execute"].metadata or {}).get("delegates", []) == named
+    text = graph.draw_mermaid()
+    assert (f"delegates = {', '.join(named)}" in text) is bool(named)
+    assert re.findall(r"^\tsubgraph (\w+)$", text, re.MULTILINE) == drawn
+
+
+def test_the_ways_to_a_delegate_and_back_lead_from_the_state_that_runs_calls() -> None:
+    browser = helper(graph_of([]), "browser")
+    drawn = graph_of([], [helper(graph_of([], [browser]), "researcher")]).get_graph(xray=True)
+    between = {
+        (edge.source, edge.target): edge.data
+        for edge in drawn.edges
+        if edge.source.count(":") != edge.target.count(":")
     }
-    assert "delegates" in signoff("stats", database=ended).stdout
-    assert "works 1, 1 done (100%): 2 turns · 1 tool calls" in signoff("stats", database=ended).stdout
+    assert between == {
+        ("execute", "researcher:__start__"): "researcher",
+        ("researcher:__end__", "execute"): None,
+        ("researcher:execute", "researcher:browser:__start__"): "browser",
+        ("researcher:browser:__end__", "researcher:execute"): None,
+    }
+    assert (drawn.first_node(), drawn.last_node()) == (drawn.nodes["__start__"], drawn.nodes["__end__"])

@@ -1,226 +1,135 @@
-"""What delegates wait for: it appears at the top, all at once, and is answered in any order by its id."""
+"""What delegates wait for stands at the top, with its path; each answer goes to its wait; a pause, a clock, a
+worker and an interruption reach all below."""
 
-import asyncio
+import signal
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import ToolMessage
-from langchain_core.tools import tool
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall
+from langchain_core.tools import BaseTool, tool
 from langgraph.types import Command, interrupt
 
 from signoff import (
     Action,
     Answer,
     Approval,
-    Confirmation,
-    Failed,
-    Finished,
-    Limits,
+    BadAnswer,
+    Decision,
+    Ended,
+    Graph,
     Paused,
     Question,
     Session,
-    SetupError,
+    Storage,
     ThreadError,
-    build_graph,
-    delegate,
+    TooLate,
+    Waiting,
     outcome_of,
-    request_pause,
-    sqlite_storage,
+    postgres_storage,
     standard_controls,
 )
-from signoff.cli.launch import to_resume
-from signoff.front.database import Database
-from signoff.graph.build import Graph
-from signoff.graph.messages import marks
 from signoff.models import ScriptedModel, call
-from signoff.session.expiring import expire_all
-from signoff.session.status import look, reading_graph
-from signoff.storage.sqlite import SqliteStorage
+from signoff.session import expire, request_pause
 from signoff.workers import Order, drive, post
-
-THREAD: Any = {"configurable": {"thread_id": "t"}}
-GO: Any = {"messages": [("user", "go")]}
-DONE = call("finish_task", summary="Done.")
-ASK = call("ask_user", question="Which one?")
-WAYS = pytest.mark.parametrize("way", ["sync", "async"])
-pytestmark = pytest.mark.filterwarnings("ignore::signoff.graph.errors.ApprovalWarning")
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
-    with sqlite_storage(tmp_path / "threads.sqlite") as opened:
-        yield opened
-
-
-class Shop:
-    """Tools that write down what was done."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-
-    @property
-    def pay(self) -> Callable[..., str]:
-        def pay(to: str) -> str:
-            """Pay."""
-            self.done.append(to)
-            return f"paid {to}"
-
-        return pay
-
-
-@pytest.fixture
-def shop() -> Shop:
-    return Shop()
-
-
-def child(*steps: Any, tools: Any = (), **options: Any) -> Graph:
-    return build_graph(ScriptedModel(list(steps)), list(tools), **options)
-
-
-def parent(storage: SqliteStorage, steps: Any, **children: Graph) -> Graph:
-    made = [delegate(name, graph, description="Works.") for name, graph in children.items()]
-    return build_graph(ScriptedModel(steps), made, storage=storage)
-
-
-def calls(*names: str) -> list[Any]:
-    return [call(name, task="Do it.") for name in names]
-
-
-def invoke(graph: Graph, given: Any, way: str) -> Any:
-    return graph.invoke(given, THREAD) if way == "sync" else asyncio.run(graph.ainvoke(given, THREAD))
-
-
-def waiting_for_all(shop: Shop, storage: SqliteStorage) -> Graph:
-    """Four children, one for each kind of wait; two levels deep where one asks."""
-    below = child(ASK, DONE)
-    deeper = build_graph(
-        ScriptedModel([call("pay", to="asks"), call("browser", task="Look."), DONE]),
-        [shop.pay, delegate("browser", below, description="Looks.")],
-    )
-    open_issue = call("finish_task", summary="Nearly.", pending_issues=["a detail"])
-    return parent(
-        storage,
-        [calls("asks", "approves", "confirms", "drives"), call("finish_task", summary="All.")],
-        asks=deeper,
-        approves=child(call("pay", to="approved"), DONE, tools=[shop.pay], approvals={"pay": True}),
-        confirms=child(call("pay", to="confirmed"), open_issue, tools=[shop.pay]),
-        drives=child(call("pay", to="handed over"), DONE, tools=[shop.pay], hand_over=["pay"]),
-    )
-
-
-ANSWERS = {"question": "this", "approval": "approve", "confirmation": "yes", "action": "paid it"}
-
-
-@WAYS
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
-def test_all_that_waits_is_shown_with_its_path_and_answered_in_any_order(
-    way: str, order: tuple[int, ...], shop: Shop, storage: SqliteStorage
-) -> None:
-    graph = waiting_for_all(shop, storage)
-    found = invoke(graph, GO, way)["__interrupt__"]
-    assert [(one.value["type"], one.value["path"]) for one in found] == [
-        ("question", ["asks", "browser"]),
-        ("approval", ["approves"]),
-        ("confirmation", ["confirms"]),
-        ("action", ["drives"]),
-    ]
-    assert len({one.id for one in found}) == 4
-    assert sorted(shop.done) == ["asks", "confirmed"]
-    for at, number in enumerate(order, 1):
-        one = found[number]
-        values = invoke(graph, Command(resume={one.id: ANSWERS[one.value["type"]]}), way)
-        left = {waiting.id for waiting in values.get("__interrupt__", ())}
-        assert left == {found[number].id for number in order[at:]}
-    outcome = outcome_of(values)
-    # "Done" with something open is no plain success of a delegate, whoever has confirmed it.
-    assert outcome.status == "success"
-    assert sorted(shop.done) == ["approved", "asks", "confirmed"]
-
-
-@WAYS
-def test_all_of_them_answered_at_once(way: str, shop: Shop, storage: SqliteStorage) -> None:
-    graph = waiting_for_all(shop, storage)
-    found = invoke(graph, GO, way)["__interrupt__"]
-    values = invoke(graph, Command(resume={one.id: ANSWERS[one.value["type"]] for one in found}), way)
-    assert outcome_of(values).status == "success"
-    assert sorted(shop.done) == ["approved", "asks", "confirmed"]
-
-
-def test_a_session_shows_all_and_takes_answers_by_id(shop: Shop, storage: SqliteStorage) -> None:
-    graph = waiting_for_all(shop, storage)
-    session = Session(graph, "t")
-    first = session.run("go")
-    assert isinstance(first, Question)
-    assert first.path == ("asks", "browser")
-    waits = session.status().waits
-    assert [(type(one), one.path) for one in waits] == [
-        (Question, ("asks", "browser")),
-        (Approval, ("approves",)),
-        (Confirmation, ("confirms",)),
-        (Action, ("drives",)),
-    ]
-    with pytest.raises(ThreadError, match=r"waits for 4 answers; .*asks/browser: [0-9a-f]{32}"):
-        session.resume("this")
-    approval = waits[1]
-    assert isinstance(approval, Approval)
-    left = session.resume(f"approve@{approval.shown}", approval.interrupt_id)
-    assert isinstance(left, Question)
-    with pytest.raises(ThreadError, match="no longer waits for this answer"):
-        session.resume("approve", approval.interrupt_id)
-    # Whoever reads the thread without its graph sees the same.
-    assert look(reading_graph(storage), "t").waits == session.status().waits
-    session.resume("this", first.interrupt_id)
-    session.resume("yes", waits[2].interrupt_id)
-    end = session.resume("paid it")
-    assert isinstance(end, Finished)
-    assert sorted(shop.done) == ["approved", "asks", "confirmed"]
-
-
-@pytest.mark.parametrize(
-    ("above", "own", "asked"),
-    [
-        (None, None, False),
-        ({"pay": True}, None, True),
-        ({"write": ["approve", "reject"]}, {"pay": True}, ["approve", "reject"]),
-        (lambda name, args: name == "pay", None, True),
-        ({"delegate": False}, {"write": True}, True),
-    ],
+from tests.support.benches.workers import Bench
+from tests.support.interrupting import interrupt_process
+from tests.support.trees import (
+    ASK,
+    DONE,
+    GO,
+    THREAD,
+    Shop,
+    by_turn,
+    graph_of,
+    hand_to,
+    helper,
+    outcome_at,
+    results,
+    turns_of,
 )
-def test_approvals_follow_the_stricter_of_both_policies(
-    above: Any, own: Any, asked: Any, shop: Shop, storage: SqliteStorage
+
+# A delegate has no storage of its own: it waits in that of the thread.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+LATER = 9e12
+
+
+def lead(storage: Storage | None, *below: BaseTool, **options: Any) -> Graph:
+    """Calls each of these in one reply, and ends."""
+    script = by_turn(hand_to(*[made.name for made in below]), DONE)
+    return graph_of(script, below, storage=storage, **options)
+
+
+def asker(name: str, *before: Any, tools: Any = ()) -> BaseTool:
+    """Asks, after these steps."""
+    return helper(graph_of(by_turn(*before, ASK, DONE), tools), name)
+
+
+def paths(session: Session) -> list[tuple[str, ...]]:
+    return [wait.path for wait in session.status().waits]
+
+
+# Answers.
+
+
+def one_of_each(shop: Shop, storage: Storage) -> Graph:
+    """Four delegates, one for each kind of wait; two levels deep where one asks."""
+    to_confirm = call("finish_task", summary="Nearly.", requires_user_confirmation=True)
+    asks = graph_of(by_turn(call("pay", to="asks"), hand_to("browser"), DONE), [shop.pay, asker("browser")])
+    approves = graph_of(by_turn(call("pay", to="approved"), DONE), [shop.pay], approvals={"pay": True})
+    confirms = graph_of(by_turn(call("pay", to="confirmed"), to_confirm), [shop.pay])
+    drives = graph_of(by_turn(call("pay", to="driver"), DONE), [shop.pay], approvals={"pay": "hand_over"})
+    below = {"asks": asks, "approves": approves, "confirms": confirms, "drives": drives}
+    return lead(storage, *[helper(graph, name) for name, graph in below.items()])
+
+
+WAITS = [
+    # Its type, its path, and what answers it.
+    (Question, ("asks", "browser"), "this"),
+    (Approval, ("approves",), "approve"),
+    (Approval, ("confirms",), "approve"),
+    (Action, ("drives",), "paid it"),
+]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1), None], ids=str)
+def test_all_that_waits_is_shown_with_its_path_and_answered_in_any_order_or_at_once(
+    order: tuple[int, ...] | None, shop: Shop, storage: Storage
 ) -> None:
-    payer = build_graph(ScriptedModel([call("pay", to="x"), DONE]), [shop.pay], approvals=own)
-    # The graph above knows a tool of that name as well.
-    made: list[Any] = [delegate("payer", payer, description="Pays."), shop.pay]
-    graph = build_graph(ScriptedModel([calls("payer"), DONE]), made, approvals=above, storage=storage)
-    values = graph.invoke(GO, THREAD)
-    if not asked:
-        assert (outcome_of(values).status, shop.done) == ("success", ["x"])
-        return
-    (waits,) = values["__interrupt__"]
-    assert (waits.value["path"], shop.done) == (["payer"], [])
-    allowed = waits.value["review_configs"][0]["allowed_decisions"]
-    assert asked is True or allowed == asked
-    graph.invoke(Command(resume="approve"), THREAD)
-    assert shop.done == ["x"]
+    graph = one_of_each(shop, storage)
+    session = Session(graph, "t")
+    session.run("go")
+    waits = session.status().waits
+    assert [(type(wait), wait.path) for wait in waits] == [(kind, path) for kind, path, _ in WAITS]
+    assert sorted(shop.paid) == ["asks", "confirmed"]
+    with pytest.raises(BadAnswer):
+        session.resume("this")
+    answers = {wait.interrupt_id: answer for wait, (_, _, answer) in zip(waits, WAITS, strict=True)}
+    for at, number in enumerate(order or (), 1):
+        chosen = waits[number].interrupt_id
+        session.run(Answer(answers[chosen], chosen))
+        assert paths(session) == [WAITS[left][1] for left in sorted((order or ())[at:])]
+    if order is None:
+        graph.invoke(Command(resume=answers), THREAD)
+    outcome = session.status().outcome
+    assert outcome is not None
+    assert outcome.status == "success"
+    assert sorted(shop.paid) == ["approved", "asks", "confirmed"]
 
 
-def test_a_delegate_itself_may_need_approval(shop: Shop, storage: SqliteStorage) -> None:
-    payer = build_graph(ScriptedModel([call("pay", to="x"), DONE]), [shop.pay])
-    made = [delegate("payer", payer, description="Pays.")]
-    graph = build_graph(
-        ScriptedModel([calls("payer"), DONE]), made, approvals={"delegate": True}, storage=storage
-    )
-    (waits,) = graph.invoke(GO, THREAD)["__interrupt__"]
-    assert ("path" in waits.value, waits.value["action_requests"][0]["name"]) == (False, "payer")
-    assert shop.done == []
-    edited = {"type": "edit", "edited_action": {"name": "payer", "args": {"task": "Pay less."}}}
-    values = graph.invoke(Command(resume={"decisions": [edited]}), THREAD)
-    assert marks(values["messages"][2])["ran"] == {"task": "Pay less."}
-    assert shop.done == ["x"]
+def test_an_answer_for_what_no_longer_waits_changes_nothing(storage: Storage) -> None:
+    graph = lead(storage, asker("a"), asker("b"))
+    first, second = graph.invoke(GO, THREAD)["__interrupt__"]
+    graph.invoke(Command(resume={second.id: "this"}), THREAD)
+    before = graph.get_state(THREAD).config
+    for gone in ({second.id: "again"}, {second.id: "again", first.id: "this"}, {"0" * 32: "what"}):
+        with pytest.raises(TooLate):
+            graph.invoke(Command(resume=gone), THREAD)
+    assert graph.get_state(THREAD).config == before
+    assert outcome_of(graph.invoke(Command(resume={first.id: "that"}), THREAD)).status == "success"
+    with pytest.raises(TooLate):
+        graph.invoke(Command(resume={first.id: "that"}), THREAD)
 
 
 ASKED: dict[str, tuple[Any, str]] = {
@@ -235,7 +144,7 @@ ASKED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_whatever_a_tool_asks_by_is_shown_with_its_path(name: str, storage: SqliteStorage) -> None:
+def test_whatever_a_tool_below_asks_by_is_a_question_with_its_path(name: str, storage: Storage) -> None:
     value, text = ASKED[name]
 
     @tool
@@ -243,314 +152,230 @@ def test_whatever_a_tool_asks_by_is_shown_with_its_path(name: str, storage: Sqli
         """Ask."""
         return f"it is {interrupt(value)}"
 
-    def asking() -> Graph:
-        told = [call("ask", what="x"), lambda seen: call("finish_task", summary=seen[-1].text)]
-        return child(*told, tools=[ask])
+    def tells(messages: list[BaseMessage]) -> Any:
+        return call("finish_task", summary=messages[-1].text)
 
-    graph = parent(storage, [calls("one", "two"), DONE], one=asking(), two=asking())
-    session = Session(graph, "t")
+    def asking(name: str) -> BaseTool:
+        return helper(graph_of([call("ask", what="x"), tells], [ask]), name)
+
+    session = Session(lead(storage, asking("one"), asking("two")), "t")
     session.run("go")
-    waits = [one for one in session.status().waits if isinstance(one, Question)]
-    assert [(one.path, one.text) for one in waits] == [(("one",), text), (("two",), text)]
-    # Each answer arrives at the one that it was given to.
-    for one in waits:
-        session.resume(f"for {one.path[0]}", one.interrupt_id, by="grace")
-    told = [m.text for m in session.status().values["messages"] if isinstance(m, ToolMessage)]
-    assert told[:2] == [f"{name} is done (asserted). it is for {name}" for name in ("one", "two")]
+    waits = [wait for wait in session.status().waits if isinstance(wait, Question)]
+    assert [(wait.path, wait.text) for wait in waits] == [(("one",), text), (("two",), text)]
+    for wait in waits:
+        session.resume(f"for {wait.path[0]}", wait.interrupt_id)
+    values = session.status().values
+    assert [f"it is for {name}" in results(values, name)[0].text for name in ("one", "two")] == [True] * 2
 
 
-def test_a_policy_may_name_the_tools_of_delegates(shop: Shop, storage: SqliteStorage) -> None:
-    below = child(call("pay", to="x"), tools=[shop.pay])
-    middle = build_graph(ScriptedModel(calls("below")), [delegate("below", below, description="Works.")])
-    made = [delegate("middle", middle, description="Works.")]
-    graph = build_graph(ScriptedModel([calls("middle")]), made, storage=storage, approvals={"pay": True})
-    (waits,) = graph.invoke(GO, THREAD)["__interrupt__"]
-    assert (waits.value["type"], waits.value["path"]) == ("approval", ["middle", "below"])
-    with pytest.raises(
-        SetupError, match=r"names .'spend'., which is neither a tool of this graph or of a delegate nor"
-    ):
-        build_graph(ScriptedModel([]), made, approvals={"spend": True})
+# Approvals.
 
 
-def test_without_a_checkpointer_a_delegate_that_asks_fails_honestly() -> None:
-    asking = delegate("asks", child(ASK), description="Asks.")
-    finish = call("finish_task", summary="x", outcome="blocked")
-    graph = build_graph(ScriptedModel([calls("asks"), finish]), [asking])
-    values = graph.invoke(GO)
-    assert values["messages"][2].text.startswith(
-        "asks did not succeed (error: It needs a person: The model asks: Which one?"
-    )
+def payer(shop: Shop, own: Any = None) -> Graph:
+    return graph_of([call("pay", to="x"), DONE], [shop.pay], approvals=own)
 
 
-@WAYS
-def test_what_is_left_when_a_new_message_comes_is_told_as_it_is(
-    way: str, shop: Shop, storage: SqliteStorage
+POLICIES: dict[str, tuple[Any, Any, bool | list[str]]] = {
+    # The policy above, the delegate's own, and whether a person is asked, or by which decisions.
+    "none": (None, None, False),
+    "above, by name": ({"pay": True}, None, True),
+    "above, by kind": ({"write": True}, None, True),
+    "above, by a function": (lambda name, args: name == "pay", None, True),
+    "its own": ({"delegate": False}, {"write": True}, True),
+    "both: what both allow": ({"write": ["approve", "reject"]}, {"pay": True}, ["approve", "reject"]),
+}
+
+
+@pytest.mark.parametrize("made", ["as it is", "by a function", "two levels below"])
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_stricter_of_all_policies_on_the_way_holds(
+    name: str, made: str, shop: Shop, storage: Storage
 ) -> None:
-    asks = child(call("pay", to="x"), ASK, tools=[shop.pay])
-    graph = parent(storage, [calls("ends", "asks"), DONE], ends=child(DONE), asks=asks)
-    invoke(graph, GO, way)
-    values = invoke(graph, {"messages": [("user", "Something else.")]}, way)
-    ended, left = [found for found in values["messages"] if isinstance(found, ToolMessage)][:2]
-    assert ended.text == "ends is done (asserted). Done."
-    assert left.text.startswith(
-        "asks was begun, and was ended before it had finished.\nWhat it may have changed: "
-    )
-    assert "pay(to='x') (ok)" in left.text
-    assert (left.status, marks(left)["delegate"]["status"]) == ("error", "left")
-    assert marks(left)["delegate"]["used"]["turns"] == 2
-    assert (outcome_of(values).status, shop.done) == ("success", ["x"])
+    above, own, asked = POLICIES[name]
+    graph, path = payer(shop, own), ["helper"]
+    below: Any = (lambda: graph) if made == "by a function" else graph
+    if made == "two levels below":
+        below, path = graph_of([hand_to("deep"), DONE], [helper(graph, "deep")]), ["helper", "deep"]
+    # The graph above knows a tool of that name as well.
+    top = graph_of([hand_to("helper"), DONE], [helper(below), shop.pay], approvals=above, storage=storage)
+    values = top.invoke(GO, THREAD)
+    if asked:
+        (wait,) = values["__interrupt__"]
+        assert (wait.value["path"], wait.value["action_requests"][0]["name"]) == (path, "pay")
+        assert asked is True or wait.value["review_configs"][0]["allowed_decisions"] == asked
+        assert shop.paid == []
+        values = top.invoke(Command(resume="approve"), THREAD)
+    assert (outcome_of(values).status, shop.paid) == ("success", ["x"])
 
 
-def test_a_stop_ends_all_below(shop: Shop, storage: SqliteStorage) -> None:
-    graph = parent(
-        storage, [calls("asks")], asks=child(call("pay", to="x"), ASK, call("pay", to="y"), tools=[shop.pay])
-    )
-    session = Session(graph, "t")
-    assert isinstance(session.run("go"), Question)
-    ended = session.stop()
-    assert isinstance(ended, Failed)
-    assert ended.outcome.reason == "cancelled"
-    assert ended.outcome.tree is not None
-    assert ended.outcome.tree.turns == 3
-    told = [turn for turn in session.status().values["messages"] if isinstance(turn, ToolMessage)]
-    assert "was ended before it had finished" in told[0].text
-    assert shop.done == ["x"]
-
-
-@WAYS
-def test_a_pause_drains_each_at_its_step_and_all_go_on(way: str, storage: SqliteStorage) -> None:
-    sessions: list[Session] = []
-    done: list[str] = []
-
-    @tool
-    def work(name: str) -> str:
-        """Work."""
-        done.append(name)
-        sessions[0].pause()
-        return name
-
-    def worker(name: str) -> Graph:
-        return build_graph(
-            ScriptedModel([call("work", name=f"{name}{n}") for n in range(2)] + [DONE]), [work]
-        )
-
-    graph = parent(storage, [calls("a", "b"), DONE], a=worker("a"), b=worker("b"))
-    sessions.append(Session(graph, "t"))
-
-    def run(command: Any = None) -> Any:
-        return sessions[0].run(command) if way == "sync" else asyncio.run(sessions[0].arun(command))
-
-    decision = run("go")
-    assert isinstance(decision, Paused)
-    for _ in range(8):
-        if isinstance(decision, Finished):
-            break
-        decision = run()
-    assert isinstance(decision, Finished)
-    assert sorted(done) == ["a0", "a1", "b0", "b1"]
-
-
-@pytest.mark.parametrize("reading", [False, True])
-def test_the_question_of_a_delegate_expires_and_the_others_wait_on(
-    reading: bool, storage: SqliteStorage
+@pytest.mark.parametrize("args", [{"x": 1}, {}, {"task": ""}, {"task": " \n"}, {"task": 5}, {"task": None}])
+def test_a_call_of_a_delegate_may_be_edited_to_a_task_and_to_nothing_else(
+    args: dict[str, Any], shop: Shop, storage: Storage
 ) -> None:
-    ask = call("ask_user", question="Which?", default_answer="that", deadline_seconds=60)
+    def edited(args: dict[str, Any]) -> Any:
+        return [{"type": "edit", "edited_action": {"name": "helper", "args": args}}]
 
-    def asking(*steps: Any) -> Graph:
-        return child(*steps, control_tools=standard_controls(deadlines=True))
+    below = ScriptedModel([call("pay", to="x"), DONE])
+    made = helper(graph_of(below, [shop.pay]))
+    session = Session(lead(storage, made, approvals={"delegate": True}), "t")
+    wait = session.run("go")
+    assert isinstance(wait, Approval)
+    assert (wait.path, wait.calls[0].name) == ((), "helper")
+    with pytest.raises(BadAnswer, match="task"):
+        session.resume(edited(args))
+    assert (session.status().waits, below.seen) == ((wait,), [])
+    assert outcome_at(session.resume(edited({"task": "Pay less."}))).status == "success"
+    assert [one.text for one in below.seen[0].messages if isinstance(one, HumanMessage)] == ["Pay less."]
 
-    below = delegate("deep", asking(ask, DONE), description="Works.")
-    steps = [calls("early", "late", "between"), DONE]
-    waits = {"early": asking(ask, DONE), "late": child(ASK, DONE)}
-    between = child(call("deep", task="Go."), DONE, tools=[below])
-    graph = parent(storage, steps, **waits, between=between)
+
+# Actions that the program takes.
+
+
+def says(*calls: tuple[str, dict[str, Any], str]) -> AIMessage:
+    """A reply with these calls, each with its own id: a provider may give the same one at two levels."""
+    return AIMessage("", tool_calls=[ToolCall(name=name, args=args, id=own) for name, args, own in calls])
+
+
+def driven(shop: Shop, name: str, call_id: str) -> BaseTool:
+    script = by_turn(says(("pay", {"to": name}, call_id)), DONE)
+    return helper(graph_of(script, [shop.pay], approvals={"pay": "hand_over"}), name)
+
+
+def unknown(decision: Decision) -> bool:
+    assert isinstance(decision, Action)
+    return decision.unknown
+
+
+@pytest.mark.parametrize("call_id", ["call_0", "call_1"])
+@pytest.mark.parametrize("deep", [False, True], ids=["below", "further below"])
+def test_an_action_that_is_handed_out_again_is_unknown_and_its_answer_arrives(
+    deep: bool, call_id: str, shop: Shop, storage: Storage
+) -> None:
+    below = driven(shop, "a", call_id)
+    if deep:
+        below = helper(graph_of(by_turn(says(("a", {"task": "Go."}, "call_0")), DONE), [below]), "a")
+    graph = graph_of(by_turn(says(("a", {"task": "Go."}, "call_0")), DONE), [below], storage=storage)
+    assert not unknown(Session(graph, "t").run("go"))
+    assert unknown(Session(graph, "t").run())
+    assert outcome_at(Session(graph, "t").resume("paid it")).status == "success"
+    assert shop.paid == []
+
+
+def test_the_callers_own_action_is_told_apart_from_its_delegates(shop: Shop, storage: Storage) -> None:
+    calls = says(("a", {"task": "Go."}, "call_0"), ("pay", {"to": "mine"}, "call_1"))
+    team = [driven(shop, "a", "call_1"), shop.pay]
+    graph = graph_of(by_turn(calls, DONE), team, storage=storage, approvals={"pay": "hand_over"})
     session = Session(graph, "t")
     first = session.run("go")
-    assert isinstance(first, Question)
-    used = reading_graph(storage, "t") if reading else graph
-    assert expire_all(used, "t") == []
-    found = expire_all(used, "t", now=9e12)
-    assert [(one.path, one.answer) for one in found] == [(("early",), "that"), (("between", "deep"), "that")]
-    assert expire_all(used, "t", now=9e12) == []
-    with pytest.raises(ThreadError, match="was stopped in the middle"):
-        session.resume("too late", first.interrupt_id)
-    left = session.run()
-    assert isinstance(left, Question)
-    assert [one.path for one in session.status().waits] == [("late",)]
-    assert isinstance(session.resume("this"), Finished)
+    assert isinstance(first, Action)
+    mine = session.resume("paid x", first.interrupt_id)
+    assert isinstance(mine, Action)
+    assert [(one.path, one.unknown) for one in (first, mine)] == [(("a",), False), ((), False)]
+    session.resume("paid mine")
+    assert [one.text for one in results(session.status().values, "pay")] == ["paid mine"]
 
 
-def test_a_delegate_that_is_gone_is_said_and_nothing_is_lost(shop: Shop, storage: SqliteStorage) -> None:
-    steps = [calls("asks"), DONE]
-    asks = child(call("pay", to="x"), ASK, DONE, tools=[shop.pay])
-    (waits,) = parent(storage, steps, asks=asks).invoke(GO, THREAD)["__interrupt__"]
-    without = build_graph(ScriptedModel([DONE]), [shop.pay], storage=storage)
-    with pytest.raises(ThreadError, match="'asks' is at work in this thread, and this graph has none"):
-        without.invoke(Command(resume={waits.id: "this"}), THREAD)
-    again = parent(storage, [DONE], asks=child(DONE, tools=[shop.pay]))
-    assert outcome_of(again.invoke(Command(resume={waits.id: "this"}), THREAD)).status == "success"
-    assert shop.done == ["x"]
+def test_all_that_were_handed_out_are_unknown_to_another_driver(shop: Shop, storage: Storage) -> None:
+    def session() -> Session:
+        return Session(lead(storage, driven(shop, "a", "call_0"), driven(shop, "b", "call_0")), "t")
+
+    mine = session()
+    first = mine.run("go")
+    assert not unknown(first)
+    other = session()
+    found = other.run()
+    assert unknown(found)
+    assert isinstance(found, Action)
+    # Also the one that the first driver has never come to.
+    assert unknown(other.resume("paid a", found.interrupt_id))
 
 
-def test_an_answer_goes_to_the_thread_by_a_session_that_names_it(storage: SqliteStorage) -> None:
-    graph = parent(storage, [calls("a", "b"), DONE], a=child(ASK, DONE), b=child(ASK, DONE))
+def test_one_driver_knows_what_it_has_not_done_yet(shop: Shop, storage: Storage) -> None:
+    session = Session(lead(storage, driven(shop, "a", "call_0"), driven(shop, "b", "call_0")), "t")
+    first = session.run("go")
+    assert isinstance(first, Action)
+    assert (unknown(first), unknown(session.resume("paid a", first.interrupt_id))) == (False, False)
+
+
+# Graphs that have changed meanwhile.
+
+
+def without_the_state(name: str) -> list[Any]:
+    """A delegate of the same name, whose graph does not have the state that asks."""
+    graph = graph_of([])
+    del graph.nodes["ask_user"]
+    return [helper(graph, name)]
+
+
+def plain_tool(name: str) -> list[Any]:
+    @tool(name)
+    def plain(task: str) -> str:
+        """Work."""
+        raise AssertionError("it is never run here")
+
+    return [plain]
+
+
+CHANGED: dict[str, Callable[[str], list[Any]]] = {
+    "another graph": without_the_state,
+    "a plain tool": plain_tool,
+    "nothing": lambda name: [],
+}
+
+
+@pytest.mark.parametrize("answered", ["a", "b"])
+@pytest.mark.parametrize("changed", ["a", "b"])
+@pytest.mark.parametrize("name", CHANGED)
+def test_no_delegate_goes_on_before_all_that_are_at_work_can(
+    name: str, changed: str, answered: str, shop: Shop, storage: Storage
+) -> None:
+    """What the other has begun would be told as never run."""
+    team = [asker(one, call("pay", to=one), tools=[shop.pay]) for one in ("a", "b")]
+    whole = lead(storage, *team)
+    waits = {one.value["path"][0]: one.id for one in whole.invoke(GO, THREAD)["__interrupt__"]}
+    tools = [*[made for made in team if made.name != changed], *CHANGED[name](changed)]
+    now = graph_of([DONE], tools, storage=storage)
+    with pytest.raises(ThreadError, match=f"'{changed}'"):
+        now.invoke(Command(resume={waits[answered]: "this"}), THREAD)
+    # That a graph has changed is known only as it is entered.
+    assert name == "another graph" or sorted(paths(Session(whole, "t"))) == [("a",), ("b",)]
+    left = {one.path[0]: one.interrupt_id for one in Session(whole, "t").status().waits}
+    values = whole.invoke(Command(resume=dict.fromkeys(left.values(), "this")), THREAD)
+    assert (outcome_of(values).status, sorted(shop.paid)) == ("success", ["a", "b"])
+
+
+def test_what_a_plain_tool_has_begun_is_not_done_again_by_a_delegate_of_its_name(
+    shop: Shop, storage: Storage
+) -> None:
+    @tool("helper")
+    def plain(task: str) -> str:
+        """Help."""
+        interrupt_process()
+        return "never heard"
+
+    with pytest.raises(KeyboardInterrupt):
+        graph_of([hand_to("helper", task="Pay.")], [plain], storage=storage).invoke(GO, THREAD)
+    below = ScriptedModel([DONE])
+    graph = graph_of(
+        [DONE, DONE, hand_to("helper", task="New."), DONE],
+        [helper(graph_of(below, [shop.pay]))],
+        storage=storage,
+    )
     session = Session(graph, "t")
-    session.run("go")
-    second = session.status().waits[1]
-    left = session.run(Answer("this", second.interrupt_id, by="ann"))
-    assert isinstance(left, Question)
-    assert left.path == ("a",)
-    assert isinstance(session.resume("that"), Finished)
+    outcome = outcome_at(session.run())
+    assert [(one.call, one.came) for one in outcome.changes] == [("helper(task='Pay.')", "unknown")]
+    assert below.seen == []
+    assert outcome_at(session.run("more")).status == "success"
+    assert [one.text for one in below.seen[0].messages if isinstance(one, HumanMessage)] == ["New."]
 
 
-def endless() -> Graph:
-    """A graph that delegates to itself as deep as it may."""
-    made: list[Graph] = []
-
-    def script(messages: Any) -> Any:
-        if len(messages) > 3:
-            return call("finish_task", summary="It got no deeper.", outcome="blocked")
-        return call("again", task="Deeper.")
-
-    again = delegate("again", lambda: made[0], description="Goes deeper.")
-    made.append(build_graph(ScriptedModel(script), [again]))
-    return made[0]
+# A pause, a clock, a worker, an interruption.
 
 
-@pytest.mark.parametrize("depth", [1, 3])
-def test_a_graph_that_delegates_to_itself_is_bounded_by_depth(depth: int, storage: SqliteStorage) -> None:
-    graph = build_graph(
-        ScriptedModel([calls("endless"), call("finish_task", summary="x", outcome="blocked")]),
-        [delegate("endless", endless(), description="Recursive.")],
-        limits=Limits(depth=depth),
-        storage=storage,
-    )
-    values = graph.invoke(GO, THREAD)
-    outcome = outcome_of(values)
-    assert outcome.claim == "blocked"
-    told = next(found for found in values["messages"] if isinstance(found, ToolMessage))
-    why = "limit: Limit of depth reached" if depth == 1 else "it claims blocked"
-    assert told.text.startswith(f"endless did not succeed ({why}")
-    assert "limit: Limit of depth reached" in told.text
-    assert outcome.tree is not None
-    assert outcome.tree.turns == {1: 2 + 1, 3: 2 + 2 * 2 + 1}[depth]
-
-
-def test_a_policy_cannot_name_a_tool_that_is_not_known_yet() -> None:
-    """Its name could be misspelt: it would switch an approval off."""
-
-    @tool
-    def spend(to: str) -> str:
-        """Spend."""
-        return to
-
-    def built(approvals: Any, below: Any) -> Graph:
-        made = delegate("payer", below, description="Pays.")
-        return build_graph(ScriptedModel([calls("payer"), DONE]), [made], approvals=approvals)
-
-    def payer() -> Graph:
-        return build_graph(ScriptedModel([call("spend", to="x"), DONE]), [spend])
-
-    def middle() -> Graph:
-        return build_graph(ScriptedModel([]), [delegate("deep", payer, description="Pays.")])
-
-    why = r"names .'spend'.*The graph of 'payer', or one below it, is made by a function.*: write the kind"
-    for below in (payer, middle()):
-        with pytest.raises(SetupError, match=why):
-            built({"spend": True}, below)
-    for allowed in ({"write": True}, {"payer": True}, lambda name, args: name == "spend"):
-        assert built(allowed, payer).name
-    assert built({"spend": True}, payer()).name
-
-
-@WAYS
-@pytest.mark.parametrize("approvals", [{"write": True}, lambda name, args: name == "spend"])
-def test_a_kind_or_a_function_reaches_a_graph_that_a_function_makes(
-    approvals: Any, way: str, storage: SqliteStorage
-) -> None:
-    @tool
-    def spend(to: str) -> str:
-        """Spend."""
-        return to
-
-    below = build_graph(ScriptedModel([call("spend", to="x"), DONE]), [spend])
-    made = delegate("payer", lambda: below, description="Pays.")
-    graph = build_graph(ScriptedModel([calls("payer"), DONE]), [made], approvals=approvals, storage=storage)
-    (wait,) = (graph.invoke(GO, THREAD) if way == "sync" else asyncio.run(graph.ainvoke(GO, THREAD)))[
-        "__interrupt__"
-    ]
-    assert (wait.value["path"], wait.value["action_requests"][0]["name"]) == (["payer"], "spend")
-
-
-def test_children_are_bounded_with_a_reason_of_its_own(storage: SqliteStorage) -> None:
-    graph = build_graph(
-        ScriptedModel([calls("a", "a"), calls("a")]),
-        [delegate("a", child(DONE, DONE), description="Works.")],
-        limits=Limits(children=2),
-        storage=storage,
-    )
-    outcome = outcome_of(graph.invoke(GO, THREAD))
-    assert (outcome.status, outcome.reason) == ("limit", "children")
-    assert outcome.tree is not None
-    assert outcome.tree.delegates == 2
-
-
-def test_the_command_line_answers_by_id_where_several_wait(storage: SqliteStorage, tmp_path: Path) -> None:
-    graph = parent(
-        storage,
-        [calls("a", "b"), DONE],
-        a=child(ASK, DONE),
-        b=child(call("think", thought="?"), ASK, DONE),
-    )
-    Session(graph, "t").run("go")
-    database, status = Database(str(tmp_path / "threads.sqlite"), True), look(graph, "t")
-    with pytest.raises(ThreadError, match=r"waits for 2 answers; use --to .*a: --to \w{8}, b: --to \w{8}"):
-        to_resume("this", database)(status)
-    second = status.waits[1].interrupt_id
-    assert to_resume("this", database, second[:8])(status).move == Answer("this", second)
-    with pytest.raises(ThreadError, match="use --to to say"):
-        to_resume("this", database, "nothing")(status)
-    # Without an answer the first one is put to whoever is there.
-    assert to_resume(None, database)(status).waiting == status.waiting
-
-
-def test_the_command_line_finds_the_approval_that_an_answer_names(
-    shop: Shop, storage: SqliteStorage, tmp_path: Path
-) -> None:
-    pays = [child(call("pay", to=to), DONE, tools=[shop.pay], approvals={"pay": True}) for to in "xy"]
-    Session(parent(storage, [calls("a", "b"), DONE], a=pays[0], b=pays[1]), "t").run("go")
-    status = look(reading_graph(storage), "t")
-    second = status.waits[1]
-    assert isinstance(second, Approval)
-    plan = to_resume(f"approve@{second.shown}", Database(str(tmp_path / "threads.sqlite"), True))
-    assert plan(status).move == Answer(f"approve@{second.shown}", second.interrupt_id)
-
-
-def test_a_worker_takes_answers_in_any_order(storage: SqliteStorage) -> None:
-    def graph(*steps: Any) -> Graph:
-        # Of another process each time.
-        return parent(storage, list(steps), a=child(*script), b=child(*script))
-
-    script: list[Any] = [ASK]
-    Session(graph(calls("a", "b")), "t").run("go")
-    first, second = look(reading_graph(storage), "t").waits
-    script = [DONE]
-    post(storage.store, "t", Order("one", Answer("this", second.interrupt_id)))
-    driven = drive(graph(), "t")
-    assert [one.interrupt_id for one in look(reading_graph(storage), "t").waits] == [first.interrupt_id]
-    assert isinstance(driven.decision, Question)
-    post(storage.store, "t", Order("two", Answer("that", first.interrupt_id)))
-    post(storage.store, "t", Order("late", Answer("again", second.interrupt_id)))
-    assert isinstance(drive(graph(DONE), "t").decision, Finished)
-
-
-@WAYS
+@pytest.mark.parametrize("how", ["by the session", "by whoever has the storage"])
 @pytest.mark.parametrize("beside", [1, 2])
-def test_a_pause_that_another_process_asks_for_reaches_all_below(
-    beside: int, way: str, storage: SqliteStorage
-) -> None:
-    done: list[str] = []
-    together = threading.Barrier(beside)
+def test_a_pause_lets_each_below_end_its_step_and_all_go_on(beside: int, how: str, storage: Storage) -> None:
+    done, together = list[str](), threading.Barrier(beside)
 
     @tool
     def work(name: str) -> str:
@@ -558,40 +383,114 @@ def test_a_pause_that_another_process_asks_for_reaches_all_below(
         done.append(name)
         if name.endswith("0"):
             together.wait(20)
-        request_pause(storage.store, "t")
+            if how == "by the session":
+                session.pause()
+            else:
+                request_pause(storage.store, "t")
         return name
 
-    def worker(name: str) -> Graph:
-        return build_graph(
-            ScriptedModel([call("work", name=f"{name}{n}") for n in range(2)] + [DONE]), [work]
-        )
+    def worker(name: str) -> BaseTool:
+        return helper(graph_of([call("work", name=f"{name}{n}") for n in range(2)] + [DONE], [work]), name)
 
-    names = "ab"[:beside]
-    graph = parent(storage, [calls(*names), DONE], **{name: worker(name) for name in names})
-    session = Session(graph, "t")
-
-    def run(command: Any = None) -> Any:
-        return session.run(command) if way == "sync" else asyncio.run(session.arun(command))
-
-    decision = run("go")
-    assert isinstance(decision, Paused)
-    assert decision.by == "request"
-    # Each has ended its step, and begun no other.
-    assert sorted(done) == [f"{name}0" for name in names]
-    for _ in range(4):
-        decision = run() if isinstance(decision, Paused) else decision
-    assert isinstance(decision, Finished)
-    assert sorted(done) == [f"{name}{n}" for name in names for n in range(2)]
+    session = Session(lead(storage, *[worker(name) for name in "ab"[:beside]]), "t")
+    assert isinstance(session.run("go"), Paused)
+    assert sorted(done) == [f"{name}0" for name in "ab"[:beside]]
+    decision = session.run()
+    while isinstance(decision, Paused):
+        decision = session.run()
+    assert outcome_at(decision).status == "success"
+    assert sorted(done) == [f"{name}{n}" for name in "ab"[:beside] for n in range(2)]
 
 
-def test_an_answer_that_comes_while_the_thread_is_stopped_is_kept(storage: SqliteStorage) -> None:
+def with_a_deadline(name: str) -> BaseTool:
     ask = call("ask_user", question="Which?", default_answer="that", deadline_seconds=60)
-    early = child(ask, DONE, control_tools=standard_controls(deadlines=True))
-    graph = parent(storage, [calls("early", "late"), DONE], early=early, late=child(ASK, DONE))
+    return helper(graph_of(by_turn(ask, DONE), control_tools=standard_controls(deadlines=True)), name)
+
+
+def test_questions_below_expire_and_the_others_wait_on(storage: Storage) -> None:
+    between = helper(graph_of(by_turn(hand_to("deep"), DONE), [with_a_deadline("deep")]), "between")
+    graph = lead(storage, with_a_deadline("early"), asker("late"), between)
     session = Session(graph, "t")
-    session.run("go")
+    first = session.run("go")
+    assert isinstance(first, Question)
+    assert expire(graph, "t") is None
+    found = expire(graph, "t", now=LATER)
+    assert found is not None
+    assert (found.path, found.answer) == (("early",), "that")
+    assert expire(graph, "t", now=LATER) is None
+    with pytest.raises(ThreadError):
+        session.resume("too late", first.interrupt_id)
+    assert isinstance(session.run(), Question)
+    assert paths(session) == [("late",)]
+    assert outcome_at(session.resume("this")).status == "success"
+
+
+def test_a_worker_takes_answers_in_any_order(storage: Storage) -> None:
+    def graph() -> Graph:
+        # Of another process each time.
+        return lead(storage, asker("a"), asker("b"))
+
+    Session(graph(), "t").run("go")
+    first, second = Session(graph(), "t").status().waits
+    post(storage.store, "t", Order("one", Answer("this", second.interrupt_id)))
+    assert isinstance(drive(graph(), "t").decision, Question)
+    assert paths(Session(graph(), "t")) == [("a",)]
+    post(storage.store, "t", Order("two", Answer("that", first.interrupt_id)))
+    post(storage.store, "t", Order("late", Answer("again", second.interrupt_id)))
+    assert isinstance(drive(graph(), "t").decision, Ended)
+
+
+def test_an_answer_that_comes_while_the_thread_is_stopped_is_kept_for_the_worker(storage: Storage) -> None:
+    graph = lead(storage, with_a_deadline("early"), asker("late"))
+    session = Session(graph, "t")
+    assert isinstance(session.run("go"), Waiting)
     late = session.status().waits[1]
     post(storage.store, "t", Order("one", Answer("this", late.interrupt_id)))
     # Until it has run the thread waits for nothing.
-    expire_all(graph, "t", now=9e12)
-    assert isinstance(drive(graph, "t").decision, Finished)
+    assert expire(graph, "t", now=LATER)
+    assert isinstance(drive(graph, "t").decision, Ended)
+
+
+@pytest.mark.slow
+def test_a_thread_whose_delegates_wait_holds_no_worker(postgres_url: str) -> None:
+    with postgres_storage(postgres_url) as opened:
+        bench = Bench(opened, postgres_url)
+        team: list[Any] = [asker("a"), asker("b")]
+        bench.tools, bench.steps = team, (hand_to("a", "b"), DONE)
+        bench.submit("go")
+        bench.work()
+        for left in (1, 0):
+            wait = bench.status().waits[-1]
+            assert (wait.path, bench.jobs("todo", "doing")) == (("ab"[left],), [])
+            bench.submit(Answer("this", wait.interrupt_id))
+            bench.work()
+        assert bench.status().outcome is not None
+
+
+@pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals come there")
+def test_all_below_stop_at_their_step_when_the_run_is_interrupted(shop: Shop, storage: Storage) -> None:
+    at_work, interrupted, most = threading.Barrier(2), threading.Event(), 60
+
+    @tool
+    def pay(to: str) -> str:
+        """Pay."""
+        if not interrupted.is_set():
+            at_work.wait(timeout=10)
+            interrupted.set()
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        shop.paid.append(to)
+        return "paid"
+
+    def script(messages: Any) -> Any:
+        task = next(one.text for one in messages if isinstance(one, HumanMessage))
+        return call("pay", to=f"{task} {turns_of(messages)}") if turns_of(messages) < most else DONE
+
+    below = graph_of(ScriptedModel(script), [pay], limits={"turns": most + 1})
+    both = [call("helper", task="one"), call("helper", task="two")]
+    graph = graph_of(by_turn(both, DONE), [helper(below)], storage=storage)
+    with pytest.raises(KeyboardInterrupt):
+        graph.invoke(GO, THREAD)
+    # Nobody works on after the run has given its thread back.
+    assert len(shop.paid) < most
+    assert outcome_of(graph.invoke(None, THREAD)).status == "success"
+    assert len(shop.paid) == len(set(shop.paid)) == 2 * most

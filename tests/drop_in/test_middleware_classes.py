@@ -1,470 +1,522 @@
-"""The middleware classes of LangChain and deepagents: each does what it is for, or is refused by a sentence.
+"""The middleware classes of LangChain and deepagents: each does what it is for, or is refused.
 
-What is tested is what docstrings and source say of each class; the names of the functions are in the
-comments. LangChain's own tests, of its source distribution, stand in `langchain_tests/`.
+LangChain's own tests of them are those of test_langchain_suite.py; here is one case each of what a Signoff
+graph adds to it, and what it makes of their errors. docs/how-to/middleware.md has a row for every class.
 """
 
-import asyncio
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+import deepagents.middleware as deep
 import pytest
-from langchain.agents import middleware
-from langchain.agents.middleware import (
-    AgentMiddleware,
-    AgentState,
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
-    HumanInTheLoopMiddleware,
-    LLMToolEmulator,
-    ModelCallLimitMiddleware,
-    ModelFallbackMiddleware,
-    ModelRetryMiddleware,
-    PIIMiddleware,
-    SummarizationMiddleware,
-    TodoListMiddleware,
-    ToolCallLimitMiddleware,
-    ToolErrorMiddleware,
-    ToolRetryMiddleware,
-)
+from deepagents.backends import FilesystemBackend
+from deepagents.middleware.patch_tool_calls import PatchToolCallsMiddleware
+from langchain.agents import middleware as chain
+from langchain.agents.middleware import AgentMiddleware, AgentState
 from langchain_core.messages import AIMessage
-from langchain_core.tools import BaseTool, tool
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
 from langgraph.types import Command
 
 from signoff import SetupError, build_graph, sqlite_storage
-from signoff.graph.inside.installing import install_hint
 from signoff.guards import Guards
 from signoff.models import ScriptedModel, call
-from signoff.nodes.middleware.given import REFUSED, why_refused
-from tests.drop_in.langchain_tests.conftest import LEFT_OUT
-from tests.middleware import table
-from tests.support.cases.middleware import CASES, FINISH, classes, graph, look, results, script
+from tests.drop_in.playing import ACCEPTED, CONTROLS, FINISH, Bank, ended, play, results
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "middleware.md"
 BETA = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 # LangChain's shell leaves a pipe to the collector.
 OPEN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+SINCE_1_5 = pytest.mark.skipif(not hasattr(chain, "AutoModeMiddleware"), reason="LangChain 1.4")
+ONCE: Mapping[str, Any] = {"policy": {"model_retries": None}}
+MAIL: Any = {"messages": [("user", "Write to ann@example.com.")]}
+
+
+@tool
+def look(at: str) -> str:
+    """Look at something."""
+    if at == "nothing":
+        raise ValueError("there is nothing to look at")
+    return f"{at}: " + "long " * 200
+
+
+@tool
+def other() -> str:
+    """Do something else."""
+    return "other"
+
+
+look.metadata = {"kind": "read"}
+
+
+def script(*steps: Any) -> ScriptedModel:
+    return ScriptedModel([*steps, FINISH])
+
+
+def ran(model: ScriptedModel, *middleware: Any, given: Any = MAIL, **options: Any) -> dict[str, Any]:
+    """The state after a run that succeeded."""
+    found = play(build_graph(model, [look, other], middleware=middleware, **options), given)
+    assert ended(found) == ACCEPTED, found["outcome"]
+    return found
+
+
+def prompt(model: ScriptedModel) -> str:
+    return model.seen[0].messages[0].text
+
+
+def context_editing(folder: Path) -> None:
+    model = script(call("look", at="a"), call("look", at="b"))
+    edit = chain.ClearToolUsesEdit(trigger=50, keep=1)
+    found = ran(model, chain.ContextEditingMiddleware(edits=[edit]))
+    assert next(m.text for m in model.seen[2].messages if m.type == "tool") == "[cleared]"
+    assert results(found)[0].startswith("a: ")
+
+
+def file_search(folder: Path) -> None:
+    (folder / "a.py").write_text("needle = 1\n")
+    given = chain.FilesystemFileSearchMiddleware(root_path=str(folder), use_ripgrep=False)
+    assert "/a.py" in results(ran(script(call("glob_search", pattern="*.py")), given))[0]
+
+
+def emulator(folder: Path) -> None:
+    played = ScriptedModel([AIMessage("sunny")])
+    assert results(ran(script(call("other")), chain.LLMToolEmulator(model=played)))[0] == "sunny"
+
+
+class Picky(ScriptedModel):
+    """A scripted model that gives structured output, which the picked tools are."""
+
+    def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
+        return RunnableLambda(lambda _: {"tools": ["look"]})
+
+
+def selector(folder: Path) -> None:
+    model = script(call("look", at="a"))
+    ran(model, chain.LLMToolSelectorMiddleware(model=Picky(script=[])))
+    assert model.seen[0].tool_names == ["look", *CONTROLS]
+
+
+def fallback(folder: Path) -> None:
+    models = [ScriptedModel([ConnectionError("down")]), ScriptedModel([ConnectionError("down")]), script()]
+    found = ran(models[0], chain.ModelFallbackMiddleware(*models[1:]), **ONCE)
+    assert ([len(one.seen) for one in models], found["outcome"]["turns"]) == ([1, 1, 1], 1)
+    assert models[2].seen[0].tool_names == ["look", "other", *CONTROLS]
+
+
+def model_retry(folder: Path) -> None:
+    model = ScriptedModel([ValueError("once"), FINISH])
+    ran(model, chain.ModelRetryMiddleware(initial_delay=0), **ONCE)
+    assert len(model.seen) == 2
+
+
+def pii(folder: Path) -> None:
+    """The task, its reply and its results are the same ones in other words; arguments stay."""
+    said = AIMessage("To a@b.com.", tool_calls=[{"name": "look", "args": {"at": "a@b.com"}, "id": "l"}])
+    given = chain.PIIMiddleware("email", apply_to_output=True, apply_to_tool_results=True)
+    found = ran(ScriptedModel([said, FINISH]), given)
+    assert all("[REDACTED_EMAIL]" in message.text for message in found["messages"][:3])
+    assert found["messages"][1].tool_calls[0]["args"] == {"at": "a@b.com"}
+    assert (found["outcome"]["turns"], found["outcome"]["task"]) == (2, found["messages"][0].id)
+
+
+class OfOpenAI(ScriptedModel):
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
+        return {**super()._get_ls_params(stop, **kwargs), "ls_provider": "openai"}
+
+
+def tool_search(folder: Path) -> None:
+    model = OfOpenAI(script=[FINISH])
+    ran(model, chain.ProviderToolSearchMiddleware(searchable_tools=["look"]))
+    assert model.seen[0].tool_names == ["look", "other", "tool_search", *CONTROLS]
+
+
+def shell(folder: Path) -> None:
+    steps = call("shell", command="cd /; X=5"), call("shell", command="echo $X $PWD")
+    assert "5 /" in results(ran(script(*steps), chain.ShellToolMiddleware(folder)))[1]
+
+
+def todo(folder: Path) -> None:
+    todos = [{"content": "look", "status": "pending"}]
+    twice = [call("write_todos", todos=todos), call("write_todos", todos=[])]
+    model = script(call("write_todos", todos=todos), twice)
+    found = ran(model, chain.TodoListMiddleware(system_prompt="Plan."), system_prompt="Be kind.")
+    answers = [m.status for m in found["messages"] if m.type == "tool"]
+    assert (found["todos"], answers) == (todos, ["success", "error", "error", "success"])
+    words = [prompt(model).index(word) for word in ("Be kind.", "Plan.", "finish_task")]
+    assert words == sorted(words)
+
+
+def tool_error(folder: Path) -> None:
+    given = chain.ToolErrorMiddleware(on_error=lambda error, _: f"Told: {error}")
+    found = ran(script(call("look", at="nothing")), given)
+    assert results(found)[0] == "Told: there is nothing to look at"
+    silent = chain.ToolErrorMiddleware(on_error=lambda error, _: None)
+    assert results(ran(script(call("look", at="nothing")), silent))[0].startswith("ValueError")
+
+
+def tool_retry(folder: Path) -> None:
+    given = chain.ToolRetryMiddleware(initial_delay=0, max_retries=1, on_failure=lambda error: f"so: {error}")
+    found = ran(script(call("look", at="nothing")), given)
+    assert results(found)[0] == "so: there is nothing to look at"
+
+
+def auto_mode(folder: Path) -> None:
+    """A blocked call voids a finish beside it, also by a misspelled name; a control tool is not judged."""
+    from tests.support.judge import Judge, risk_of
+
+    judge = Judge(answer=risk_of("cellar", "Done."))
+    given = chain.AutoModeMiddleware(tools=["look", "finish_task"], classifier=judge)
+    found = ran(script([call("Look", at="cellar"), FINISH], call("look", at="roof")), given)
+    assert [text[:7] for text in results(found)[1:3]] == ["Refused", "roof: l"]
+    assert [one["tool_call"]["name"] for one in judge.seen] == ["look", "look"]
+
+
+REFUSAL = AIMessage(
+    "",
+    additional_kwargs={"refusal": "I will not."},
+    response_metadata={"model_provider": "openai"},
+    usage_metadata={"input_tokens": 100, "output_tokens": 10, "total_tokens": 110},
+)
+
+
+def model_refusal(folder: Path) -> None:
+    first, second = ScriptedModel([REFUSAL]), script()
+    found = ran(first, chain.ModelFallbackMiddleware(second), chain.ModelRefusalMiddleware())
+    assert (len(first.seen), len(second.seen), found["outcome"]["turns"]) == (1, 1, 1)
+    assert found["outcome"]["usage"]["input_tokens"] > 100
+
+
+def routed(model: ScriptedModel, answer: Any) -> Any:
+    """A router to this model for hard tasks, and its judge."""
+    from tests.support.judge import Judge
+
+    choices = {
+        "easy": chain.ModelChoice(ScriptedModel([]), "Small."),
+        "hard": chain.ModelChoice(model, "Large."),
+    }
+    judge = Judge(answer=answer)
+    return chain.ModelRouterMiddleware(choices=choices, instructions="Which?", classifier=judge), judge
+
+
+def model_router(folder: Path) -> None:
+    """The route is a channel: another process reads it, and asks nobody again."""
+    from tests.support.judge import route_by
+
+    asked = 0
+    for given, step in (
+        (MAIL, call("ask_user", question="Which?")),
+        (Command(resume="The red one."), FINISH),
+    ):
+        router, judge = routed(ScriptedModel([step]), route_by("Write"))
+        with sqlite_storage(folder / "threads.sqlite") as storage:
+            agent = build_graph(ScriptedModel([]), middleware=[router], storage=storage)
+            found = play(agent, given)
+        asked += len(judge.seen)
+    assert (ended(found), found["model_route"].choice, asked) == (ACCEPTED, "hard", 1)
+
+
+def async_sub_agents(folder: Path) -> None:
+    agent: Any = {"name": "far", "description": "Far away.", "graph_id": "far", "url": "http://127.0.0.1:9"}
+    model = script(call("list_async_tasks"))
+    ran(model, deep.AsyncSubAgentMiddleware(async_subagents=[agent]))
+    assert "start_async_task" in model.seen[0].tool_names
+
+
+def deep_files(folder: Path) -> None:
+    backend = FilesystemBackend(root_dir=folder, virtual_mode=True)
+    given = deep.FilesystemMiddleware(backend=backend, tool_token_limit_before_evict=100)
+    steps = call("write_file", file_path="/a.txt", content="hello"), call("look", at="a")
+    found = ran(script(*steps), given)
+    assert (folder / "a.txt").read_text() == "hello"
+    assert len(results(found)[1]) < 1_000 or "large" in results(found)[1]
+
+
+def memory_files(folder: Path) -> None:
+    (folder / "AGENTS.md").write_text("Be brief.")
+    backend, model = FilesystemBackend(root_dir=folder, virtual_mode=True), script()
+    ran(model, deep.MemoryMiddleware(backend=backend, sources=["/AGENTS.md"]))
+    assert "Be brief." in prompt(model)
+
+
+def rubric(folder: Path) -> None:
+    """A finish that its grader does not accept is refused with the grader's words."""
+
+    def grade(result: str, **gap: str) -> Any:
+        criterion = {"name": "short", "passed": not gap, **gap}
+        return call("GraderResponse", result=result, explanation="Because.", criteria=[criterion])
+
+    grader = ScriptedModel([grade("needs_revision", gap="It is too long."), grade("satisfied")])
+    model = ScriptedModel([FINISH, call("finish_task", summary="Short.")])
+    found = ran(model, deep.RubricMiddleware(model=grader), given={**MAIL, "rubric": "It is short."})
+    assert (results(found)[0][:8], found["outcome"]["refusals"]) == ("Refused:", 1)
+    assert "It is too long." in results(found)[0]
+
+
+def skills(folder: Path) -> None:
+    place = folder / "skills" / "sums"
+    place.mkdir(parents=True)
+    (place / "SKILL.md").write_text("---\nname: sums\ndescription: Adds numbers.\n---\nAdd them.\n")
+    backend, model = FilesystemBackend(root_dir=folder, virtual_mode=True), script()
+    ran(model, deep.SkillsMiddleware(backend=backend, sources=["/skills/"]))
+    assert "Adds numbers." in prompt(model)
+
+
+def sub_agents(folder: Path) -> None:
+    helper = ScriptedModel([AIMessage("helped")])
+    agent: Any = {
+        "name": "helper",
+        "description": "Helps.",
+        "system_prompt": "Help.",
+        "model": helper,
+        "tools": [],
+    }
+    backend = FilesystemBackend(root_dir=folder, virtual_mode=True)
+    given = deep.SubAgentMiddleware(backend=backend, subagents=[agent])
+    steps = call("task", description="Help.", subagent_type="helper")
+    assert results(ran(script(steps), given))[0] == "helped"
+
+
+def unsupported(folder: Path) -> None:
+    model = script()
+    model.profile = {"image_inputs": False}
+    image = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
+    asked = {"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}
+    ran(model, deep.UnsupportedContentMiddleware(), given={"messages": [asked]})
+    assert "image" not in {block["type"] for block in model.seen[0].messages[1].content_blocks}
+
+
+WORKS: Mapping[str, Callable[[Path], None]] = {
+    "AsyncSubAgentMiddleware": async_sub_agents,
+    "AutoModeMiddleware": auto_mode,
+    "ContextEditingMiddleware": context_editing,
+    "FilesystemFileSearchMiddleware": file_search,
+    "FilesystemMiddleware": deep_files,
+    "LLMToolEmulator": emulator,
+    "LLMToolSelectorMiddleware": selector,
+    "MemoryMiddleware": memory_files,
+    "ModelFallbackMiddleware": fallback,
+    "ModelRefusalMiddleware": model_refusal,
+    "ModelRetryMiddleware": model_retry,
+    "ModelRouterMiddleware": model_router,
+    "PIIMiddleware": pii,
+    "ProviderToolSearchMiddleware": tool_search,
+    "RubricMiddleware": rubric,
+    "ShellToolMiddleware": shell,
+    "SkillsMiddleware": skills,
+    "SubAgentMiddleware": sub_agents,
+    "TodoListMiddleware": todo,
+    "ToolErrorMiddleware": tool_error,
+    "ToolRetryMiddleware": tool_retry,
+    "UnsupportedContentMiddleware": unsupported,
+}
+MODEL = ScriptedModel([FINISH])
+# One of each class that is refused, and what the error says to write.
+REFUSED: Mapping[str, tuple[Callable[[Path], Any], str]] = {
+    "HumanInTheLoopMiddleware": (lambda _: chain.HumanInTheLoopMiddleware({"look": True}), "approvals="),
+    "ModelCallLimitMiddleware": (lambda _: chain.ModelCallLimitMiddleware(run_limit=1), "Limits(turns="),
+    "PatchToolCallsMiddleware": (lambda _: PatchToolCallsMiddleware(), "leave it out"),
+    "SummarizationMiddleware of langchain": (lambda _: chain.SummarizationMiddleware(MODEL), "'compaction'"),
+    "SummarizationMiddleware of deepagents": (
+        lambda folder: deep.SummarizationMiddleware(MODEL, backend=FilesystemBackend(root_dir=folder)),
+        "'compaction'",
+    ),
+    "SummarizationToolMiddleware": (
+        lambda folder: deep.SummarizationToolMiddleware(
+            deep.SummarizationMiddleware(MODEL, backend=FilesystemBackend(root_dir=folder))
+        ),
+        "'compaction'",
+    ),
+    "ToolCallLimitMiddleware": (lambda _: chain.ToolCallLimitMiddleware(run_limit=1), "Limits(tool_calls="),
+    "Guards": (lambda _: Guards(), "Guards"),
+}
 
 
 @BETA
 @OPEN
-@pytest.mark.parametrize("way", ["sync", "async"])
-@pytest.mark.parametrize("kind", CASES, ids=lambda kind: kind.__name__)
-def test_a_class_does_what_it_is_for(kind: type, way: str) -> None:
-    CASES[kind](way)
+@pytest.mark.parametrize("name", WORKS)
+def test_a_class_does_what_it_is_for(name: str, tmp_path: Path) -> None:
+    if not (hasattr(chain, name) or hasattr(deep, name)):
+        pytest.skip("LangChain 1.4 does not have it")
+    WORKS[name](tmp_path)
 
 
-def test_every_class_stands_in_the_table_of_the_page() -> None:
-    """`python -m tests.middleware` prints it."""
-    assert [kind for kind in classes().values() if (kind in CASES) is (why_refused(kind) is not None)] == []
-    assert "\n".join(table()) in PAGE.read_text("utf-8")
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_class_that_is_refused_says_what_to_write(name: str, tmp_path: Path) -> None:
+    build, said = REFUSED[name]
+    given = build(tmp_path)
+    made_of_it = type("Mine", (type(given),), {})
+    with pytest.raises(SetupError) as raised:
+        build_graph(MODEL, [look], middleware=[given])
+    assert said in str(raised.value)
+    given.__class__ = made_of_it
+    with pytest.raises(SetupError, match="Mine"):
+        build_graph(MODEL, [look], middleware=[given])
 
 
-def test_every_refusal_is_of_a_class_that_there_is() -> None:
-    known = [*classes().values(), Guards]
-    assert {kind.__mro__[0].__module__ for kind in known if why_refused(kind)} == set(REFUSED)
+def test_the_page_says_of_every_class_whether_it_works() -> None:
+    known = {
+        (name, package.__name__.split(".")[0])
+        for package in (chain, deep)
+        for name in package.__all__
+        if isinstance(kind := getattr(package, name), type) and issubclass(kind, AgentMiddleware)
+    }
+    known = {each for each in known if each[0] != "AgentMiddleware"} | {
+        ("PatchToolCallsMiddleware", "deepagents")
+    }
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\w+) \|", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert {(name, package) for name, package, _ in rows} >= known
+    assert {name for name, _, how in rows if how == "works"} == set(WORKS)
+    refused = {name.partition(" ")[0] for name in REFUSED} - {"Guards"}
+    assert {name for name, _, how in rows if how == "refused"} == refused
 
 
-def test_what_is_left_out_of_langchains_own_tests_stands_in_them() -> None:
-    files = (Path(__file__).parent / "langchain_tests").glob("test_*.py")
-    text = "".join(path.read_text("utf-8") for path in files)
-    defined = re.findall(r"^ *(?:async def|def|class) (\w+)", text, re.M)
-    assert LEFT_OUT.keys() - set(defined) == set()
+class Clashing(AgentMiddleware[Any, Any, Any]):
+    state_schema = type("Clashes", (AgentState,), {"__annotations__": {"decision": str}})
 
 
-class Mine(ModelCallLimitMiddleware):
-    """Made of one that is refused."""
-
-
-class Clashing(AgentState[Any]):
-    decision: str
-
-
-class OwnReducer(AgentState[Any]):
-    messages: Annotated[list[Any], lambda old, new: new]  # the mistake
-
-
-class Shadows(AgentMiddleware[Any, Any, Any]):
-    state_schema = Clashing
-
-
-class Marks(AgentMiddleware[Any, Any, Any]):
+class NoTypedDict(AgentMiddleware[Any, Any, Any]):
     state_schema = type("Marked", (), {})
 
 
 class Reduces(AgentMiddleware[Any, Any, Any]):
-    state_schema = OwnReducer
+    class State(AgentState[Any]):
+        messages: Annotated[list[Any], lambda old, new: new]  # the mistake
+
+    state_schema = State
 
 
-MODEL = ScriptedModel([FINISH])
-MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
-    "a class": (
-        lambda: [TodoListMiddleware],
-        r"holds the class TodoListMiddleware; write TodoListMiddleware\(…\)",
-    ),
-    "not a list": (lambda: TodoListMiddleware(), r"middleware= is .* not a list; write middleware=\[Todo"),
-    "something else": (lambda: [len], "pass instances of LangChain's AgentMiddleware"),
+MISTAKES: Mapping[str, tuple[Callable[[], Any], str]] = {
+    "a class": (lambda: [chain.TodoListMiddleware], "TodoListMiddleware"),
+    "not a list": (lambda: chain.TodoListMiddleware(), "middleware=[Todo"),
+    "something else": (lambda: [len], "AgentMiddleware"),
     "one name twice": (
-        lambda: [TodoListMiddleware(), TodoListMiddleware()],
-        "Two middleware are named 'TodoListMiddleware'; remove one of them",
+        lambda: [chain.TodoListMiddleware(), chain.TodoListMiddleware()],
+        "TodoListMiddleware",
     ),
-    "a channel of the machine's": (lambda: [Shadows()], "Shadows, Clashing, has the channel 'decision'"),
-    "a state that is not a TypedDict": (lambda: [Marks()], "Marks, Marked, is not a TypedDict"),
-    "a reducer for the history": (lambda: [Reduces()], "gives 'messages' a reducer of its own"),
-    "a person's decisions": (lambda: [HumanInTheLoopMiddleware({"look": True})], r"write approvals=\{…\}"),
-    "a limit of model calls": (lambda: [ModelCallLimitMiddleware(run_limit=1)], r"limits=Limits\(turns=…\)"),
-    "one made of it": (lambda: [Mine(run_limit=1)], r"holds Mine, which .* limits=Limits\(turns=…\)"),
-    "a limit of tool calls": (lambda: [ToolCallLimitMiddleware(run_limit=1)], r"Limits\(tool_calls=…\)"),
-    "the guards of another agent": (lambda: [Guards()], "holds Guards, which .* those of the graph itself"),
-    "summaries": (lambda: [SummarizationMiddleware(MODEL)], r"write prompt_tokens=…, and compaction='model'"),
+    "a channel of the machine's": (lambda: [Clashing()], "'decision'"),
+    "a state that is not a TypedDict": (lambda: [NoTypedDict()], "Marked"),
+    "a reducer for the history": (lambda: [Reduces()], "'messages'"),
+    "a tool with the name of another": (lambda: [tools_of("look")], "'look'"),
 }
+
+
+def tools_of(name: str) -> Any:
+    """A middleware that brings a tool of this name."""
+
+    class Brings(AgentMiddleware[Any, Any, Any]):
+        tools = [other.model_copy(update={"name": name})]  # noqa: RUF012  it is LangChain's attribute
+
+    return Brings()
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_a_mistake_is_one_sentence_when_the_graph_is_built(case: str) -> None:
-    given, said = MISTAKES[case]
-    with pytest.raises(SetupError, match=said) as raised:
-        build_graph(MODEL, [look], middleware=given())
+def test_a_mistake_is_told_when_the_graph_is_built(case: str) -> None:
+    build, name = MISTAKES[case]
+    with pytest.raises(SetupError) as raised:
+        build_graph(MODEL, [look], middleware=build())
+    assert name in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
-def test_two_tools_of_one_name_are_told() -> None:
-    @tool
-    def write_todos() -> str:
-        """Write."""
-        return ""
-
-    with pytest.raises(SetupError, match="Two tools are named 'write_todos'"):
-        build_graph(MODEL, [write_todos], middleware=[TodoListMiddleware()])
-
-
-def test_without_langchain_the_command_that_installs_it_is_named() -> None:
+def test_without_langchain_the_extra_that_has_it_is_named() -> None:
     program = (
         "import sys; sys.modules['langchain'] = None\n"
-        "from signoff import build_graph\n"
+        "from signoff import SetupError, build_graph\n"
         "from signoff.models import ScriptedModel\n"
         "build_graph(ScriptedModel([]))\n"
         "try:\n    build_graph(ScriptedModel([]), middleware=[object()])\n"
-        "except Exception as error:\n    print(type(error).__name__, error)\n"
+        "except SetupError as error:\n    print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert re.fullmatch(rf"SetupError .*{re.escape(install_hint('langchain'))}\n", done.stdout)
+    assert "langchain]" in done.stdout
 
 
-def flaky(fails: int, error: type[Exception] = ValueError, **metadata: Any) -> tuple[BaseTool, list[int]]:
-    """A tool that fails so many times, and how often it has run."""
-    ran: list[int] = []
-
-    @tool
-    def work() -> str:
-        """Work."""
-        ran.append(1)
-        if len(ran) <= fails:
-            raise error("no luck")
-        return "worked"
-
-    work.metadata = {"kind": "read", **metadata}
-    return work, ran
+def no_answer(state: Any) -> Any:
+    """As if the decision model could not be reached."""
+    raise ConnectionError("down")
 
 
-# Of `ToolRetryMiddleware`: the tool fails so often; how often it ran, and the result.
-RETRIES: dict[str, tuple[dict[str, Any], int, int, str]] = {
-    "max_retries": ({"max_retries": 2}, 2, 3, "worked"),
-    "one failure too many": (
-        {"max_retries": 1},
-        2,
-        2,
-        "Tool 'work' failed after 2 attempts with ValueError: no luck",
+# What ends the task, by how: LangChain raises each of these out of the run.
+ERRORS: Mapping[str, tuple[Callable[[], Any], Any, str, str]] = {
+    "a text that is blocked": (
+        lambda: chain.PIIMiddleware("email", strategy="block"),
+        FINISH,
+        "middleware",
+        "PIIDetectionError",
     ),
-    "on_failure: error": ({"max_retries": 1, "on_failure": "error"}, 2, 2, "ValueError: no luck"),
-    "on_failure: a function": (
-        {"max_retries": 0, "on_failure": lambda error: f"so: {error}"},
-        1,
-        1,
-        "so: no luck",
+    "no model serves": (
+        lambda: chain.ModelFallbackMiddleware(ScriptedModel([ConnectionError("down")])),
+        ConnectionError("gone"),
+        "model_error",
+        "down",
     ),
-    "retry_on: another error": ({"retry_on": (KeyError,)}, 1, 1, "ValueError: no luck"),
-    "retry_on: a function": ({"retry_on": lambda error: "luck" in str(error)}, 1, 2, "worked"),
-    "tools: not this one": ({"tools": ["other"]}, 1, 1, "ValueError: no luck"),
-    "tools: this one": ({"tools": ["work"]}, 1, 2, "worked"),
-}
-
-
-@pytest.mark.parametrize("way", ["sync", "async"])
-@pytest.mark.parametrize("case", RETRIES)
-def test_tool_retry(case: str, way: str) -> None:
-    options, fails, runs, result = RETRIES[case]
-    work, ran = flaky(fails)
-    built = graph(script(call("work")), ToolRetryMiddleware(initial_delay=0, **options), tools=[work])
-    found = played(built, way)
-    assert (len(ran), results(found)[0].startswith(result)) == (runs, True), results(found)
-
-
-def played(built: Any, way: str = "sync") -> dict[str, Any]:
-    asked = {"messages": [("user", "go")]}
-    return dict(built.invoke(asked) if way == "sync" else asyncio.run(built.ainvoke(asked)))
-
-
-# Of `ModelRetryMiddleware`: the script, how often the model is asked, how it ends, and what it says.
-MODEL_RETRIES: dict[str, tuple[dict[str, Any], int, int, str, str]] = {
-    "max_retries": ({"max_retries": 2}, 2, 3, "finish_task", ""),
-    "on_failure: error": ({"max_retries": 1, "on_failure": "error"}, 2, 2, "model_error", "no luck"),
-    # LangChain's run ends with this text as its answer; here it is a reply without a call, so no end.
-    "on_failure: continue": (
-        {"max_retries": 1},
-        2,
-        3,
-        "finish_task",
-        "Model call failed after 2 attempts with ValueError: no luck",
-    ),
-    "on_failure: a function": (
-        {"max_retries": 0, "on_failure": lambda e: f"so: {e}"},
-        1,
-        2,
-        "finish_task",
-        "so: no",
-    ),
-    "retry_on: another error": (
-        {"retry_on": (KeyError,), "on_failure": "error"},
-        1,
-        1,
+    "retries that are used up": (
+        lambda: chain.ModelRetryMiddleware(max_retries=1, initial_delay=0, on_failure="error"),
+        ValueError("no luck"),
         "model_error",
         "no luck",
     ),
+    "another provider's tool search": (
+        lambda: chain.ProviderToolSearchMiddleware(searchable_tools=["look"]),
+        FINISH,
+        "model_error",
+        "",
+    ),
+    "a route that is not given": (
+        lambda: routed(ScriptedModel([]), no_answer)[0],
+        FINISH,
+        "middleware",
+        "ModelRouterMiddleware",
+    ),
+    "a refusal": (lambda: chain.ModelRefusalMiddleware(), REFUSAL, "model_error", "ModelRefusalError"),
+    "a refusal of Anthropic's": (
+        lambda: chain.ModelRefusalMiddleware(),
+        AIMessage("", response_metadata={"model_provider": "anthropic", "stop_reason": "refusal"}),
+        "model_error",
+        "ModelRefusalError",
+    ),
+    "a refusal of Google's": (
+        lambda: chain.ModelRefusalMiddleware(),
+        AIMessage("", response_metadata={"model_provider": "google_genai", "finish_reason": "SAFETY"}),
+        "model_error",
+        "ModelRefusalError",
+    ),
 }
-
-
-@pytest.mark.parametrize("way", ["sync", "async"])
-@pytest.mark.parametrize("case", MODEL_RETRIES)
-def test_model_retry(case: str, way: str) -> None:
-    options, fails, calls, reason, said = MODEL_RETRIES[case]
-    model = ScriptedModel([*[ValueError("no luck")] * fails, FINISH])
-    given = ModelRetryMiddleware(initial_delay=0, **options)
-    found = played(graph(model, given, model_retries=None), way)
-    assert (len(model.seen), found["outcome"]["reason"]) == (calls, reason)
-    told = [m.text for m in found["messages"] if m.type == "ai"] + [found["outcome"]["error"] or ""]
-    assert any(said in text for text in told)
-
-
-# Of `ModelFallbackMiddleware.wrap_model_call`: each model in turn; the last error is raised.
-FALLBACKS: dict[str, tuple[int, str, list[int]]] = {
-    "the first serves": (0, "finish_task", [1, 0, 0]),
-    "the second serves": (1, "finish_task", [1, 1, 0]),
-    "the third serves": (2, "finish_task", [1, 1, 1]),
-    "none serves": (3, "model_error", [1, 1, 1]),
-}
-
-
-@pytest.mark.parametrize("way", ["sync", "async"])
-@pytest.mark.parametrize("case", FALLBACKS)
-def test_model_fallback(case: str, way: str) -> None:
-    broken, reason, asked = FALLBACKS[case]
-    models = [ScriptedModel([ConnectionError(f"down {n}") if n < broken else FINISH]) for n in range(3)]
-    found = played(graph(models[0], ModelFallbackMiddleware(*models[1:]), model_retries=None), way)
-    assert (found["outcome"]["reason"], [len(one.seen) for one in models]) == (reason, asked)
-    if reason == "model_error":
-        assert "down 2" in found["outcome"]["error"]
-    else:
-        # Each of them is asked with the same tools, the control tools among them.
-        assert models[broken].seen[0].tool_names[-3:] == ["finish_task", "ask_user", "think"]
-
-
-# Of `ClearToolUsesEdit.apply`: the results that the third call of the model is shown.
-EDITS: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "below the trigger": ({"trigger": 100_000}, ["a: long", "b: long"]),
-    "keep": ({"trigger": 10, "keep": 1}, ["[cleared]", "b: long"]),
-    "keep none": ({"trigger": 10, "keep": 0}, ["[cleared]", "[cleared]"]),
-    "placeholder": ({"trigger": 10, "keep": 1, "placeholder": "(gone)"}, ["(gone)", "b: long"]),
-    "exclude_tools": ({"trigger": 10, "keep": 0, "exclude_tools": ("look",)}, ["a: long", "b: long"]),
-}
-
-
-@pytest.mark.parametrize("case", EDITS)
-def test_context_editing(case: str) -> None:
-    options, shown = EDITS[case]
-    model = script(call("look", at="a"), call("look", at="b"))
-    found = played(graph(model, ContextEditingMiddleware(edits=[ClearToolUsesEdit(**options)])))
-    told = [m.text for m in model.seen[2].messages if m.type == "tool"]
-    assert all(text.startswith(begin) for text, begin in zip(told, shown, strict=True))
-    assert [text[:7] for text in results(found)[:2]] == ["a: long", "b: long"]
-
-
-# Of `PIIMiddleware._process_content`: how "ann@example.com" is shown.
-STRATEGIES: dict[str, str] = {
-    "redact": r"\[REDACTED_EMAIL\]",
-    "mask": r"ann@\*+\.com",
-    "hash": r"<email_hash:[0-9a-f]{8}>",
-}
-
-
-@pytest.mark.parametrize("way", ["sync", "async"])
-@pytest.mark.parametrize("place", ["input", "output", "tool_results"])
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_pii(strategy: Any, place: str, way: str) -> None:
-    """The task, its reply and its results are the same ones, in other words."""
-
-    @tool
-    def find() -> str:
-        """Find."""
-        return "ann@example.com"
-
-    where: dict[str, Any] = {
-        f"apply_to_{name}": name == place for name in ("input", "output", "tool_results")
-    }
-    given = PIIMiddleware("email", strategy=strategy, **where)
-    model = ScriptedModel([["ann@example.com", call("find")], FINISH])
-    built = build_graph(model, [find], middleware=[given])
-    asked = {"messages": [("user", "ann@example.com")]}
-    found = built.invoke(asked) if way == "sync" else asyncio.run(built.ainvoke(asked))
-    at = ["input", "output", "tool_results"].index(place)
-    texts = [m.text for m in found["messages"][:3]]
-    assert re.fullmatch(STRATEGIES[strategy], texts[at])
-    assert [text for n, text in enumerate(texts) if n != at] == ["ann@example.com"] * 2
-    assert (found["outcome"]["status"], found["outcome"]["turns"]) == ("success", 2)
-    assert found["outcome"]["task"] == found["messages"][0].id
-
-
-def test_pii_that_blocks_ends_the_task() -> None:
-    """LangChain raises PIIDetectionError out of the run; here it is the outcome."""
-    model = ScriptedModel([FINISH])
-    built = build_graph(model, [], middleware=[PIIMiddleware("email", strategy="block")])
-    outcome = built.invoke({"messages": [("user", "ann@example.com")]})["outcome"]
-    assert (outcome["status"], outcome["reason"], len(model.seen)) == ("error", "middleware", 0)
-    assert "PIIDetectionError" in outcome["error"]
-
-
-# Of `LLMToolEmulator.wrap_tool_call`: which tools are played.
-EMULATED: dict[str, tuple[Any, str]] = {
-    "all": (None, "played"),
-    "this": (["other"], "played"),
-    "none": ([], "other"),
-}
-
-
-@pytest.mark.parametrize("case", EMULATED)
-def test_tool_emulator(case: str) -> None:
-    tools, result = EMULATED[case]
-    given = LLMToolEmulator(tools=tools, model=ScriptedModel([AIMessage("played")]))
-    assert results(played(graph(script(call("other")), given)))[0] == result
-
-
-def test_tool_error() -> None:
-    """What `on_error` gives None for is raised on, and is a result by Signoff's own rule."""
-    given = ToolErrorMiddleware(on_error=lambda error, request: None)
-    found = played(graph(script(call("look", at="nothing")), given))
-    assert results(found)[0] == "ValueError: there is nothing to look at"
-
-
-def test_todos_stand_in_the_prompt_beside_the_callers_words() -> None:
-    model = script()
-    played(graph(model, TodoListMiddleware(system_prompt="Plan."), system_prompt="Be kind."))
-    told = model.seen[0].messages[0].text
-    assert told.index("Be kind.") < told.index("Plan.") < told.index("finish_task")
-
-
-SINCE_1_5 = pytest.mark.skipif(not hasattr(middleware, "AutoModeMiddleware"), reason="LangChain 1.4")
 
 
 @SINCE_1_5
 @BETA
-@pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_route_is_read_from_the_storage_by_another_process(tmp_path: Path, way: str) -> None:
-    from tests.support.judge import Judge, route_by
-
-    judge = Judge(answer=route_by("large"))
-    config: Any = {"configurable": {"thread_id": "one"}}
-
-    def gone_on(given: Any, *steps: Any) -> dict[str, Any]:
-        choices = {
-            "easy": middleware.ModelChoice(ScriptedModel([]), "Small."),
-            "hard": middleware.ModelChoice(ScriptedModel(steps), "Large."),
-        }
-        router = middleware.ModelRouterMiddleware(choices=choices, instructions="Which?", classifier=judge)
-        with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-            built = build_graph(ScriptedModel([]), [], middleware=[router], storage=storage)
-            found = (
-                built.invoke(given, config) if way == "sync" else asyncio.run(built.ainvoke(given, config))
-            )
-            return dict(found)
-
-    asked: Any = {"messages": [("user", "A large task.")]}
-    assert gone_on(asked, call("ask_user", question="Which?"))["__interrupt__"]
-    found = gone_on(Command(resume="The red one."), FINISH)
-    assert (found["outcome"]["status"], found["model_route"].choice, len(judge.seen)) == (
-        "success",
-        "hard",
-        1,
-    )
-
-
-@SINCE_1_5
-@BETA
-def test_a_router_without_an_answer_ends_the_task() -> None:
-    """LangChain raises the classifier's error out of the run; here it is the outcome."""
-    from tests.support.judge import Judge, no_answer
-
-    choices = {"easy": middleware.ModelChoice(ScriptedModel([]), "Small.")}
-    judge = Judge(answer=no_answer)
-    router = middleware.ModelRouterMiddleware(choices=choices, instructions="Which?", classifier=judge)
-    outcome = played(graph(script(), router))["outcome"]
-    assert (outcome["status"], outcome["reason"]) == ("error", "middleware")
-    assert "before_agent of the middleware ModelRouterMiddleware failed" in outcome["error"]
-
-
-@SINCE_1_5
-@pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_call_that_cannot_be_judged_does_not_run(way: str) -> None:
-    from tests.support.judge import Judge, no_answer
-
-    work, ran = flaky(0)
-    judge = Judge(answer=no_answer)
-    given = middleware.AutoModeMiddleware(tools=["work"], classifier=judge)
-    found = played(graph(script(call("work")), given, tools=[work]), way)
-    assert (results(found)[0], ran) == ("ConnectionError: down", [])
-
-
-# Of `ModelRefusalMiddleware`: how each provider's package tells a refusal.
-REFUSALS: dict[str, dict[str, Any]] = {
-    "openai": {"additional_kwargs": {"refusal": "No."}, "response_metadata": {"model_provider": "openai"}},
-    "anthropic": {
-        "response_metadata": {
-            "model_provider": "anthropic",
-            "stop_reason": "refusal",
-            "stop_details": {"explanation": "No.", "category": "bio"},
-        }
-    },
-    "google": {
-        "response_metadata": {
-            "model_provider": "google_genai",
-            "finish_reason": "SAFETY",
-            "finish_message": "No.",
-        }
-    },
-}
-
-
-@SINCE_1_5
 @pytest.mark.parametrize("streaming", ["always", "never"])
-@pytest.mark.parametrize("provider", REFUSALS)
-def test_a_refusal_is_a_model_error(provider: str, streaming: Any) -> None:
-    model = ScriptedModel([AIMessage("", **REFUSALS[provider]), FINISH])
-    given = middleware.ModelRefusalMiddleware()
-    outcome = played(graph(model, given, streaming=streaming))["outcome"]
-    assert (outcome["status"], outcome["reason"], len(model.seen)) == ("error", "model_error", 1)
-    assert "ModelRefusalError: Model refused" in outcome["error"]
-    assert "The model refuses this task: write what you want in other words" in outcome["error"]
+@pytest.mark.parametrize("case", ERRORS)
+def test_an_error_of_one_is_the_outcome(case: str, streaming: str) -> None:
+    build, step, reason, named = ERRORS[case]
+    policy = {"model_retries": None, "streaming": streaming}
+    model = ScriptedModel([step, step])
+    found = play(build_graph(model, [look], middleware=[build()], policy=policy), MAIL)
+    assert ended(found) == ("error", reason)
+    assert named in found["outcome"]["error"]
 
 
 @SINCE_1_5
-@pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_refusal_is_retried_by_its_class(way: str) -> None:
+def test_a_call_that_cannot_be_judged_does_not_run() -> None:
+    from tests.support.judge import Judge
+
+    bank = Bank()
+    judges = chain.AutoModeMiddleware(tools=["pay"], classifier=Judge(answer=no_answer))
+    model = script(call("pay", amount=1))
+    found = play(build_graph(model, bank.tools, middleware=[judges]))
+    assert (ended(found), bank.paid, results(found)[0][:15]) == (ACCEPTED, [], "ConnectionError")
+
+
+@SINCE_1_5
+def test_a_refusal_is_retried_by_its_class() -> None:
     from langchain_core.exceptions import ModelRefusalError
 
-    retries = ModelRetryMiddleware(retry_on=(ModelRefusalError,), initial_delay=0)
-    model = ScriptedModel([AIMessage("", **REFUSALS["openai"]), FINISH])
-    found = played(graph(model, retries, middleware.ModelRefusalMiddleware()), way)
-    assert (found["outcome"]["reason"], len(model.seen)) == ("finish_task", 2)
+    retries = chain.ModelRetryMiddleware(retry_on=(ModelRefusalError,), initial_delay=0)
+    model = ScriptedModel([REFUSAL, FINISH])
+    ran(model, retries, chain.ModelRefusalMiddleware())
+    assert len(model.seen) == 2

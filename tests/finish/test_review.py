@@ -1,39 +1,43 @@
-"""The order in which a finish is judged, what stops it, and how a review that does not move ends."""
+"""The order in which a finish is judged, phases, and how a review that does not move ends."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from signoff import Limits, build_graph, extend, go_on, sqlite_storage
-from signoff.models import ScriptedModel, call, reply
-from signoff.storage.sqlite import SqliteStorage
-from tests.support.cases.loop import (
+from signoff import build_graph, go_on, outcome_of
+from signoff.models import ScriptedModel, call
+from tests.support.plays import (
     ASK,
     FAIL,
     FINISH,
     GO,
-    NOTHING,
-    SUCCESS,
+    TEXTS,
     THINK,
     THREAD,
     WRITE,
-    limit,
+    ai,
+    check,
+    done,
+    play,
+    saved,
+    user,
 )
-from tests.support.histories import ai, done, user
-from tests.support.reviews import Review, both_modes, play
 
-EMPTY = call("finish_task", summary=" ")
-LONG = "word " * 200_000
-BAD_PERCENT = call("finish_task", summary="x", completion_percentage=250)
-GHOST = [call("ghost"), FINISH]
 YES: Any = Command(resume="yes")
 NO: Any = Command(resume="Write a summary.")
-MEASURED = {**SUCCESS, "summary": "Measured.", "verified": "verified"}
-DEADLOCK = limit("review_deadlock")
+EMPTY = call("finish_task", summary=" ")
+BAD_PERCENT = call("finish_task", summary="x", completion_percentage=250)
+GHOST = [call("ghost"), FINISH]
+
+
+def claims(**args: Any) -> Any:
+    return call("finish_task", **{"summary": "x", **args})
+
+
+PARTIAL, ASKS = claims(outcome="partial"), claims(requires_user_confirmation=True)
+UNLIMITED = {"turns": 6, "refusals": None}
 
 
 class Size(BaseModel):
@@ -43,7 +47,7 @@ class Size(BaseModel):
 
 
 def sized(size: int) -> Any:
-    return call("finish_task", summary="Measured.", result={"size": size})
+    return claims(result={"size": size})
 
 
 def at_least_7(arguments: dict[str, Any]) -> Any:
@@ -51,335 +55,261 @@ def at_least_7(arguments: dict[str, Any]) -> Any:
     return size >= 7 or f"{size} is too small"
 
 
-def passes() -> bool:
-    return True
+def not_for_a_person(claim: dict[str, Any]) -> bool:
+    return not claim["requires_user_confirmation"]
 
 
 def never() -> bool:
     raise AssertionError("it must not run")
 
 
+SIZED: dict[str, Any] = {"checks": [at_least_7], "form": Size}
 ORDER = {
-    "arguments come before the calls beside it": Review(
-        [[FAIL, EMPTY], FINISH], ran=["fail"], ends={**SUCCESS, "refusals": 1}, says=["summary is empty"]
+    "arguments come before the calls beside it": play(
+        [[FAIL, EMPTY], FINISH], ran="fail", refusals=1, told="<refused> <empty_summary>"
     ),
-    "the calls beside it come before a phase": Review(
-        [[FAIL, call("finish_task", summary="x", completion_percentage=50)], FINISH],
-        ran=["fail"],
-        ends={**SUCCESS, "phases": [], "refusals": 1},
-        says=["fail in the same reply did not succeed"],
+    "a call beside it that failed voids it": play(
+        [[FAIL, FINISH], FINISH], ran="fail", refusals=1, told="<siblings> fail"
     ),
-    "a phase comes before the checks": Review(
-        [
-            call("finish_task", summary="x", completion_percentage=50),
-            call("finish_task", summary="b", outcome="blocked"),
-        ],
-        options={"checks": [never]},
-        ends={"status": "success", "claim": "blocked", "verified": "asserted", "refusals": 0},
+    "so does one that does not exist": play([GHOST, FINISH], refusals=1, told="<siblings> ghost"),
+    "that comes before a phase": play(
+        [[FAIL, claims(completion_percentage=50)], FINISH], ran="fail", refusals=1, phases=[]
     ),
-    "bad arguments run no check": Review(
-        [EMPTY, call("finish_task", summary="x", outcome="partial")],
-        options={"checks": [never]},
-        ends={"claim": "partial"},
+    "a phase comes before the checks": play(
+        [claims(completion_percentage=50), PARTIAL], checks=[never], claim="partial"
     ),
-    "checks come before a person": Review(
-        [call("finish_task", summary="x", requires_user_confirmation=True), FINISH],
-        options={"checks": [lambda claim: not claim["requires_user_confirmation"]]},
-        ends={**SUCCESS, "verified": "verified", "refusals": 1},
+    "bad arguments run no check": play([EMPTY, PARTIAL], checks=[never], claim="partial"),
+    "checks come before a person": play(
+        [ASKS, FINISH], checks=[not_for_a_person], waits="", refusals=1, verified="verified"
     ),
-    "a person comes last, and what the checks said holds": Review(
-        [call("finish_task", summary="All of it.", requires_user_confirmation=True)],
-        options={"checks": [passes]},
-        given=[GO, YES],
-        asks={"type": "confirmation", "summary": "All of it.", "problem": None},
-        ends={**SUCCESS, "verified": "verified", "refusals": 0},
+    "a person comes last, and what the checks said holds": play(
+        [ASKS], then=YES, checks=[lambda: True], waits="finish", verified="verified"
     ),
-}
-
-BESIDE_WORK = {
-    "a write before it": Review([[WRITE, FINISH]], ran=["write"], ends={**SUCCESS, "turns": 1}),
 }
 
 BAD_INPUT = {
-    "an empty summary": Review([EMPTY, FINISH], ends={**SUCCESS, "refusals": 1}, says=["summary is empty"]),
-    "a percentage of 250": Review(
-        [BAD_PERCENT, FINISH],
-        ends={**SUCCESS, "refusals": 1},
-        says=["completion_percentage: Input should be"],
+    "a missing summary": play([call("finish_task"), FINISH], refusals=1, told="<arguments> summary"),
+    "a percentage of 250": play([BAD_PERCENT, FINISH], refusals=1, told="<arguments> completion_percentage"),
+    "a percentage below 0": play([claims(completion_percentage=-5), FINISH], refusals=1),
+    "a percentage in words": play(
+        [claims(completion_percentage="most"), FINISH], refusals=1, told="completion_percentage"
     ),
-    "a percentage in words": Review(
-        [call("finish_task", summary="x", completion_percentage="most"), FINISH],
-        says=["completion_percentage"],
+    "issues that are a number": play([claims(pending_issues=5), FINISH], refusals=1, told="pending_issues"),
+    "issues that are an object": play([claims(pending_issues={"a": 1}), FINISH], refusals=1),
+    "issues that hold numbers": play(
+        [claims(pending_issues=["a", 1]), FINISH], refusals=1, told="pending_issues.1"
     ),
-    "pending issues that are a number": Review(
-        [call("finish_task", summary="x", pending_issues=5), FINISH], says=["pending_issues: Input should be"]
-    ),
-    "pending issues that are an object": Review(
-        [call("finish_task", summary="x", pending_issues={"a": 1}), FINISH], says=["pending_issues"]
-    ),
-    "pending issues that hold numbers": Review(
-        [call("finish_task", summary="x", pending_issues=["a", 1]), FINISH], says=["pending_issues.1"]
-    ),
-    "an outcome that does not exist": Review(
-        [call("finish_task", summary="x", outcome="great"), FINISH], says=["outcome: Input should be"]
-    ),
+    "an outcome that does not exist": play([claims(outcome="great"), FINISH], refusals=1, told="outcome"),
     **{
-        f"{words!r} is no next phase": Review(
-            [call("finish_task", summary="All of it.", next_phase=words)], ends={**SUCCESS, "turns": 1}
-        )
-        for words in ("", "None", "n/a", "Done!", "Completed.", "next_phase")
+        f"{words!r} is no next phase": play([claims(next_phase=words)], turns=1)
+        for words in (None, "", "None", "n/a", "Done!", "Completed.", "next_phase")
     },
 }
 
-PROBLEM = "the summary is empty. Say in the summary what was done and what the result is."
 STANDSTILL = {
-    "the same refusal twice: a person is asked, who accepts": Review(
-        [EMPTY, EMPTY],
-        given=[GO, YES],
-        asks={"problem": PROBLEM, "summary": " "},
-        ends={"status": "success", "claim": "done", "verified": "unverified", "refusals": 1, "turns": 2},
+    "the same refusal twice: a person is asked, who accepts": play(
+        [EMPTY, EMPTY], then=YES, waits="finish", refusals=1, verified="unverified", turns=2
     ),
-    "a person sends it back": Review(
-        [EMPTY, EMPTY, FINISH],
-        given=[GO, NO],
-        asks={"problem": PROBLEM},
-        ends={**SUCCESS, "verified": "asserted", "refusals": 2, "turns": 3},
-        says=["A person did not accept this: Write a summary."],
+    "who sends it back": play(
+        [EMPTY, EMPTY, FINISH], then=NO, refusals=2, turns=3, told="<sent_back> Write a summary."
     ),
-    "a message sends it back": Review(
-        [EMPTY, EMPTY, FINISH], given=[GO, [("user", "Write a summary.")]], asks={"problem": PROBLEM}
+    "a message sends it back": play([EMPTY, EMPTY, FINISH], then="Write a summary.", refusals=2),
+    "after a person's word it has one more try": play(
+        [EMPTY, EMPTY, EMPTY, FINISH], then=NO, waits="finish", refusals=3
     ),
-    "after a person's word it has one more try": Review(
-        [EMPTY, EMPTY, EMPTY, FINISH],
-        given=[GO, NO],
-        asks={"problem": PROBLEM},
-        ends={**SUCCESS, "refusals": 3},
+    "nobody can be asked: a limit": play(
+        [EMPTY, EMPTY], saved=False, reason="review_deadlock", turns=2, refusals=2, summary="", claim=None
     ),
-    "nobody can be asked: a limit": Review(
-        [EMPTY, EMPTY], saved=False, ends={**DEADLOCK, "turns": 2, "refusals": 2, "summary": ""}
+    "another refusal in between changes nothing": play(
+        [EMPTY, BAD_PERCENT, EMPTY], saved=False, reason="review_deadlock", refusals=3
     ),
-    "another refusal in between changes nothing": Review(
-        [EMPTY, BAD_PERCENT, EMPTY], saved=False, ends={**DEADLOCK, "turns": 3, "refusals": 3}
+    "talk and thoughts are no work": play([EMPTY, "hm", THINK, EMPTY], saved=False, reason="review_deadlock"),
+    "work in between is": play(
+        [EMPTY, WRITE, EMPTY, WRITE, FINISH], saved=False, ran="write write", refusals=2
     ),
-    "talk and thoughts in between are no work": Review(
-        [EMPTY, "hm", THINK, EMPTY], saved=False, ends={**DEADLOCK, "turns": 4}
+    "work that failed is work, too": play([EMPTY, FAIL, EMPTY, FINISH], saved=False, ran="fail", refusals=2),
+    "so is an answer": play(
+        [EMPTY, ASK, EMPTY, FINISH], then=Command(resume="blue"), waits="question", refusals=2
     ),
-    "work in between is": Review(
-        [EMPTY, WRITE, EMPTY, WRITE, FINISH], saved=False, ran=["write"] * 2, ends={**SUCCESS, "refusals": 2}
+    "a call that did not run is none": play(
+        [GHOST, GHOST], saved=False, reason="review_deadlock", refusals=2
     ),
-    "work that failed is work, too": Review(
-        [EMPTY, FAIL, EMPTY, FINISH], saved=False, ran=["fail"], ends={**SUCCESS, "refusals": 2}
+    "a failing call beside each is": play(
+        [[FAIL, FINISH], [FAIL, FINISH], FINISH], saved=False, ran="fail fail", refusals=2
     ),
-    "an answer in between is, too": Review(
-        [EMPTY, ASK, EMPTY, FINISH],
-        given=[GO, Command(resume="blue")],
-        asks={"type": "question"},
-        ends={**SUCCESS, "refusals": 2},
+    "different refusals are no standstill": play([EMPTY, BAD_PERCENT, FINISH], saved=False, refusals=2),
+    "nor is one reason for other claims": play(
+        [EMPTY, call("finish_task", summary=""), FINISH], saved=False, refusals=2
     ),
-    "a call that did not run is no work": Review(
-        [GHOST, GHOST], saved=False, ends={**DEADLOCK, "turns": 2, "refusals": 2}
+    "what a check says of each claim differs": play(
+        [sized(4), sized(5), sized(6), sized(7)], **SIZED, saved=False, refusals=3, told="6 is too small"
     ),
-    "a failing call beside each is work": Review(
-        [[FAIL, FINISH], [FAIL, FINISH], FINISH],
+    "a check says something else of the same claim": play(
+        [FINISH] * 3,
+        checks=[lambda messages: len(messages) > 5 or f"{len(messages)}"],
         saved=False,
-        ran=["fail"] * 2,
-        ends={**SUCCESS, "refusals": 2},
+        refusals=2,
     ),
-    "different refusals are no standstill": Review(
-        [EMPTY, BAD_PERCENT, FINISH], saved=False, ends={**SUCCESS, "refusals": 2}
+    "a check says the same of the same claim": play(
+        [sized(4), sized(5), sized(4)], **SIZED, saved=False, reason="review_deadlock", refusals=3
     ),
-    "the same reason for other claims is no standstill": Review(
-        [EMPTY, call("finish_task", summary=""), FINISH], saved=False, ends={**SUCCESS, "refusals": 2}
+    "five other claims in a row are too many": play(
+        [*map(sized, range(5))], **SIZED, saved=False, reason="review_deadlock", refusals=5
     ),
-    "what a check says of each claim differs": Review(
-        [sized(4), sized(5), sized(6), sized(7)],
-        options={"checks": [at_least_7], "response_format": Size},
-        saved=False,
-        ends={**MEASURED, "refusals": 3, "result": {"size": 7}},
-        says=["4 is too small", "5 is too small", "6 is too small"],
+    "as many as are set, and a person decides": play(
+        [sized(4), sized(5)], then=YES, **SIZED, limits={"refusals": 2}, waits="finish", verified="unverified"
     ),
-    "a check says something else of the same claim": Review(
-        [sized(4), sized(4), sized(4)],
-        options={"checks": [lambda messages: f"{len(messages)} messages" if len(messages) < 6 else True]},
-        saved=False,
-        ends={**MEASURED, "refusals": 2},
+    "work in between starts the row anew": play(
+        [sized(1), sized(2), WRITE, sized(3), sized(7)],
+        **SIZED,
+        limits={"refusals": 3},
+        ran="write",
+        refusals=3,
     ),
-    "a check says the same of the same claim": Review(
-        [sized(4), sized(5), sized(4)],
-        options={"checks": [at_least_7], "response_format": Size},
-        saved=False,
-        ends={**DEADLOCK, "refusals": 3},
+    "without a limit they go on to the last turn": play(
+        [*map(sized, range(-6, 0))], **SIZED, limits=UNLIMITED, saved=False, reason="turns", refusals=6
     ),
-    "five other claims in a row are too many": Review(
-        [sized(number) for number in range(5)],
-        options={"checks": [at_least_7], "response_format": Size},
-        saved=False,
-        ends={**DEADLOCK, "turns": 5, "refusals": 5},
+    "one that a person sent back is none of the row": play(
+        [ASKS, EMPTY, FINISH], then=NO, limits={"refusals": 2}, waits="finish", refusals=2
     ),
-    "as many as the limit says, and a person decides": Review(
-        [sized(4), sized(5)],
-        options={"checks": [at_least_7], "response_format": Size},
-        limits=Limits(refusals=2),
-        given=[GO, YES],
-        asks={"type": "confirmation"},
-        ends={"status": "success", "verified": "unverified", "result": {"size": 5}, "refusals": 1},
+    "arguments that cannot be read at all": play(
+        [BAD_PERCENT, BAD_PERCENT], then=YES, waits="finish", refusals=1, summary="x", verified="unverified"
     ),
-    "work in between starts the row anew": Review(
-        [sized(1), sized(2), WRITE, sized(3), sized(4), WRITE, sized(7)],
-        options={"checks": [at_least_7], "response_format": Size},
-        limits=Limits(refusals=3),
-        saved=False,
-        ran=["write"] * 2,
-        ends={**MEASURED, "refusals": 4},
+    "on the last turn a person is still asked": play(
+        [EMPTY, EMPTY], then=YES, limits={"turns": 2}, refusals=1, turns=2
     ),
-    "without a limit they go on to the last turn": Review(
-        [sized(-number) for number in range(8)],
-        options={"checks": [at_least_7], "response_format": Size},
-        limits=Limits(turns=8, refusals=None),
-        saved=False,
-        ends={**limit("turns"), "refusals": 8},
-    ),
-    "arguments that cannot be read at all": Review(
-        [BAD_PERCENT, BAD_PERCENT],
-        given=[GO, YES],
-        asks={"summary": "x", "claim": "done"},
-        ends={"status": "success", "claim": "done", "summary": "x", "verified": "unverified"},
-    ),
-    "on the last turn a person is still asked": Review(
-        [EMPTY, EMPTY],
-        limits=Limits(turns=2),
-        given=[GO, YES],
-        asks={"problem": PROBLEM},
-        ends={"status": "success", "verified": "unverified", "turns": 2},
-    ),
-    "a refusal of an earlier task does not count": Review(
-        [EMPTY, FINISH, EMPTY, FINISH],
-        saved=True,
-        given=[GO, [("user", "b")]],
-        ends={**SUCCESS, "refusals": 1},
+    "after a limit it may be refused anew": play(
+        [EMPTY, EMPTY, FINISH], then=go_on(3), limits={"turns": 1}, waits="", refusals=2
     ),
 }
 
-IMPORTED = ai(("finish_task", "f"))
-REPEATED = {
-    "ten finishes in one reply": Review([[FINISH] * 10], ends={**SUCCESS, "turns": 1, "refusals": 0}),
-    "nothing new after the end": Review(
-        [FINISH], given=[GO, NOTHING, NOTHING], ends={**SUCCESS, "turns": 1, "refusals": 0}
+
+# Phases: a finish that says that a part is done.
+
+
+def phase(percentage: float = 100, following: str | None = None, **more: Any) -> Any:
+    return claims(summary=more.pop("summary", "part"), completion_percentage=percentage, next_phase=following)
+
+
+def kept(percentage: float, turn: int, following: str = "") -> dict[str, Any]:
+    return {"percentage": percentage, "summary": "part", "next_phase": following, "turn": turn}
+
+
+IMPORTED = [user(), ai(("finish_task", "f", {"summary": "part", "completion_percentage": 40})), done("f")]
+PHASES = {
+    "under 100 %": play(
+        [phase(40), FINISH], turns=2, refusals=0, nudges=0, phases=[kept(40, 1)], told="<phase> 40 <rest>"
     ),
-    "another finish appended by hand": Review(
-        [FINISH],
-        given=[GO, [ai(("finish_task", "again", {"summary": "Something else."}))]],
-        ends={**SUCCESS, "turns": 1, "refusals": 0},
+    "a next phase": play(
+        [phase(100, "tests"), FINISH], phases=[kept(100, 1, "tests")], told="<next_phase> tests"
     ),
-    "another finish with its result": Review(
-        [FINISH], given=[GO, [ai(("finish_task", "again", {"summary": "No."})), done("again")]], ends=SUCCESS
+    "one after the other": play(
+        [phase(30, "b"), WRITE, phase(60), FINISH], ran="write", phases=[kept(30, 1, "b"), kept(60, 3)]
     ),
-    "an import with two finishes takes the last": Review(
-        [],
-        given=[[user(), ai(("finish_task", "e", {"summary": "a"})), done("e"), IMPORTED, done("f")]],
-        ends={**SUCCESS, "turns": 2},
+    "the same again after work": play(
+        [phase(50), WRITE, phase(50), FINISH], ran="write", refusals=0, phases=[kept(50, 1), kept(50, 3)]
+    ),
+    "more without work is believed": play([phase(50), phase(60), FINISH], refusals=0),
+    "work before it in its reply": play([[WRITE, phase(50)], FINISH], ran="write", phases=[kept(50, 1)]),
+    "work after it never runs": play([[phase(50), WRITE], FINISH], told="<after_control>", whole=True),
+    "it asks nobody": play([claims(completion_percentage=50, pending_issues=["x"]), FINISH], waits=""),
+    "an import": play([FINISH], sent=[IMPORTED], turns=2, phases=[kept(40, 1)], told="<phase> 40"),
+    "an import of one after a claim: the older claim does not stand again": play(
+        [FINISH], sent=[[user(), ai(("finish_task", "e")), done("e"), *IMPORTED[1:]]], turns=3
+    ),
+    "backwards is refused": play(
+        [phase(60), WRITE, phase(40), FINISH], ran="write", refusals=1, told="<phase_back> 40 60"
+    ),
+    "the same without work is refused": play(
+        [phase(60), THINK, phase(60), FINISH], refusals=1, phases=[kept(60, 1)], told="<phase_idle> 60"
+    ),
+    "an empty summary is refused": play([phase(40, summary=""), FINISH], refusals=1, phases=[]),
+    "backwards again and again": play(
+        [phase(60), phase(40), phase(40)],
+        saved=False,
+        reason="review_deadlock",
+        claim="partial",
+        summary="part",
+    ),
+    "an honest partial may be less than a phase": play(
+        [phase(60), claims(outcome="partial", completion_percentage=40)],
+        claim="partial",
+        phases=[kept(60, 1)],
+    ),
+    "an honest blocked is none": play(
+        [claims(outcome="blocked", next_phase="b")], claim="blocked", phases=[]
+    ),
+    "on the last turn": play(
+        [phase(50, "b")], limits={"turns": 1}, reason="turns", claim="partial", phases=[kept(50, 1, "b")]
+    ),
+    "then going on": play([phase(50), FINISH], then=go_on(3), limits={"turns": 1}, phases=[kept(50, 1)]),
+    "a limit after it": play(
+        [phase(50), "a", "b"], limits={"talk_turns": 2}, reason="talk_turns", claim="partial"
+    ),
+    "an error after it": play([phase(50), RuntimeError("down")], reason="model_error", phases=[kept(50, 1)]),
+    "the next task may begin at less": play(
+        [phase(50), FINISH, phase(10), FINISH], sent=["a", "b"], refusals=0, phases=[kept(10, 1)]
     ),
 }
 
-CASES = {**ORDER, **BESIDE_WORK, **BAD_INPUT, **STANDSTILL, **REPEATED}
+PLAYS = {**ORDER, **BAD_INPUT, **STANDSTILL, **{f"a phase: {name}": case for name, case in PHASES.items()}}
 
 
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
-    with sqlite_storage(tmp_path / "threads.sqlite") as opened:
-        yield opened
+@pytest.mark.parametrize("name", PLAYS)
+def test_a_review(name: str) -> None:
+    check(PLAYS[name])
 
 
-@both_modes
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.sample(56)
-async def test_case(name: str, mode: str, tmp_path: Path) -> None:
-    await play(CASES[name], mode, tmp_path)
+def test_a_person_is_shown_why_it_was_refused_and_an_end_says_it() -> None:
+    asked = check(play([EMPTY, EMPTY], then=YES)).waits[0]
+    ended = outcome_of(check(play([EMPTY, EMPTY], saved=False, reason="review_deadlock")).result)
+    assert "<empty_summary>" in asked["problem"]
+    assert "<empty_summary>" in str(ended.error)
+    assert ended.next
 
 
-def test_a_summary_of_1_mb_is_kept_whole(storage: SqliteStorage) -> None:
-    model = ScriptedModel([call("finish_task", summary=LONG)], chunk_size=10_000_000)
-    outcome = build_graph(model, storage=storage).invoke({"messages": GO}, THREAD)["outcome"]
-    assert (outcome["status"], outcome["summary"]) == ("success", LONG)
-
-
-def test_the_end_of_a_standstill_says_what_was_refused() -> None:
-    outcome = build_graph(ScriptedModel([EMPTY, EMPTY])).invoke({"messages": GO})["outcome"]
-    assert outcome["error"] == (
-        f"finish_task was refused again for the same reason, with no work in between: {PROBLEM}"
-    )
-    assert outcome["next"].startswith("Fix the reason for the refusal")
-
-
-def test_the_end_of_a_row_of_refusals_says_how_many() -> None:
-    script = [call("finish_task", summary=" " * number) for number in range(5)]
-    outcome = build_graph(ScriptedModel(script)).invoke({"messages": GO})["outcome"]
-    assert outcome["error"] == f"finish_task was refused 5 times in a row, with no work in between: {PROBLEM}"
-
-
-def test_a_task_that_goes_on_after_a_limit_may_be_refused_anew(storage: SqliteStorage) -> None:
-    with ScriptedModel([EMPTY, EMPTY, FINISH]) as model:
-        graph = build_graph(model, storage=storage, limits=Limits(turns=1))
-        assert graph.invoke({"messages": GO}, THREAD)["outcome"]["reason"] == "turns"
-        outcome = graph.invoke(extend(graph.get_state(THREAD).values, turns=3), THREAD)["outcome"]
-    assert (outcome["status"], outcome["refusals"]) == ("success", 2)
-
-
-def test_a_process_that_is_killed_after_the_verdict_does_not_judge_again(storage: SqliteStorage) -> None:
+def test_a_kill_after_the_verdict_does_not_judge_again() -> None:
     ran: list[str] = []
-    graph = build_graph(ScriptedModel([FINISH]), storage=storage, checks=[lambda: ran.append("check")])
-    graph.invoke({"messages": GO}, THREAD, interrupt_before=["finish"])
-    # A process that is killed between two writes leaves a thread without a next step, to be begun anew.
+    graph = build_graph(ScriptedModel([FINISH]), checks=[lambda: ran.append("check")], **saved())
+    graph.invoke(GO, THREAD, interrupt_before=["finish"])
+    # A process that is killed between two writes leaves a thread without a next step.
     graph.update_state(THREAD, {}, as_node="finish")
-    outcome = graph.invoke(go_on(graph.get_state(THREAD)), THREAD)["outcome"]
-    assert (outcome["status"], outcome["verified"], outcome["turns"], ran) == (
-        "success",
-        "verified",
-        1,
-        ["check"],
-    )
+    outcome = outcome_of(graph.invoke(go_on(), THREAD))
+    assert (outcome.verified, outcome.turns, ran) == ("verified", 1, ["check"])
 
 
 class Killed(BaseException):
     """What a process that is killed looks like from inside."""
 
 
-def test_a_process_that_is_killed_in_the_checks_runs_them_again(
-    storage: SqliteStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_in_the_checks_runs_them_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
+    storage = saved()
+    graph = build_graph(ScriptedModel([FINISH]), checks=[lambda: ran.append("check")], **storage)
+    graph.invoke(GO, THREAD, interrupt_before=["review"])
 
     def lost(*_: Any, **__: Any) -> None:
         raise Killed
 
-    graph = build_graph(ScriptedModel([FINISH]), storage=storage, checks=[lambda: ran.append("check")])
-    graph.invoke({"messages": GO}, THREAD, interrupt_before=["review"])
     with monkeypatch.context() as patched:
         # The checks run, and nothing of what came of them is saved.
-        patched.setattr(storage.checkpointer, "put_writes", lost)
+        patched.setattr(storage["checkpointer"], "put_writes", lost)
         with pytest.raises(Killed):
             graph.invoke(None, THREAD)
-    assert graph.invoke(None, THREAD)["outcome"]["verified"] == "verified"
+    assert outcome_of(graph.invoke(None, THREAD)).verified == "verified"
     assert ran == ["check", "check"]
 
 
-def test_a_waiting_thread_asks_anew_when_the_claim_was_changed(storage: SqliteStorage) -> None:
-    """What was checked was another claim."""
-    seen: list[str] = []
-    graph = build_graph(
-        ScriptedModel([call("finish_task", summary="a", requires_user_confirmation=True)]),
-        storage=storage,
-        checks=[lambda claim: seen.append(claim["summary"])],
-    )
-    message = graph.invoke({"messages": GO}, THREAD)["messages"][-1]
-    args = {"summary": "b", "requires_user_confirmation": True}
-    changed = message.model_copy(update={"tool_calls": [{**message.tool_calls[0], "args": args}]})
-    graph.update_state(THREAD, {"messages": [changed]})
-    (pending,) = graph.invoke(None, THREAD)["__interrupt__"]
-    assert (pending.value["summary"], seen) == ("b", ["a", "b"])
-    assert graph.invoke(YES, THREAD)["outcome"]["summary"] == "b"
+def test_the_model_still_sees_a_phase_when_its_turn_is_folded() -> None:
+    writes = [call("write", text=f"{number} " * 200) for number in range(12)]
+    model = ScriptedModel([phase(30, "the tests"), *writes, FINISH])
 
+    def write(text: str) -> str:
+        """Write."""
+        return text
 
-@both_modes
-async def test_words_beside_a_finish_change_nothing(mode: str, tmp_path: Path) -> None:
-    await play(Review([reply("I am not done yet!", FINISH)], ends={**SUCCESS, "turns": 1}), mode, tmp_path)
+    policy = {"prompt_tokens": 1600, "texts": TEXTS}
+    build_graph(model, [write], policy=policy).invoke(GO)
+    last = "\n".join(message.text for message in model.seen[-1].messages)
+    assert "<phase>" not in last
+    assert "the tests" in last

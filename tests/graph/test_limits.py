@@ -1,232 +1,313 @@
-"""The limits of a task: what counts, what is refused, what the model is told; on the pure functions."""
+"""What counts toward the limits of a task, what it costs, and of which limit the model is told."""
 
-from typing import Any
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain.agents.middleware import ModelFallbackMiddleware
+from langchain_core.messages import HumanMessage
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
 
-from signoff import Limits, Prices, SetupError
-from signoff.graph.history.task import read
-from signoff.graph.history.usage import Used
-from signoff.graph.machine import Event
-from signoff.graph.messages import nudge, result
-from signoff.graph.rules import COUNTED, RULES, budgets, decide, nearest
-from signoff.graph.state import Context
-from signoff.graph.texts import DEFAULT_TEXTS
-from signoff.graph.vocabulary import REASONS
-from tests.support.histories import CONTROLS, ai, broken, done, nudged, spent, state, user
+from signoff import Limits, Outcome, Prices, SetupError, Texts, build_graph, go_on, outcome_of
+from signoff.models import ScriptedModel, TaggedText, call, reply
+from tests.support.histories import ai, user
 
-WORK, ASK, THINK = ("work", "w"), ("ask_user", "q"), ("think", "t")
-DIGEST = {
-    "input_tokens": 40,
-    "output_tokens": 2,
-    "total_tokens": 42,
-    "estimated": True,
-    "seconds": 1.5,
-}
-SPENT = {"task": "m0", **DIGEST}
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+FINISH = call("finish_task", summary="Done.")
 
 
-def ran(call_id: str, seconds: float) -> ToolMessage:
-    return result(call_id, "work", "ok", seconds=seconds)
+def work(n: int = 0) -> str:
+    """Work."""
+    if n < 0:
+        raise ValueError("it broke")
+    return f"worked {n}"
 
 
-def extended(**digest: Any) -> BaseMessage:
-    return nudge("resumed", "go on", extended=digest)
+def paid(*parts: Any, tokens: int) -> Any:
+    """A reply for this many tokens, all but one of which were read."""
+    return reply(*parts, usage=(tokens - 1, 1))
 
 
-def refused(call_id: str, why: str = "tool_calls") -> ToolMessage:
-    return result(call_id, "work", "no", ok=False, not_run=why)
+WORK, LOST = call("work", n=1), call("work", n=-1)
+ASK = call("ask_user", question="Which one?")
 
 
-USED: dict[str, tuple[list[BaseMessage], dict[str, Any], dict[str, Any]]] = {
-    "nothing": ([], {}, {"total_tokens": 0, "tool_calls": 0, "seconds": 0.0}),
-    "tokens of every reply": (
-        [spent(ai("a"), tokens=10), spent(ai("b"), tokens=20)],
-        {},
-        {"input_tokens": 28, "output_tokens": 2, "total_tokens": 30, "estimated": 0},
+def go(run: Callable[[Any], Any]) -> Outcome[Any]:
+    return outcome_of(run({"messages": [("user", "do it")]}))
+
+
+def answer(run: Callable[[Any], Any]) -> Outcome[Any]:
+    (wait,) = run({"messages": [("user", "do it")]})["__interrupt__"]
+    return outcome_of(run(Command(resume={wait.id: "blue"})))
+
+
+def twice(run: Callable[[Any], Any]) -> Outcome[Any]:
+    go(run)
+    return go(run)
+
+
+def on(run: Callable[[Any], Any]) -> Outcome[Any]:
+    go(run)
+    return outcome_of(run(go_on()))
+
+
+class Case(NamedTuple):
+    """What the model replies, how it is run within which limits, and what the outcome says."""
+
+    script: list[Any]
+    expected: dict[str, Any]
+    limits: Limits = Limits()
+    way: Callable[[Callable[[Any], Any]], Outcome[Any]] = go
+
+
+USED: dict[str, Case] = {
+    "tokens of every reply": Case(
+        [paid(WORK, tokens=10), paid(FINISH, tokens=20)],
+        {"input_tokens": 28, "output_tokens": 2, "total_tokens": 30, "estimated": False},
     ),
-    "seconds of replies and results": ([spent(ai(WORK), seconds=1.5), ran("w", 2.0)], {}, {"seconds": 3.5}),
-    "waiting for a person is free": (
-        [spent(ai(ASK), seconds=1.0), result("q", "ask_user", "blue", answered=True, waited=900.0)],
-        {},
-        {"seconds": 1.0},
+    "work calls that ran, also one that failed": Case([[WORK, LOST], FINISH], {"tool_calls": 2}),
+    "calls that were refused are none": Case(
+        [[WORK, call("work", n=2)], FINISH], {"tool_calls": 1, "turns": 2}, Limits(calls_per_reply=1)
     ),
-    "work calls that ran, also those that failed": (
-        [ai(WORK, ("work", "v")), done("w"), broken("v")],
-        {},
-        {"tool_calls": 2},
+    "control calls are no work": Case(
+        [call("think", thought="hm"), ASK, FINISH], {"tool_calls": 0}, way=answer
     ),
-    "calls that were not run are not counted": (
-        [ai(WORK, ("work", "v")), refused("w", "rejected"), refused("v")],
-        {},
-        {"tool_calls": 0, "refused": 1},
+    "an earlier task": Case(
+        [paid(WORK, tokens=90), FINISH, paid(FINISH, tokens=9)],
+        {"total_tokens": 9, "tool_calls": 0, "turns": 1},
+        way=twice,
     ),
-    "control calls are no work": ([ai(THINK), done("t"), ai(ASK), done("q")], {}, {"tool_calls": 0}),
-    "an open call has not run": ([ai(WORK)], {}, {"tool_calls": 0}),
-    "a digest that a model wrote": (
-        [],
-        {"spent": SPENT},
-        {"total_tokens": 42, "seconds": 1.5, "estimated": 1},
+    "tokens end the task": Case(
+        [paid(WORK, tokens=60), paid(WORK, tokens=40)], {"reason": "tokens", "turns": 2}, Limits(tokens=100)
     ),
-    "a digest of another task": ([], {"spent": {**SPENT, "task": "old"}}, {"total_tokens": 0}),
-    "an earlier task": (
-        [spent(ai(WORK), tokens=9), done("w"), user("b")],
-        {},
-        {"total_tokens": 0, "tool_calls": 0},
+    "fewer do not": Case(
+        [paid(WORK, tokens=60), paid(WORK, tokens=20), FINISH], {"turns": 3}, Limits(tokens=100)
     ),
-    "what came before an extension": (
-        [spent(ai(WORK), tokens=9, seconds=1), done("w"), extended(), spent(ai(WORK), tokens=5), done("w")],
-        {},
-        {"total_tokens": 5, "tool_calls": 1, "seconds": 0.0},
+    "going on counts tokens anew": Case(
+        [paid(WORK, tokens=60), paid(WORK, tokens=40), paid(WORK, tokens=80), FINISH],
+        {"reason": "finish_task", "turns": 4},
+        Limits(tokens=100),
+        on,
     ),
-    "a digest before an extension": (
-        [extended(**DIGEST)],
-        {"spent": {**SPENT, "total_tokens": 50}},
-        {"total_tokens": 8, "seconds": 0.0},
+    "going on counts calls anew": Case(
+        [[WORK, call("work", n=2)], WORK, FINISH],
+        {"reason": "finish_task", "tool_calls": 2},
+        Limits(tool_calls=1),
+        on,
     ),
-    "refused before an extension": ([ai(WORK), refused("w"), extended()], {}, {"refused": 0}),
-    "a retry grants nothing": ([spent(ai("a"), tokens=9), nudged("resumed")], {}, {"total_tokens": 9}),
+    "going on grants as many turns as the limit": Case(
+        [call("work", n=n) for n in range(9)], {"reason": "turns", "turns": 4}, Limits(turns=2), on
+    ),
+    "going on counts repetitions anew": Case(
+        [WORK] * 9, {"reason": "repeats", "turns": 6}, Limits(repeats=3), on
+    ),
+    "going on counts talk anew": Case(
+        ["Hm."] * 9, {"reason": "talk_turns", "turns": 4}, Limits(talk_turns=2), on
+    ),
 }
 
 
 @pytest.mark.parametrize("name", USED)
 def test_what_is_used(name: str) -> None:
-    messages, values, expected = USED[name]
-    used = read(state(user(), *messages, **values), CONTROLS).used._asdict()
-    assert {key: used[key] for key in expected} == expected
+    script, expected, limits, way = USED[name]
+    graph = build_graph(
+        ScriptedModel(script), [work], limits=limits, checkpointer=InMemorySaver(), store=InMemoryStore()
+    )
+    outcome = way(lambda given: graph.invoke(given, THREAD))
+    said = outcome.model_dump() | outcome.usage.model_dump()
+    assert {name: said[name] for name in expected} == expected
 
 
-def test_a_reply_of_ours_without_a_count_is_estimated_and_an_imported_one_is_not() -> None:
+def test_a_reply_without_a_count_is_estimated_and_an_imported_one_is_not_counted() -> None:
     words = "word " * 100
-    ours = read(state(user(words), spent(ai(words))), CONTROLS).used
-    assert ours.estimated == 1
-    assert 100 < ours.input_tokens < 200
-    assert 100 < ours.output_tokens < 200
-    assert ours.total_tokens == ours.input_tokens + ours.output_tokens
-    assert read(state(user(words), ai(words)), CONTROLS).used == Used()
+    script = ScriptedModel([reply(words, call("finish_task", summary="Done."), usage=False)])
+    usage = outcome_of(build_graph(script).invoke({"messages": [user("go"), ai(words), user(words)]})).usage
+    assert usage.estimated
+    assert 100 < usage.input_tokens < 2_000
+    assert 100 < usage.output_tokens < 200
+    assert usage.total_tokens == usage.input_tokens + usage.output_tokens
+    imported = build_graph(ScriptedModel([])).invoke({"messages": [user(), ai(words, ("finish_task", "f"))]})
+    assert outcome_of(imported).usage.total_tokens == 0
 
 
-COSTS = {
-    "input and output": (Prices(input=2, output=10), Used(1_000_000, 500_000), 7.0),
+def test_waiting_for_a_person_is_free() -> None:
+    graph = build_graph(
+        ScriptedModel([ASK, FINISH]),
+        limits=Limits(seconds=30),
+        checkpointer=InMemorySaver(),
+        store=InMemoryStore(),
+    )
+    outcome = answer(lambda given: graph.invoke(given, THREAD))
+    assert outcome.status == "success"
+    assert outcome.seconds_active < 30
+
+
+# What tokens cost.
+
+
+def usage(read: int, wrote: int = 0, cached: int = 0) -> Any:
+    counted = {"input_tokens": read, "output_tokens": wrote, "total_tokens": read + wrote}
+    return {**counted, "input_token_details": {"cache_read": cached}}
+
+
+COSTS: dict[str, tuple[Prices, Any, float]] = {
+    "input and output": (Prices(input=2, output=10), usage(1_000_000, 500_000), 7.0),
     "cached input at its own price": (
         Prices(input=2, output=0, cached_input=0.5),
-        Used(1_000_000, 0, cached_tokens=400_000),
+        usage(1_000_000, cached=400_000),
         1.4,
     ),
-    "cached input without one": (Prices(input=2, output=0), Used(1_000_000, 0, cached_tokens=400_000), 2.0),
-    "a free model": (Prices(input=0, output=0), Used(10**9, 10**9), 0.0),
+    "cached input without one": (Prices(input=2, output=0), usage(1_000_000, cached=400_000), 2.0),
 }
 
 
 @pytest.mark.parametrize("name", COSTS)
 def test_what_tokens_cost(name: str) -> None:
-    prices, used, cost = COSTS[name]
-    assert prices.cost(used) == pytest.approx(cost)
+    prices, counted, cost = COSTS[name]
+
+    def reason(limit: float) -> str:
+        model = ScriptedModel([reply(WORK, usage=counted), reply(FINISH, usage=usage(0))])
+        graph = build_graph(model, [work], limits=Limits(cost=limit, prices=prices))
+        return outcome_of(graph.invoke({"messages": ["go"]})).reason
+
+    assert (reason(cost * 0.999), reason(cost * 1.001)) == ("cost", "finish_task")
 
 
-def test_the_providers_count_of_cached_tokens_is_read() -> None:
-    reply = spent(ai("a"), tokens=11)
-    reply.usage_metadata = {
-        "input_tokens": 10,
-        "output_tokens": 1,
-        "total_tokens": 11,
-        "input_token_details": {"cache_read": 8},
-    }
-    assert read(state(user(), reply), CONTROLS).used.cached_tokens == 8
+def test_a_free_model_costs_nothing() -> None:
+    model = ScriptedModel([reply(WORK, usage=usage(10**9, 10**9)), FINISH])
+    graph = build_graph(model, [work], limits=Limits(cost=0.01, prices=Prices(input=0, output=0)))
+    assert outcome_of(graph.invoke({"messages": ["go"]})).status == "success"
 
 
-MONEY = Prices(input=1_000_000, output=1_000_000)
-NEAR: dict[str, tuple[Limits, int, float, str | None]] = {
-    "nothing is near": (Limits(tokens=100, seconds=100), 50, 50, None),
-    "tokens": (Limits(tokens=100), 84, 0, "about 16 tokens"),
-    "tokens, not yet": (Limits(tokens=100), 83, 0, None),
-    "seconds": (Limits(seconds=60), 0, 50, "about 10 second(s) of working time"),
-    "cost": (Limits(cost=100, prices=MONEY), 90, 0, "about 10 % of what it may cost"),
-    "tool calls": (Limits(tool_calls=1), 0, 0, "0 tool call(s)"),
-    "turns": (Limits(turns=2), 0, 0, "1 turn(s)"),
-    "the one of which the least is left": (
-        Limits(turns=2, tokens=100, seconds=60),
-        90,
-        59,
-        "about 1 second(s) of working time",
-    ),
-    "one that is over ends the task in place of it": (Limits(turns=2, tokens=100), 100, 0, None),
+# The prices of `genai-prices`: dollars for a million tokens.
+
+
+def turns(model_name: str, read: int, wrote: int, limits: Limits | None = None, **context: Any) -> int:
+    """How many turns a limit allows of a model that works four times."""
+    script = [reply(call("work", n=n), usage=usage(read, wrote)) for n in range(4)]
+    model = ScriptedModel([*script, FINISH], model_name=model_name)
+    graph = build_graph(model, [work], limits=limits)
+    return outcome_of(graph.invoke({"messages": ["go"]}, context=context)).turns
+
+
+LISTED: dict[str, tuple[float, str, int, int, int]] = {
+    "input of a known model": (2.4, "gpt-4o", 500_000, 0, 2),
+    "its output": (9.9, "gpt-4o", 1_000, 500_000, 2),
+    "of a price in tiers the highest": (2.4, "gemini-2.5-pro", 500_000, 0, 2),
 }
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_the_prices_of_a_known_model_by_its_name(name: str) -> None:
+    cost, model, read, wrote, allowed = LISTED[name]
+    assert turns(model, read, wrote, Limits(cost=cost)) == allowed
+    assert turns(model, read, wrote, cost=cost) == allowed, "a run may set the limit"
+    assert turns(model, read, wrote) == 5
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model, TaggedText], ids=["plain", "by text"])
+def test_a_server_between_and_a_text_protocol_change_no_price(wrap: Any) -> None:
+    behind = ChatOpenAI(model="gpt-4o", api_key="none", base_url="http://127.0.0.1:1/v1")
+    assert build_graph(wrap(behind), limits=Limits(cost=1))
+
+
+@pytest.mark.parametrize("model", [ScriptedModel([]), ChatOpenAI(model="gpt-9000", api_key="none")])
+def test_a_model_without_a_known_price_is_refused_under_a_limit_of_cost(model: Any) -> None:
+    name = "scripted" if isinstance(model, ScriptedModel) else "gpt-9000"
+    with pytest.raises(SetupError, match=name):
+        build_graph(model, limits=Limits(cost=1))
+    with pytest.raises(SetupError, match=name):
+        build_graph(model).invoke({"messages": ["go"]}, context={"cost": 1})
+    assert build_graph(model, limits=Limits(cost=1, prices=Prices(input=1, output=1)))
+
+
+def test_without_the_list_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    with pytest.raises(SetupError, match=r"\[prices\]"):
+        build_graph(ChatOpenAI(model="gpt-4o-2024-08-06", api_key="none"), limits={"cost": 1})
+
+
+class Priced(ScriptedModel):
+    model_name: str = "gpt-4o-mini"
+
+
+def behind_a_fallback(second: ScriptedModel, cost: float) -> Outcome[Any]:
+    """The graph's own model, which fails always, costs 0.15 dollars for a million tokens."""
+    first = Priced(script=[PermissionError("401")] * 9)
+    graph = build_graph(first, [work], middleware=[ModelFallbackMiddleware(second)], limits=Limits(cost=cost))
+    return outcome_of(graph.invoke({"messages": ["go"]}))
+
+
+@pytest.mark.parametrize(("cost", "turns"), [(0.2, 1), (2.0, 1), (3.0, 2)])
+def test_a_reply_of_a_fallback_counts_at_its_own_price(cost: float, turns: int) -> None:
+    replies = [reply(call("work", n=n), usage=usage(1_000_000)) for n in range(3)]
+    outcome = behind_a_fallback(ScriptedModel(replies, model_name="gpt-4o"), cost)
+    assert (outcome.reason, outcome.turns) == ("cost", turns)
+
+
+def test_a_reply_of_a_dear_fallback_is_cut_off_sooner() -> None:
+    second = ScriptedModel(["word " * 2_000], model_name="gpt-4o")
+    assert behind_a_fallback(second, 0.001).reason == "cost"
+    # A hundred tokens of this model; of the graph's own it would be 1,600.
+    assert second.chunks_sent < 50
+
+
+def test_a_fallback_without_a_known_price_is_not_asked_under_a_limit_of_cost() -> None:
+    second = ScriptedModel([FINISH])
+    assert behind_a_fallback(second, 1).status == "error"
+    assert second.seen == []
+
+
+# Near a limit.
+
+TOLD = Texts(
+    nudges={"near_limit": "NEAR {left}."},
+    amounts={
+        "turns": "turns {left}",
+        "tool_calls": "tool_calls {left}",
+        "tokens": "tokens {left}",
+        "seconds": "seconds",
+        "cost": "cost {percent} %",
+    },
+)
+MONEY = Prices(input=1_000_000, output=1_000_000)
+NEAR: dict[str, tuple[Limits, int, str | None]] = {
+    "nothing is near": (Limits(tokens=100), 50, None),
+    "tokens": (Limits(tokens=100), 84, "tokens 16"),
+    "tokens, not yet": (Limits(tokens=100), 83, None),
+    "cost": (Limits(cost=100, prices=MONEY), 90, "cost 10 %"),
+    "tool calls": (Limits(tool_calls=1), 9, "tool_calls 0"),
+    "turns": (Limits(turns=2), 9, "turns 1"),
+    "the one of which the least is left": (Limits(turns=2, tokens=100), 90, "tokens 10"),
+}
+
+
+def reminders(model: ScriptedModel) -> list[str]:
+    last = model.seen[-1].messages
+    return [found[1] for message in last for found in re.finditer(r"NEAR (.+)\.", message.text)]
 
 
 @pytest.mark.parametrize("name", NEAR)
 def test_the_nearest_limit_is_the_one_that_is_told(name: str) -> None:
-    limits, tokens, seconds, left = NEAR[name]
-    task = read(state(user(), spent(ai(WORK), tokens, seconds), done("w")), CONTROLS)
-    found = nearest(task, limits)
-    assert (found.remaining(DEFAULT_TEXTS) if found else None) == left
-    if found:
-        assert decide(task, limits)["rule"] == "near_limit"
+    limits, tokens, left = NEAR[name]
+    model = ScriptedModel([paid(WORK, tokens=tokens), FINISH])
+    outcome = outcome_of(
+        build_graph(model, [work], limits=limits, policy={"texts": TOLD}).invoke({"messages": ["go"]})
+    )
+    assert outcome.turns == 2
+    assert reminders(model) == ([left] if left else [])
 
 
-def test_one_reminder_for_all_limits() -> None:
-    limits = Limits(turns=3, tokens=100)
-    told = [user(), spent(ai(WORK), 90), done("w"), nudged("near_limit"), spent(ai(WORK), 1), done("w", "2")]
-    assert decide(read(state(*told), CONTROLS), limits)["rule"] == "think"
-
-
-def test_why_is_told_in_figures() -> None:
-    limits = Limits(tokens=1000, seconds=2, cost=1.5, prices=MONEY, tool_calls=3)
-    task = read(state(user(), spent(ai(WORK), 1234, 2.5), ran("w", 0.0)), CONTROLS)
-    assert [found.why for found in budgets(task, limits)] == [
-        "1 of 30 turns are used",
-        "1 of 3 tool calls are used",
-        "1,234 of 1,000 tokens are used",
-        "1234 of 1.5 is spent",
-        "2.5 of 2 seconds of working time are used",
-    ]
-
-
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no turns": ({"turns": 0}, "turns: .*greater than or equal to 1"),
-    "no tool calls": ({"tool_calls": 0}, "tool_calls: "),
-    "tokens below zero": ({"tokens": -1}, "tokens: "),
-    "no time": ({"seconds": 0}, "seconds: .*greater than 0"),
-    "endless time": ({"seconds": float("inf")}, "seconds: "),
-    "no number": ({"seconds": float("nan")}, "seconds: "),
-    "text": ({"turns": "many"}, "turns: .*integer"),
-    "one repetition": ({"repeats": 1}, "repeats: "),
-    "a limit that does not exist": ({"turn": 3}, "there is no 'turn'; there are turns, "),
-    "prices below zero": ({"prices": {"input": -1, "output": 1}}, "Prices: input: "),
-    "half of the prices": ({"prices": {"input": 1}}, "Prices: output: "),
-    "two things": ({"turns": 0, "tokens": 0}, "turns: .*; tokens: "),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_limits_are_refused_with_a_sentence(name: str) -> None:
-    given, message = WRONG[name]
-    with pytest.raises(SetupError, match=message):
-        Limits(**given)
-
-
-@pytest.mark.parametrize("name", COUNTED)
-def test_every_limit_that_is_counted_has_a_rule_and_words_for_the_model_and_for_people(name: str) -> None:
-    assert name in Limits.model_fields
-    assert name in {rule.name for rule in RULES if rule.event is Event.EXHAUSTED}
-    assert name in DEFAULT_TEXTS.amounts
-    assert name in REASONS
-
-
-def test_what_is_counted_of_a_task_is_limited() -> None:
-    """By the same name, so that the model checker tells the counts apart."""
-    tokens = {"input_tokens", "output_tokens", "total_tokens", "cached_tokens", "estimated"}
-    # What delegates have used counts for the limit of the same kind; `depth` is no amount.
-    below = {name for name in Used._fields if name.startswith("below_")}
-    others = {"refused", "retries", "held", "no_more_children", "too_deep"} | below
-    assert set(Used._fields) - tokens - others <= set(COUNTED)
-    assert set(DEFAULT_TEXTS.amounts) == set(COUNTED)
-
-
-@pytest.mark.parametrize("name", sorted(set(Limits.model_fields) - {"prices"}))
-def test_every_limit_can_be_set_for_one_run_and_is_described(name: str) -> None:
-    described = Context.model_json_schema()["properties"][name]
-    assert described["description"]
-    with pytest.raises(SetupError, match=f"Context: {name}: "):
-        Context.model_validate({name: 0})
+@pytest.mark.parametrize(("turns", "at"), [(12, 10), (6, 5), (3, 2), (2, 1)])
+def test_the_reminder_comes_once_with_the_last_sixth_of_the_turns_left(turns: int, at: int) -> None:
+    model = ScriptedModel([call("work", n=n) for n in range(turns)])
+    graph = build_graph(model, [work], limits=Limits(turns=turns), policy={"texts": TOLD})
+    assert outcome_of(graph.invoke({"messages": [HumanMessage("go")]})).reason == "turns"
+    assert reminders(model) == [f"turns {turns - at}"]
+    shown = ["NEAR" in str(seen.messages) for seen in model.seen]
+    assert shown == [False] * at + [True] * (turns - at)

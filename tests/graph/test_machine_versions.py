@@ -1,122 +1,97 @@
-"""A thread in a state of another version: it is refused with the number of its machine, and left alone."""
+"""A thread in a state of another version: it is refused and left alone, and a new message is understood."""
 
-import asyncio
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
-from signoff import ThreadError, build_graph, sqlite_storage
-from signoff.graph.build import Graph, Storage
-from signoff.graph.machine import FIRST, MACHINE, State
+from signoff import (
+    Graph,
+    Session,
+    Storage,
+    ThreadError,
+    build_graph,
+    go_on,
+    outcome_of,
+    sqlite_storage,
+    stop,
+    undo,
+)
 from signoff.models import ScriptedModel, call
-from signoff.nodes.journal import recorded
-from tests.support.interrupting import interrupt_process
-from tests.support.other_machine import OTHER, other_machine
-
-pytestmark = pytest.mark.slow
+from signoff.records import read_ended
 
 THREAD: Any = {"configurable": {"thread_id": "old"}}
 GO: Any = {"messages": [("user", "do it")]}
+OTHER = "as_it_is_called_there"
 FINISH = call("finish_task", summary="All of it.")
 
 
-@dataclass(frozen=True)
-class Memory:
-    checkpointer: InMemorySaver
-    store: InMemoryStore
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+def shell(command: str) -> str:
+    """Run a command."""
+    raise AssertionError("the program runs it")
+
+
+# What the model replies first, and the state in which the thread then stands.
+CASES: dict[str, tuple[Any, str]] = {
+    "a question": (call("ask_user", question="Which one?"), "ask_user"),
+    "an approval": (call("pay", amount=3), "approve"),
+    "an action": (call("shell", command="ls"), "hand_over"),
+    "work that has not begun": (call("work"), "execute"),
+}
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
     if request.param == "memory":
-        yield Memory(InMemorySaver(), InMemoryStore())
+        yield Storage(InMemorySaver(), InMemoryStore())
     else:
         with sqlite_storage(tmp_path / "threads.sqlite") as opened:
             yield opened
 
 
-def invoke(graph: Graph, given: Any) -> dict[str, Any]:
-    return graph.invoke(given, THREAD)
+def work() -> str:
+    """Work."""
+    return "worked"
 
 
-def ainvoke(graph: Graph, given: Any) -> dict[str, Any]:
-    return asyncio.run(graph.ainvoke(given, THREAD))
-
-
-Run = Callable[[Graph, Any], dict[str, Any]]
-both_ways = pytest.mark.parametrize("run", [invoke, ainvoke])
-
-
-# A thread in each sort of state that it can stand in.
-
-
-def shell(command: str) -> str:
-    """Run a command."""
-    raise AssertionError("the driver runs it")
-
-
-@dataclass(frozen=True)
-class Case:
-    """A thread that stands in `state` after its first reply; `answer` is what it waits for."""
-
-    reply: Any
-    state: State
-    answer: Any = None
-    killed: bool = False
-
-
-CASES = {
-    "a question": Case(call("ask_user", question="Which one?"), State.ASK_USER, "blue"),
-    "an approval": Case(call("pay", amount=3), State.APPROVE, "approve"),
-    "an action": Case(call("shell", command="ls"), State.HAND_OVER, "3 files"),
-    "killed in a tool": Case(call("work"), State.EXECUTE, killed=True),
-}
-each_case = pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-
-
-def current(case: Case, storage: Storage) -> Graph:
-    """The graph of today; `work` is killed when it runs for the first time."""
-    starts = iter([case.killed])
-
-    def work() -> str:
-        """Work."""
-        if next(starts, False):
-            interrupt_process()
-        return "worked"
-
-    work.__name__ = "work"
-
-    def pay(amount: int) -> str:
-        """Pay."""
-        return f"paid {amount}"
-
-    return build_graph(
-        # The first finish is questioned where the outcome of a call is unknown.
-        ScriptedModel([case.reply, FINISH, FINISH]),
-        [work, pay, shell],
-        approvals={"pay": True},
-        hand_over=["shell"],
+def begun(name: str, storage: Storage) -> tuple[Graph, Any]:
+    """A graph, and the checkpoint of its thread, which stands in the state of this case."""
+    first, state = CASES[name]
+    graph = build_graph(
+        ScriptedModel([first, FINISH, FINISH]),
+        [pay, shell, work],
         storage=storage,
+        approvals={"pay": True, "shell": "hand_over"},
     )
+    graph.invoke(GO, THREAD, interrupt_before=["execute"])
+    assert graph.get_state(THREAD).next == (state,)
+    return graph, storage.checkpointer.get_tuple(THREAD)
 
 
-def begin(case: Case, graph: Graph) -> Any:
-    """Lets another machine bring the thread to where it stands; gives the input that goes on."""
-    other = other_machine(graph, case.state)
-    if case.killed:
-        with pytest.raises(KeyboardInterrupt):
-            other.invoke(GO, THREAD)
-        return None
-    (pending,) = other.invoke(GO, THREAD)["__interrupt__"]
-    return Command(resume={pending.id: case.answer})
+def elsewhere(storage: Storage, saved: Any, state: str, **values: Any) -> None:
+    """Saves the thread as a version would that calls the state by another name."""
+    here, there = f"branch:to:{state}", f"branch:to:{OTHER}"
+    checkpoint = deepcopy(saved.checkpoint)
+    for part in ("channel_values", "channel_versions"):
+        checkpoint[part][there] = checkpoint[part].pop(here)
+    checkpoint["channel_values"] |= values
+    version = checkpoint["channel_versions"][there]
+    storage.checkpointer.put(
+        saved.parent_config,
+        checkpoint,
+        saved.metadata,
+        {there: version, **{name: checkpoint["channel_versions"][name] for name in values}},
+    )
 
 
 def everything(storage: Storage) -> list[Any]:
@@ -125,92 +100,72 @@ def everything(storage: Storage) -> list[Any]:
     return [(found.checkpoint["id"], found.metadata, found.pending_writes) for found in saved]
 
 
-@both_ways
-@each_case
-@pytest.mark.sample(4)
-def test_a_thread_in_an_unknown_state_is_refused_and_left_alone(
-    case: Case, run: Run, storage: Storage
-) -> None:
-    graph = current(case, storage)
-    go_on = begin(case, graph)
+@pytest.mark.parametrize("name", CASES)
+def test_a_thread_in_an_unknown_state_is_refused_and_left_alone(name: str, storage: Storage) -> None:
+    graph, saved = begun(name, storage)
+    elsewhere(storage, saved, CASES[name][1])
     before = everything(storage)
-    for given in (go_on, None, Command(goto=str(FIRST), update={}), Command(resume="x")):
-        with pytest.raises(ThreadError, match=f"'{OTHER}' of machine version {MACHINE}, which .* finish it"):
-            run(graph, given)
+    for given in (None, Command(resume="x"), Command(goto="compress", update={}), go_on(), undo(), stop()):
+        with pytest.raises(ThreadError, match=f"'{OTHER}'.* 1,"):
+            graph.invoke(given, THREAD)
     assert everything(storage) == before
     assert graph.get_state(THREAD).next == ()
-    assert other_machine(graph, case.state).invoke(go_on, THREAD)["outcome"]["status"] == "success"
 
 
-@both_ways
-@each_case
-@pytest.mark.sample(4)
-def test_a_new_message_is_understood_though_the_state_is_not(case: Case, run: Run, storage: Storage) -> None:
-    graph = current(case, storage)
-    begin(case, graph)
+@pytest.mark.parametrize("name", CASES)
+def test_a_new_message_is_understood_though_the_state_is_not(name: str, storage: Storage) -> None:
+    graph, saved = begun(name, storage)
+    elsewhere(storage, saved, CASES[name][1])
     first = graph.get_state(THREAD).values["task"]
-    outcome = run(graph, {"messages": [("user", "now this")]})["outcome"]
-    assert outcome["status"] == "success"
+    outcome = outcome_of(graph.invoke({"messages": [("user", "now this")]}, THREAD))
+    assert outcome.status == "success"
     # What waits for a person takes the message; work that was cut short is superseded by it.
-    assert (outcome["task"] == first) is not case.killed
-    ended = [(found.status, found.reason) for found in recorded(storage.store, "old")]
-    superseded = [("error", "superseded")] if case.killed else []
-    assert ended == [*superseded, ("success", "finish_task")]
-
-
-ASKS = CASES["a question"]
-
-
-class Dies(InMemorySaver):
-    """Fails when it is to save that the thread stands in the other state, as if the process were killed."""
-
-    def put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        if f"branch:to:{OTHER}" in checkpoint["channel_values"]:
-            raise KeyboardInterrupt
-        return super().put(config, checkpoint, metadata, new_versions)
-
-
-@both_ways
-def test_a_thread_on_its_way_to_an_unknown_state_is_refused_too(run: Run) -> None:
-    storage = Memory(Dies(), InMemoryStore())
-    graph = current(ASKS, storage)
-    with pytest.raises(KeyboardInterrupt):
-        other_machine(graph, ASKS.state).invoke(GO, THREAD)
-    with pytest.raises(ThreadError, match=f"is in the state '{OTHER}'"):
-        run(graph, None)
+    superseded = name == "work that has not begun"
+    assert (outcome.task != first) is superseded
+    ended = [(found.status, found.reason) for found in read_ended(storage.store)]
+    assert ended == [*[("error", "superseded")] * superseded, ("success", "finish_task")]
 
 
 def test_a_fork_from_before_the_unknown_state_takes_the_way_of_today(storage: Storage) -> None:
-    graph = current(ASKS, storage)
-    begin(ASKS, graph)
+    graph, saved = begun("a question", storage)
+    elsewhere(storage, saved, "ask_user")
     stands, before, *_ = storage.checkpointer.list(THREAD)
     with pytest.raises(ThreadError, match=OTHER):
         graph.invoke(None, stands.config)
-    (pending,) = graph.invoke(None, before.config)["__interrupt__"]
-    assert graph.get_state(THREAD).next == ("ask_user",)
-    assert graph.invoke(Command(resume={pending.id: "blue"}), THREAD)["outcome"]["status"] == "success"
+    (wait,) = graph.invoke(None, before.config)["__interrupt__"]
+    assert outcome_of(graph.invoke(Command(resume={wait.id: "blue"}), THREAD)).status == "success"
 
 
 def test_a_newer_version_goes_on_where_every_name_is_known(storage: Storage) -> None:
-    graph = current(ASKS, storage)
-    graph.invoke(GO, THREAD)
-    graph.update_state(THREAD, {"machine": MACHINE + 1})
-    (pending,) = graph.invoke(None, THREAD)["__interrupt__"]
-    assert graph.get_state(THREAD).values["machine"] == MACHINE + 1
-    assert graph.invoke(Command(resume={pending.id: "blue"}), THREAD)["outcome"]["status"] == "success"
-    assert graph.get_state(THREAD).values["machine"] == MACHINE, "the machine that ran it last"
+    graph, _ = begun("a question", storage)
+    graph.update_state(THREAD, {"machine": 2})
+    (wait,) = graph.invoke(None, THREAD)["__interrupt__"]
+    assert graph.get_state(THREAD).values["machine"] == 2
+    assert outcome_of(graph.invoke(Command(resume={wait.id: "blue"}), THREAD)).status == "success"
+    assert graph.get_state(THREAD).values["machine"] == 1, "the machine that ran it last"
 
 
-def test_a_thread_that_carries_no_number_says_so(storage: Storage) -> None:
-    graph = current(ASKS, storage)
-    other = other_machine(graph, ASKS.state)
-    other.invoke(GO, THREAD)
-    other.update_state(THREAD, {"machine": None})
-    with pytest.raises(ThreadError, match="of an unknown machine version, which this Signoff"):
+def test_a_thread_that_carries_no_number_is_refused_too(storage: Storage) -> None:
+    graph, saved = begun("a question", storage)
+    elsewhere(storage, saved, "ask_user", machine=None)
+    with pytest.raises(ThreadError, match=f"'{OTHER}' of an unknown"):
         graph.invoke(None, THREAD)
+
+
+def test_the_history_keeps_the_name_of_such_a_state(storage: Storage) -> None:
+    """A step of another version has no state of this one."""
+    graph, saved = begun("a question", storage)
+    (wait,) = graph.get_state(THREAD).interrupts
+    graph.invoke(Command(resume={wait.id: "blue"}), THREAD)
+    (answered,) = [
+        found
+        for found in storage.checkpointer.list(THREAD)
+        if "ask_user" in found.checkpoint["versions_seen"]
+        and found.metadata["step"] == saved.metadata["step"] + 1
+    ]
+    checkpoint = deepcopy(answered.checkpoint)
+    checkpoint["versions_seen"][OTHER] = checkpoint["versions_seen"].pop("ask_user")
+    assert answered.parent_config
+    storage.checkpointer.put(answered.parent_config, checkpoint, answered.metadata, {})
+    steps = [step for turn in Session(graph, "old").history() for step in turn.steps if step.name == OTHER]
+    assert [(step.state, step.event) for step in steps] == [(None, "answered")]

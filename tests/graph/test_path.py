@@ -1,162 +1,261 @@
-"""The path of a thread, as its checkpoints tell it, after every way in which a run can go."""
+"""The path of a thread, as its history tells it, after every way in which a run can go."""
 
-import time
 from collections.abc import Callable, Iterator
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphDrained
+from langgraph.runtime import RunControl
 from langgraph.types import Command
 
-from signoff import Limits, ThreadError, build_graph, retry, sqlite_storage
-from signoff.graph.machine import State
-from signoff.models import ScriptedModel, call, reply
-from signoff.session.path import before_turn, steps
-from signoff.storage.sqlite import SqliteStorage
-from tests.support.cases.path import (
-    ASK,
-    FINISH,
-    GO,
-    HAPPENINGS,
-    KILLED_BEFORE,
-    THREAD,
-    WORK,
-    Thread,
-    told,
-    work,
-    works,
+from signoff import (
+    BadAnswer,
+    Graph,
+    Limits,
+    Session,
+    Storage,
+    ThreadError,
+    build_graph,
+    go_on,
+    sqlite_storage,
 )
-from tests.support.other_machine import OTHER, other_machine
+from signoff.models import ScriptedModel, call, reply
+from tests.support.interrupting import interrupt_process
+
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+GO: Any = {"messages": [("user", "do it")]}
+FINISH, WORK, ASK = (
+    call("finish_task", summary="All of it."),
+    call("work"),
+    call("ask_user", question="Which?"),
+)
+
+
+def work(what: str = "a") -> str:
+    """Work."""
+    return what * 40
+
+
+def crash() -> str:
+    """Crash."""
+    interrupt_process()
+    return "never heard"
+
+
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+class Thread:
+    """A thread in a database, with graphs that play scripts."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.last: Graph
+
+    def graph(self, *script: Any, **options: Any) -> Graph:
+        # Streamed, a reply would be cut off after a finish.
+        model = ScriptedModel(script, disable_streaming=True)
+        self.last = build_graph(model, [work, crash, pay], storage=self.storage, **options)
+        return self.last
+
+    def path(self) -> list[str]:
+        """Each step from the first reply on, as "state event"; those in which no state ran by the event."""
+        turns = Session(self.last, "t").history()
+        return [f"{step.name} {step.event}".strip() for turn in turns for step in turn.steps]
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
-    with sqlite_storage(tmp_path / "threads.sqlite") as opened:
-        yield opened
+def thread(tmp_path: Path) -> Iterator[Thread]:
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        yield Thread(storage)
 
 
-happenings = pytest.mark.parametrize("happens", HAPPENINGS, ids=lambda happens: happens.__name__)
+# What happens to a thread.
 
 
-@happenings
-def test_the_path_of_a_thread_that(happens: Callable[[Thread], None], storage: SqliteStorage) -> None:
-    thread = Thread(storage)
+def works(thread: Thread) -> None:
+    thread.graph(WORK, FINISH).invoke(GO, THREAD)
+
+
+def talks(thread: Thread) -> None:
+    thread.graph("Let me see.", FINISH).invoke(GO, THREAD)
+
+
+def asks(thread: Thread) -> None:
+    graph = thread.graph(ASK, FINISH)
+    (wait,) = graph.invoke(GO, THREAD)["__interrupt__"]
+    graph.invoke(Command(resume={wait.id: "blue"}), THREAD)
+
+
+def waits(thread: Thread) -> None:
+    thread.graph(ASK).invoke(GO, THREAD)
+
+
+def is_answered_badly_first(thread: Thread) -> None:
+    graph = thread.graph(call("pay"), FINISH, approvals={"pay": True})
+    graph.invoke(GO, THREAD)
+    with pytest.raises(BadAnswer):
+        graph.invoke(Command(resume=7), THREAD)
+    graph.invoke(Command(resume="approve"), THREAD)
+
+
+def is_killed_in_a_tool_and_goes_on(thread: Thread) -> None:
+    graph = thread.graph(call("crash"), call("finish_task", summary="Unclear.", outcome="partial"))
+    with pytest.raises(KeyboardInterrupt):
+        graph.invoke(GO, THREAD)
+    graph.invoke(None, THREAD)
+
+
+def is_killed_and_gets_a_new_message(thread: Thread) -> None:
+    graph = thread.graph(call("crash"), FINISH)
+    with pytest.raises(KeyboardInterrupt):
+        graph.invoke(GO, THREAD)
+    graph.invoke(GO, THREAD)
+
+
+def is_drained_and_goes_on(thread: Thread) -> None:
+    control = RunControl()
+
+    def drained(messages: Any) -> Any:
+        control.request_drain()
+        return WORK
+
+    graph = thread.graph(drained, FINISH)
+    with pytest.raises(GraphDrained):
+        graph.invoke(GO, THREAD, control=control)
+    graph.invoke(None, THREAD)
+
+
+def gets_a_message_while_it_waits(thread: Thread) -> None:
+    graph = thread.graph(ASK, FINISH)
+    graph.invoke(GO, THREAD)
+    graph.invoke({"messages": [("user", "blue")]}, THREAD)
+
+
+def goes_on_after_a_limit(thread: Thread) -> None:
+    graph = thread.graph(WORK, FINISH, limits=Limits(turns=1))
+    graph.invoke(GO, THREAD)
+    graph.invoke(go_on(turns=9), THREAD)
+
+
+def is_tried_again(thread: Thread) -> None:
+    graph = thread.graph(WORK, RuntimeError("down"), FINISH)
+    graph.invoke(GO, THREAD)
+    graph.invoke(go_on(), THREAD)
+
+
+def is_changed_from_outside(thread: Thread) -> None:
+    graph = thread.graph(ASK, FINISH)
+    graph.invoke(GO, THREAD)
+    graph.update_state(THREAD, {"messages": [("user", "blue")]})
+    graph.invoke(None, THREAD)
+
+
+def is_forked_before_its_second_turn(thread: Thread) -> None:
+    graph = thread.graph(WORK, WORK, WORK, FINISH, FINISH)
+    graph.invoke(GO, THREAD)
+    step = Session(graph, "t").history()[0].steps[-1]
+    at: Any = {"configurable": {"thread_id": "t", "checkpoint_id": step.checkpoint_id}}
+    assert step.next == ("call_llm",)
+    graph.invoke(None, at)
+
+
+def has_two_tasks(thread: Thread) -> None:
+    graph = thread.graph(FINISH, FINISH)
+    graph.invoke(GO, THREAD)
+    graph.invoke(GO, THREAD)
+
+
+def is_called_with_nothing_new(thread: Thread) -> None:
+    graph = thread.graph(FINISH)
+    graph.invoke(GO, THREAD)
+    graph.invoke({"messages": []}, THREAD)
+
+
+def finishes_before_a_call(thread: Thread) -> None:
+    thread.graph(reply(WORK, FINISH, call("work", what="never"))).invoke(GO, THREAD)
+
+
+REPLIED, AGAIN = "call_llm replied", ["compress ready", "decide think"]
+WORKED = [REPLIED, "route_tools work", "execute done"]
+CLAIMED = ["decide claimed", "review accepted", "finish ended"]
+ENDS = [REPLIED, "route_tools settled", *CLAIMED]
+ASKED = [REPLIED, "route_tools settled", "decide asked"]
+HAPPENINGS: dict[Callable[[Thread], None], list[str]] = {
+    works: [*WORKED, "decide think", *ENDS],
+    talks: [REPLIED, "route_tools talked", "nudge nudged", *AGAIN, *ENDS],
+    asks: [*ASKED, "ask_user answered", *AGAIN, *ENDS],
+    waits: ASKED,
+    is_answered_badly_first: [
+        *[REPLIED, "route_tools needs approval", "approve decided", *WORKED[1:]],
+        *["decide think", *ENDS],
+    ],
+    is_killed_in_a_tool_and_goes_on: [*WORKED, "decide think", *ENDS],
+    is_killed_and_gets_a_new_message: [*WORKED[:2], "input", *AGAIN, *ENDS],
+    is_drained_and_goes_on: [*WORKED, "decide think", *ENDS],
+    gets_a_message_while_it_waits: [*ASKED, "input", *AGAIN, *ENDS],
+    goes_on_after_a_limit: [*WORKED, "decide exhausted", "finish ended", *AGAIN, *ENDS],
+    is_tried_again: [*WORKED, "decide think", "call_llm failed", "finish ended", *AGAIN, *ENDS],
+    is_changed_from_outside: [*ASKED, "update", "ask_user answered", *AGAIN, *ENDS],
+    is_forked_before_its_second_turn: [*WORKED, "decide think", "fork", *ENDS],
+    has_two_tasks: [*ENDS, "input", *AGAIN, *ENDS],
+    is_called_with_nothing_new: [*ENDS, "input", "compress ready", "decide ended", "finish ended"],
+    finishes_before_a_call: [*WORKED, "decide not ready", "compress ready", *CLAIMED],
+}
+
+
+@pytest.mark.parametrize("happens", HAPPENINGS, ids=lambda happens: happens.__name__)
+def test_the_path_of_a_thread_that(happens: Callable[[Thread], None], thread: Thread) -> None:
     happens(thread)
-    path = thread.path()
-    assert told(path) == HAPPENINGS[happens]
+    assert thread.path() == HAPPENINGS[happens]
 
 
-@happenings
-def test_every_step_says_what_langgraph_says(
-    happens: Callable[[Thread], None], storage: SqliteStorage
-) -> None:
-    thread = Thread(storage)
+@pytest.mark.parametrize("happens", HAPPENINGS, ids=lambda happens: happens.__name__)
+def test_every_step_says_what_langgraph_says(happens: Callable[[Thread], None], thread: Thread) -> None:
     happens(thread)
-    graph = thread.graph()
-    path = thread.path()
-    assert path[-1].checkpoint_id == graph.get_state(THREAD).config["configurable"]["checkpoint_id"]
-    for step in path:
+    steps = [step for turn in Session(thread.last, "t").history() for step in turn.steps]
+    newest = thread.last.get_state(THREAD)
+    assert steps[-1].checkpoint_id == newest.config["configurable"]["checkpoint_id"]
+    for step in steps:
         at: Any = {"configurable": {"thread_id": "t", "checkpoint_id": step.checkpoint_id}}
-        state = graph.get_state(THREAD if step is path[-1] else at)
-        assert step.at == state.created_at
-        killed = happens in KILLED_BEFORE and step is path[-1]
-        assert step.next == (KILLED_BEFORE[happens] if killed else state.next)
-        assert step.task == state.values.get("task", "")
-        if step.state is State.DECIDE:
-            assert (step.rule, step.why) == (
-                state.values["decision"]["rule"],
-                state.values["decision"]["why"],
-            )
-        else:
-            assert step.rule == step.why == ""
+        state = newest if step is steps[-1] else thread.last.get_state(at)
+        assert (step.at, step.next, step.task) == (state.created_at, state.next, state.values["task"])
+        decided = state.values["decision"] if step.name == "decide" else {"rule": "", "why": ""}
+        assert (step.rule, step.why) == (decided["rule"], decided["why"])
 
 
-@happenings
-def test_a_limit_gives_the_last_steps(happens: Callable[[Thread], None], storage: SqliteStorage) -> None:
-    thread = Thread(storage)
-    happens(thread)
-    whole = thread.path()
-    for limit in range(1, len(whole) + 3):
-        assert steps(storage.checkpointer, "t", limit) == whole[-limit:]
+def test_without_the_steps_between_a_turn_is_told_all_the_same() -> None:
+    graph = build_graph(ScriptedModel([ASK]), checkpointer=InMemorySaver())
+    graph.invoke(GO, THREAD, durability="exit")
+    (turn,) = Session(graph, "t").history()
+    assert ([made.name for made in turn.calls], turn.steps) == (["ask_user"], ())
 
 
-def test_decide_gives_its_rule_and_reason(storage: SqliteStorage) -> None:
-    thread = Thread(storage)
+@pytest.mark.parametrize("turn", [-1, 3])
+def test_a_fork_from_a_turn_that_never_came_is_refused(turn: int, thread: Thread) -> None:
     works(thread)
-    decided = [(step.event, step.rule, step.why) for step in thread.path() if step.state is State.DECIDE]
-    assert decided[0] == ("think", "think", "nothing else applies")
-    assert [rule for _, rule, _ in decided] == ["think", "think", "claimed"]
+    with pytest.raises(ThreadError, match=f"2 .*{turn}"):
+        Session(thread.last, "t").fork(at=turn)
 
 
-def test_a_state_of_another_version_keeps_its_name(storage: SqliteStorage) -> None:
-    thread = Thread(storage)
-    graph = other_machine(thread.graph(ASK, FINISH), State.ASK_USER)
-    (pending,) = graph.invoke(GO, THREAD)["__interrupt__"]
-    graph.invoke(Command(resume={pending.id: "blue"}), THREAD)
-    (step,) = [step for step in thread.path() if step.name == OTHER]
-    assert (step.state, step.event) == (None, "answered")
+def test_a_message_that_an_edit_brings_begins_a_task_clean(thread: Thread) -> None:
+    graph = thread.graph(WORK, FINISH)
+    graph.invoke(GO, THREAD, interrupt_after=["execute"])
+    graph.update_state(THREAD, {"messages": [HumanMessage("something else", id="new")]})
+    outcome = graph.invoke(None, THREAD)["outcome"]
+    assert (outcome["status"], outcome["task"]) == ("success", "new")
+    assert [*WORKED, "update", "decide not ready", *AGAIN, *ENDS] == thread.path()
 
 
-def test_a_thread_that_does_not_exist_has_no_path(storage: SqliteStorage) -> None:
-    assert steps(storage.checkpointer, "t") == []
-
-
-def test_without_the_steps_between_the_last_one_is_told() -> None:
-    saver = InMemorySaver()
-    build_graph(ScriptedModel([ASK]), checkpointer=saver).invoke(GO, THREAD, durability="exit")
-    assert told(steps(saver, "t")) == ["decide asked"]
-
-
-# Turns.
-
-
-def test_the_step_before_each_turn(storage: SqliteStorage) -> None:
-    thread = Thread(storage)
-    graph = thread.graph(FINISH, WORK, RuntimeError("down"), WORK, FINISH)
-    graph.invoke(GO, THREAD)
-    graph.invoke(GO, THREAD)
-    graph.invoke(retry(graph.get_state(THREAD).values), THREAD)
+def test_a_prompt_over_its_budget_is_summarised_before_the_next_turn(thread: Thread) -> None:
+    script = [call("work", what=f"number {number} ") for number in range(8)]
+    thread.graph(*script, FINISH, policy={"prompt_tokens": 1_000, "compaction": "lines"}).invoke(GO, THREAD)
     path = thread.path()
-    found = [path.index(before_turn(path, turn)) for turn in (1, 2, 3)]
-    replies = [i for i, step in enumerate(path) if step.event == "replied"]
-    assert [at + 1 for at in found] == replies[1:], "of the current task; right before the try that succeeded"
-    assert {path[at].next for at in found} == {("call_llm",)}
-
-
-@pytest.mark.parametrize("turn", [-1, 0, 3])
-def test_a_turn_that_never_came_is_refused(turn: int, storage: SqliteStorage) -> None:
-    thread = Thread(storage)
-    works(thread)
-    with pytest.raises(ThreadError, match=f"has 2 turns, and none is number {turn}"):
-        before_turn(thread.path(), turn)
-    with pytest.raises(ThreadError, match="has 0 turns"):
-        before_turn([], 1)
-
-
-def test_the_turn_that_comes_next_counts(storage: SqliteStorage) -> None:
-    graph = Thread(storage).graph(WORK)
-    graph.invoke(GO, THREAD, interrupt_before=["call_llm"])
-    path = steps(storage.checkpointer, "t")
-    assert before_turn(path, 1) == path[-1]
-
-
-# Length. (Crashes: see test_kill.)
-
-
-@pytest.mark.timed
-@pytest.mark.slow
-@pytest.mark.thorough
-def test_a_thousand_turns_are_read_quickly(storage: SqliteStorage, figure: Callable[[str], None]) -> None:
-    script = repeat(reply(call("work"), "x" * 500, usage=(10, 10)))
-    graph = build_graph(
-        ScriptedModel(script), [work], limits=Limits(turns=1000, repeats=None), storage=storage
-    )
-    graph.invoke(GO, THREAD)
-    begun = time.perf_counter()
-    path = steps(storage.checkpointer, "t")
-    seconds = time.perf_counter() - begun
-    figure(f"the path of 1,000 turns ({len(path)} steps) is read in {seconds:.2f} s")
-    assert len(path) > 4000
-    assert seconds < 3
+    over = [at for at, step in enumerate(path) if step == "decide not ready"]
+    assert 0 < len(over) < 8
+    assert all(path[at + 1 : at + 3] == AGAIN for at in over)

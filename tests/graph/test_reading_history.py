@@ -1,218 +1,394 @@
-"""The reading of a history: which task it is, what is open, what stands."""
+"""How a history is read, by what a run makes of it: the task, what stands, what is open, what repeats.
 
-from typing import Any
+Each table gives a run the history of another program, and asks what happens next.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import pytest
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+    convert_to_openai_messages,
+)
+from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
 
-from signoff.graph.history.reader import Reader, read_messages
-from signoff.graph.history.task import current_task, read
-from signoff.graph.state import AgentState
-from tests.support.histories import CONTROLS, ai, broken, done, look, malformed, nudged, state, user
+from signoff import Limits, Outcome, Session, build_graph, outcome_of
+from signoff.models import ScriptedModel, call
+from tests.support.histories import ai, broken, done, malformed, user
 
-WRITE, ASK, FINISH, THINK = ("write", "w"), ("ask_user", "q"), ("finish_task", "f"), ("think", "t")
+WRITE, READ, ASK, FINISH = ("write", "w"), ("read", "r"), ("ask_user", "q"), ("finish_task", "f")
+THINK, EMPTY = ("think", "t"), ("ask_user", "q", {"question": ""})
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+ROOMY = Limits(turns=99)
+
+
+class Ran:
+    """A run on a history whose messages have the ids m0, m1, …; the model finishes when it is asked."""
+
+    def __init__(self, history: Sequence[BaseMessage], limits: Limits = ROOMY) -> None:
+        self.tools: list[str] = []
+        self.model = ScriptedModel([call("finish_task", id="end", summary="Here.")])
+        graph = build_graph(
+            self.model,
+            [self.tool(name) for name in ("write", "read", "look")],
+            limits=limits,
+            checkpointer=InMemorySaver(),
+            store=InMemoryStore(),
+        )
+        given = [message.model_copy(update={"id": f"m{at}"}) for at, message in enumerate(history)]
+        result = graph.invoke({"messages": given}, THREAD)
+        self.waits = [wait.value["question"] for wait in result.get("__interrupt__", ())]
+        self.outcome: Outcome[Any] | None = None if self.waits else outcome_of(result)
+        self.results = [message for message in result["messages"] if isinstance(message, ToolMessage)]
+
+    def tool(self, name: str) -> StructuredTool:
+        def work(**_: Any) -> str:
+            self.tools.append(name)
+            return "new"
+
+        schema = {"type": "object", "properties": {}, "additionalProperties": True}
+        return StructuredTool.from_function(work, name=name, description="Work.", args_schema=schema)
+
+    @property
+    def asked(self) -> int:
+        """How often the model was asked."""
+        return len(self.model.seen)
+
+    def result(self, call_id: str) -> str:
+        """What the last call of this id came to: "ran", "not run", or the text of an imported result."""
+        (*_, found) = [message for message in self.results if message.tool_call_id == call_id]
+        if found.text == "new":
+            return "ran"
+        return "not run" if found.status == "error" and found.text != "it broke" else found.text
+
+    def seen(self, expected: dict[str, Any]) -> dict[str, Any]:
+        """What the table names: a call's id stands for its result."""
+        known = {
+            "task": self.outcome.task if self.outcome else None,
+            "status": self.outcome.status if self.outcome else None,
+            "reason": self.outcome.reason if self.outcome else None,
+            "summary": self.outcome.summary if self.outcome else None,
+            "tools": self.tools,
+            "asked": self.asked,
+            "waits": bool(self.waits),
+        }
+        return {name: known[name] if name in known else self.result(name) for name in expected}
 
 
 Table = dict[str, tuple[list[BaseMessage], dict[str, Any]]]
+STANDS = {"asked": 0, "status": "success", "summary": "All of it."}
+ASKED: dict[str, Any] = {"asked": 1, "summary": "Here."}
 
 WHERE_A_TASK_BEGINS: Table = {
-    "nothing at all": ([], {"task": "", "turns": 0}),
+    "nothing at all": ([], {"status": "error", "asked": 0}),
     "one message": ([user()], {"task": "m0"}),
-    "adjacent messages form one task, starting at the first": (
-        [user("a"), user("b")],
-        {"task": "m0", "said": ["a", "b"]},
-    ),
+    "adjacent messages form one task, starting at the first": ([user("a"), user("b")], {"task": "m0"}),
     "a system message begins nothing": ([SystemMessage("be kind"), user()], {"task": "m1"}),
-    "a system message between does not part": ([user("a"), SystemMessage("x"), user("b")], {"task": "m0"}),
-    "no genuine message: the task is the whole history": (
-        [ai("hello"), nudged("talked"), ai(FINISH)],
-        {"task": "m0", "turns": 2, "finish": "f"},
-    ),
-    "a synthetic message begins nothing": ([user(), ai("hi"), nudged("talked")], {"task": "m0"}),
-    "the second message after a reply begins the second task": (
-        [user("a"), ai("hi"), user("b")],
-        {"task": "m2", "turns": 0, "said": ["b"]},
-    ),
+    "a system message between parts nothing": ([user("a"), SystemMessage("x"), user("b")], {"task": "m0"}),
+    "without a person's message the task is the whole": ([ai("hello"), ai(FINISH)], {"task": "m0", **STANDS}),
+    "a message after a reply begins a task": ([user("a"), ai("hi"), user("b")], {"task": "m2"}),
     "an answer to a question begins nothing": (
         [user("a"), ai(ASK), user("blue"), user("or green")],
-        {"task": "m0", "answers": {"q": "blue\nor green"}, "ask": None},
+        {"task": "m0", "q": "blue\nor green"},
     ),
-    "after the answer is a result, the next message begins a task": (
-        [user("a"), ai(ASK), user("blue"), done("q"), user("b")],
-        {"task": "m4", "answers": {}},
+    "after the answer is a result, a message begins a task": (
+        [user("a"), ai(ASK), user("blue"), done("q", "blue"), user("b")],
+        {"task": "m4", "q": "blue"},
     ),
-    "a question whose reply still has work before it does not wait": (
+    "a question behind open work does not wait": (
         [user("a"), ai(WRITE, ASK), user("b")],
-        {"task": "m2", "strays": {"w": "superseded", "q": "superseded"}, "answers": {}},
+        {"task": "m2", "w": "not run", "q": "not run"},
     ),
     "a question of an earlier reply still waits": (
         [user("a"), ai(ASK), ai(WRITE), done("w"), user("blue")],
-        {"task": "m0", "answers": {"q": "blue"}},
+        {"task": "m0", "q": "blue"},
     ),
-    "open work, nothing waits: a message begins a new task": (
-        [user("a"), ai(WRITE), user("b")],
-        {"task": "m2", "strays": {"w": "superseded"}},
-    ),
-}
-
+    "a message closes open work": ([user("a"), ai(WRITE), user("b")], {"task": "m2", "w": "not run"}),
+}  # fmt: skip
 WHAT_STANDS: Table = {
-    "an open question": ([user(), ai(ASK)], {"ask": "q", "finish": None}),
-    "an answered question does not": ([user(), ai(ASK), done("q")], {"ask": None}),
-    "a question without words does not": (
-        [user(), ai(("ask_user", "q", {"question": ""}))],
-        {"ask": None, "due": ["q"]},
+    "an open question": ([user(), ai(ASK)], {"waits": True, "asked": 0}),
+    "an answered question": ([user(), ai(ASK), done("q", "blue")], ASKED),
+    "a question without words": ([user(), ai(EMPTY)], {"q": "not run", **ASKED}),
+    "an open finish": ([user(), ai(FINISH)], STANDS),
+    "a finish with its own result": ([user(), ai(FINISH), done("f")], STANDS),
+    "a finish whose result is an error": ([user(), ai(FINISH), broken("f")], ASKED),
+    "a finish before later talk": ([user(), ai(FINISH), done("f"), ai("bye")], STANDS),
+    "a finish of an earlier task": ([user(), ai(FINISH), done("f"), user("more")], {"task": "m3", **ASKED}),
+    "a question before a finish": ([user(), ai(ASK, FINISH)], {"waits": True, "asked": 0}),
+    "a finish before a question": ([user(), ai(FINISH, ASK)], {"waits": False, "q": "not run", **STANDS}),
+    "a malformed finish": ([user(), malformed("finish_task", "f")], {"f": "not run", **ASKED}),
+    "the first of two finishes": (
+        [user(), ai(FINISH, ("finish_task", "g", {"summary": "No."}))],
+        {"g": "not run", **STANDS},
     ),
-    "an open finish": ([user(), ai(FINISH)], {"finish": "f"}),
-    "a finish with its own result (an import)": ([user(), ai(FINISH), done("f")], {"finish": "f"}),
-    "a finish with a bad imported result does not": ([user(), ai(FINISH), broken("f")], {"finish": None}),
-    "a finish before later talk still stands": ([user(), ai(FINISH), done("f"), ai("bye")], {"finish": "f"}),
-    "a finish of an earlier task does not": (
-        [user(), ai(FINISH), done("f"), user("more")],
-        {"task": "m3", "finish": None},
+    "a finish with no finish reason": (
+        [user(), ai(FINISH).model_copy(update={"response_metadata": {}})],
+        STANDS,
     ),
-    "[ask, finish]: only the question": ([user(), ai(ASK, FINISH)], {"ask": "q", "finish": None}),
-    "[finish, ask]: only the finish": ([user(), ai(FINISH, ASK)], {"ask": None, "finish": "f"}),
-    "a malformed finish does not": ([user(), malformed("finish_task", "f")], {"finish": None, "due": ["f"]}),
-    "of two finishes in one reply the first": (
-        [user(), ai(FINISH, ("finish_task", "g"))],
-        {"finish": "f", "strays": {"g": "after_control"}},
-    ),
-}
-
+}  # fmt: skip
 WHAT_IS_OPEN: Table = {
-    "work before a finish is due": ([user(), ai(WRITE, FINISH)], {"due": ["w"], "finish": "f"}),
-    "work after a finish is never due": (
-        [user(), ai(FINISH, WRITE)],
-        {"due": [], "strays": {"w": "after_control"}},
+    "work before a finish": ([user(), ai(WRITE, FINISH)], {"tools": ["write"], **STANDS}),
+    "work after a finish": ([user(), ai(FINISH, WRITE)], {"tools": [], "w": "not run", **STANDS}),
+    "half a batch": ([user(), ai(WRITE, READ), done("w")], {"tools": ["read"], "w": "ok"}),
+    "work of an earlier reply": ([user(), ai(WRITE), ai(READ)], {"tools": ["read"], "w": "not run"}),
+    "work in the middle of a history": (
+        [user("a"), ai(WRITE), user("b"), ai(READ), done("r"), ai("hm")],
+        {"task": "m2", "tools": [], "w": "not run"},
     ),
-    "half a batch is due": ([user(), ai(WRITE, ("read", "r")), done("w")], {"due": ["r"]}),
-    "open calls of an earlier reply are strays": (
-        [user(), ai(WRITE), ai(("read", "r"))],
-        {"due": ["r"], "strays": {"w": "left_behind"}},
-    ),
-    "open calls in the middle of an import": (
-        [user("a"), ai(WRITE), user("b"), ai(("read", "r")), done("r"), ai("hm")],
-        {"task": "m2", "strays": {"w": "superseded"}, "due": []},
-    ),
-    "a repeated id is open again": ([user(), ai(WRITE), done("w"), ai(WRITE)], {"due": ["w"]}),
-    "the same id twice in one reply": ([user(), ai(WRITE, WRITE), done("w")], {"due": ["w"]}),
-    "a result that belongs to nothing is ignored": ([user(), done("ghost"), ai(WRITE)], {"due": ["w"]}),
+    "an id that comes again": ([user(), ai(WRITE), done("w"), ai(WRITE)], {"tools": ["write"]}),
+    "an id twice in one reply": ([user(), ai(WRITE, WRITE), done("w")], {"tools": ["write"]}),
+    "a result that belongs to nothing": ([user(), done("ghost"), ai(WRITE)], {"tools": ["write"]}),
+}
+CUT: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "work": ((WRITE,), {"w": "not run"}),
+    "a finish": ((FINISH,), {"f": "not run", **ASKED}),
+    "a question": ((ASK,), {"q": "not run"}),
+    "a finish after a thought": ((THINK, FINISH), {"f": "not run", **ASKED}),
+    "a finish before work": ((FINISH, WRITE), {"w": "not run", **ASKED}),
+}
+TABLES = WHERE_A_TASK_BEGINS | WHAT_STANDS | WHAT_IS_OPEN
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_a_run_makes_of_a_history(name: str) -> None:
+    history, expected = TABLES[name]
+    assert Ran(history).seen(expected) == expected
+
+
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "content_filter", "SAFETY", "refusal"])
+@pytest.mark.parametrize("name", CUT)
+def test_no_call_of_a_reply_that_is_not_whole_counts(name: str, reason: str) -> None:
+    calls, expected = CUT[name]
+    ran = Ran([user(), ai(*calls, stop=reason)])
+    assert (ran.tools, ran.waits) == ([], [])
+    assert ran.seen(expected) == expected
+
+
+# The same again.
+
+
+def work(steps: str) -> list[BaseMessage]:
+    """`A1` is a call of A with the result 1, `A1+B2` one reply with both, `.` talk, `t` and `u` thoughts, `?`
+    an answered question, `x` a refused finish."""
+    messages: list[BaseMessage] = []
+    for at, step in enumerate(steps.split()):
+        match step:
+            case ".":
+                messages.append(ai("hm"))
+            case "t" | "u":
+                messages += [ai(("think", f"t{at}", {"thought": step})), done(f"t{at}")]
+            case "?":
+                messages += [ai(("ask_user", f"q{at}")), done(f"q{at}")]
+            case "x":
+                messages += [ai(("finish_task", f"f{at}")), broken(f"f{at}")]
+            case _:
+                pairs = [(part[0], f"{part[0]}{at}", part[1]) for part in step.split("+")]
+                messages.append(ai(*((name, call_id) for name, call_id, _ in pairs)))
+                messages += [done(call_id, text) for _, call_id, text in pairs]
+    return messages
+
+
+COUNTS: dict[str, tuple[str, int]] = {
+    "once": ("A1", 1),
+    "twice": ("A1 A1", 2),
+    "five times": ("A1 A1 A1 A1 A1", 5),
+    "polling that changes": ("A1 A2 A3 A4 A5", 1),
+    "polling that has stopped changing": ("A1 A2 A3 A3 A3", 3),
+    "another call between": ("A1 A1 B1", 1),
+    "talk hides nothing": ("A1 . A1 . . A1", 3),
+    "a thought hides nothing": ("A1 t A1 t t A1", 3),
+    "the same thought again and again": ("A1 t t t t", 4),
+    "other thoughts": ("t u u", 2),
+    "two thoughts in turn": ("t u t u t u", 3),
+    "work between thoughts": ("t A1 t B1 t C1 t", 1),
+    "thoughts after repeated work": ("A1 A1 A1 t t", 3),
+    "talk between the same thoughts": ("t . t . t", 3),
+    "an answer begins thoughts anew": ("t t ? t", 1),
+    "a refused finish hides nothing": ("A1 x A1 x A1", 3),
+    "an answer begins anew": ("A1 A1 ? A1", 1),
+    "a cycle of two": ("A1 B1 A1 B1 A1 B1", 3),
+    "a cycle of two, not round yet": ("A1 B1 A1 B1 A1", 2),
+    "a cycle of two with results that change": ("A1 B1 A1 B2 A1 B3", 1),
+    "a cycle of three": ("A1 B1 C1 A1 B1 C1 A1 B1 C1", 3),
+    "a cycle of four is none": ("A1 B1 C1 D1 A1 B1 C1 D1", 1),
+    "a cycle after other work": ("C1 D1 A1 B1 A1 B1", 2),
+    "one call of a cycle again is no round": ("A1 B1 A1 B1 B1", 2),
+    "a batch": ("A1+B1 A1+B1 A1+B1", 3),
+    "a batch in another order": ("A1+B1 B1+A1", 2),
+    "a batch of which one result changes": ("A1+B1 A1+B2", 1),
+    "half a batch is another": ("A1+B1 A1 A1+B1 B1", 1),
+    "the same call twice in a batch is no row": ("A1+A1", 1),
 }
 
-NOT_WHOLE: Table = {
-    f"{name}, {reason}": (messages, expected)
-    for reason in ("length", "max_tokens", "content_filter", "SAFETY", "refusal")
-    for name, messages, expected in list[tuple[str, list[BaseMessage], dict[str, Any]]](
-        [
-            ("work", [user(), ai(WRITE, stop=reason)], {"due": ["w"]}),
-            ("a finish", [user(), ai(FINISH, stop=reason)], {"finish": None, "due": ["f"]}),
-            ("a question", [user(), ai(ASK, stop=reason)], {"ask": None, "due": ["q"]}),
-            (
-                "a finish after a thought",
-                [user(), ai(THINK, FINISH, stop=reason)],
-                {"finish": None, "due": ["t", "f"]},
-            ),
-            (
-                "a finish before work",
-                [user(), ai(FINISH, WRITE, stop=reason)],
-                {"finish": None, "due": ["f", "w"], "strays": {}},
-            ),
+
+def assert_times(history: list[BaseMessage], times: int) -> None:
+    """The last work of the history has come round this often: one more would have been within the limit."""
+    within = Limits(turns=99, talk_turns=99, repeats=times + 1)
+    assert Ran(history, within).asked == 1
+    if times > 1:
+        expected = {"reason": "repeats", "asked": 0}
+        assert Ran(history, Limits(turns=99, talk_turns=99, repeats=times)).seen(expected) == expected
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_how_often_the_work_has_come_round(name: str) -> None:
+    steps, times = COUNTS[name]
+    assert_times([user(), *work(steps)], times)
+
+
+def look(call_id: str = "l", **args: Any) -> AIMessage:
+    return ai(("look", call_id, args or {"a": 1, "b": [2]}))
+
+
+def kept(name: str) -> str:
+    return f"a\n[... 9 characters left out; the full text is in /out/call_{name}-0123456789ab.txt ...]\nb"
+
+
+def blocks(text: str) -> ToolMessage:
+    return ToolMessage([{"type": "text", "text": text}], tool_call_id="l")
+
+
+PAIRS: dict[str, tuple[list[BaseMessage], list[BaseMessage], bool]] = {
+    "arguments in another order": ([look(), done("l")], [look("m", b=[2], a=1), done("m")], True),
+    "another argument": ([look(), done("l")], [look("m", a=1, b=[3]), done("m")], False),
+    "a number as text": ([look(), done("l")], [look("m", a="1", b=[2]), done("m")], False),
+    "the same text as an error": ([look(), done("l", "it broke")], [look(), broken("l")], False),
+    "blocks": ([look(), blocks("x")], [look(), blocks("y")], False),
+    "a long result, kept in two files": (
+        [look(), done("l", kept("l"))],
+        [look(), done("l", kept("m"))],
+        True,
+    ),
+    "a call whose result is missing": ([look()], [look(), done("l")], False),
+    "another task": ([look(), done("l")], [user("again"), look(), done("l")], False),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_what_is_the_same(name: str) -> None:
+    first, second, same = PAIRS[name]
+    assert_times([user(), *first, *second], 1 + same)
+
+
+class Live:
+    """A run that plays steps, calls whose results are scripted, and then finishes."""
+
+    def __init__(self, steps: str, limits: Limits) -> None:
+        replies = [step.split("+") for step in steps.split()]
+        self.results = [part[1] for reply in replies for part in reply]
+        script = [
+            *([call(part[0]) for part in reply] for reply in replies),
+            [call("finish_task", summary="x")],
         ]
-    )
+        self.graph = build_graph(
+            ScriptedModel(script),
+            [self.tool(name) for name in "AB"],
+            limits=limits,
+            checkpointer=InMemorySaver(),
+            store=InMemoryStore(),
+        )
+        self.ended = self.graph.invoke({"messages": [HumanMessage("do it", id="m0")]}, THREAD)
+
+    def tool(self, name: str) -> StructuredTool:
+        return StructuredTool.from_function(lambda: self.results.pop(0), name=name, description="Work.")
+
+    @property
+    def rules(self) -> list[str]:
+        return [step.rule for turn in Session(self.graph, "t").history() for step in turn.steps if step.rule]
+
+
+TELLING: dict[str, tuple[str, Limits, list[str]]] = {
+    "at three of five": ("A1 A1 A1", ROOMY, ["think", "think", "repeating", "think", "claimed"]),
+    "not at two": ("A1 A1", ROOMY, ["think", "think", "claimed"]),
+    "once in a row": ("A1 A1 A1 A1", ROOMY, ["think", "think", "repeating", "think", "think", "claimed"]),
+    "again in another row": (
+        "A1 A1 A1 B1 B1 B1",
+        ROOMY,
+        ["think", "think", "repeating", "think", "think", "think", "repeating", "think", "claimed"],
+    ),
+    "the limit after it": (
+        "A1 A1 A1 A1 A1",
+        ROOMY,
+        ["think", "think", "repeating", "think", "think", "repeats"],
+    ),
+    "half way to a larger limit": (
+        "A1 A1 A1 A1",
+        Limits(turns=99, repeats=8),
+        ["think", "think", "think", "repeating", "think", "claimed"],
+    ),
+    "at a limit of two there is no time for it": ("A1 A1", Limits(turns=99, repeats=2), ["think", "repeats"]),
+    "no limit, no reminder": ("A1 " * 9, Limits(turns=99, repeats=None), [*["think"] * 9, "claimed"]),
 }
 
-TABLES: dict[str, tuple[list[BaseMessage], dict[str, Any]]] = {
-    **WHERE_A_TASK_BEGINS,
-    **WHAT_STANDS,
-    **WHAT_IS_OPEN,
-}
-TABLES |= {f"not whole: {name}": case for name, case in NOT_WHOLE.items()}
+
+@pytest.mark.parametrize("name", TELLING)
+def test_the_model_is_told_once_before_the_limit(name: str) -> None:
+    steps, limits, rules = TELLING[name]
+    assert Live(steps, limits).rules == rules
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_reading(name: str) -> None:
-    messages, expected = TABLES[name]
-    seen = look(read(state(*messages), CONTROLS))
-    assert {key: seen[key] for key in expected} == expected
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_going_on_from_an_earlier_reading_gives_the_same(name: str) -> None:
-    whole = state(*TABLES[name][0])
-    reader: Reader | None = None
-    for end in range(len(whole["messages"]) + 1):
-        part = AgentState(messages=whole["messages"][:end])  # type: ignore[typeddict-item]  # a part
-        reader = read_messages(part, CONTROLS, reader)
-    assert reader is not None
-    assert look(current_task(reader, whole)) == look(read(whole, CONTROLS))
-
-
-@pytest.mark.parametrize("name", [name for name, (messages, _) in TABLES.items() if messages])
-def test_going_on_after_the_end_of_a_task_gives_the_same(name: str) -> None:
-    """The last node of a task notes its end, after all before it was read."""
-    messages = state(*TABLES[name][0])["messages"]
-    for end in range(1, len(messages) + 1):
-        part, ended = messages[:end], {"task": "m0", "message": messages[end - 1].id}
-        before = read_messages(AgentState(messages=part), CONTROLS)  # type: ignore[typeddict-item]  # a part
-        noted = AgentState(messages=part, ended=ended)  # type: ignore[typeddict-item]
-        assert read_messages(noted, CONTROLS, before) is before
-        whole = AgentState(messages=messages, ended=ended)  # type: ignore[typeddict-item]
-        after = read_messages(whole, CONTROLS, before)
-        assert look(current_task(after, whole)) == look(read(whole, CONTROLS))
-
-
-def test_a_reading_past_the_end_of_a_task_is_not_used() -> None:
-    messages = state(user("a"), user("b"))["messages"]
-    before = read_messages(AgentState(messages=messages), CONTROLS)  # type: ignore[typeddict-item]  # a part
-    ended = AgentState(messages=messages, ended={"task": "m0", "message": "m0"})  # type: ignore[typeddict-item]
-    assert read_messages(ended, CONTROLS, before) is not before
-
-
-def test_a_reading_is_not_used_for_other_messages() -> None:
-    before = read_messages(state(user("a"), ai(WRITE)), CONTROLS)
-    assert read_messages(state(user("a"), ai(WRITE)), CONTROLS, before) is not before
-
-
-def test_a_message_after_an_ended_task_begins_a_new_one_even_beside_the_old() -> None:
-    """The model failed before it could reply: the next message stands right beside the first."""
-    values = {"ended": {"task": "m0", "message": "m0"}, "outcome": {"task": "m0"}}
-    task = read(state(user("a"), user("b"), **values), CONTROLS)
-    assert (task.id, task.ended) == ("m1", False)
-
-
-def test_values_of_another_task_read_as_empty() -> None:
-    values: dict[str, Any] = {
-        "outcome": {"task": "old"},
-        "verdicts": {"task": "old", "calls": {"m1:0": "no"}},
-        "extra": {"task": "old", "turns": 9},
-        "stop": "old",
-    }
-    task = read(state(user(), ai(FINISH), **values), CONTROLS)
-    assert (task.ended, task.extra_turns, task.stopped, dict(task.refused)) == (False, 0, False, {})
-    assert task.finish is not None
-
-
-def test_a_refused_finish_stands_no_more() -> None:
-    verdicts = {"task": "m0", "calls": {"m1:0": "the summary is empty"}}
-    assert read(state(user(), ai(FINISH), verdicts=verdicts), CONTROLS).finish is None
-
-
-def test_the_reply_of_a_call_is_its_own_even_beside_one_that_is_equal() -> None:
-    task = read(state(user(), ai(FINISH), done("f"), ai(FINISH), done("f")), CONTROLS)
-    assert [task.reply_of(reply.calls[0]) for reply in task.replies] == list(task.replies)
+@pytest.mark.parametrize("seed", range(12))
+def test_a_run_ends_where_its_history_would_have_ended_elsewhere(seed: int) -> None:
+    """What is remembered of a history while it grows is what a fresh reading finds."""
+    draw = random.Random(seed)
+    kinds = ["A1", "B1", "A2", "A1+B1"][: draw.randint(1, 4)]
+    limits = Limits(turns=99, repeats=4)
+    live = Live(" ".join(draw.choice(kinds) for _ in range(40)), limits)
+    replies = [m for m in live.ended["messages"] if m.type == "tool" or (m.type == "ai" and m.tool_calls)]
+    # Words, calls and results, without what is ours.
+    exported = convert_to_messages(convert_to_openai_messages(replies))
+    outcome = outcome_of(live.ended)
+    expected = {"reason": outcome.reason, "summary": outcome.summary, "asked": 0}
+    assert Ran([user(), *exported], limits).seen(expected) == expected
 
 
 TALK: dict[str, tuple[list[BaseMessage], int]] = {
-    "three in a row": ([ai("a"), nudged("talked"), ai("b"), ai("c")], 3),
+    "three in a row": ([ai("a"), ai("b"), ai("c")], 3),
     "thoughts neither count nor reset": ([ai("a"), ai(THINK), done("t"), ai("b")], 2),
     "a question does not reset": ([ai("a"), ai(ASK), done("q"), ai("b")], 2),
     "work resets": ([ai("a"), ai(WRITE), done("w"), ai("b")], 1),
     "an empty reply counts": ([ai("a"), ai("")], 2),
-    "going on after an end starts anew": ([ai("a"), ai("b"), nudged("resumed"), ai("c")], 1),
 }
 
 
 @pytest.mark.parametrize("name", TALK)
 def test_talk_in_a_row(name: str) -> None:
-    replies, count = TALK[name]
-    assert read(state(user(), *replies), CONTROLS).talk_turns == count
+    replies, talk = TALK[name]
+    expected = {"reason": "talk_turns", "asked": 0}
+    assert Ran([user(), *replies], Limits(turns=99, talk_turns=talk)).seen(expected) == expected
+    assert Ran([user(), *replies], Limits(turns=99, talk_turns=talk + 1)).asked == 1
+
+
+@pytest.mark.parametrize(("pictures", "reason"), [("aaa", "repeats"), ("abc", "finish_task")])
+def test_what_a_tool_shows_beside_its_result_makes_a_difference(pictures: str, reason: str) -> None:
+    left = list(pictures)
+
+    @tool
+    def show(tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+        """Show a picture."""
+        return Command(update={"messages": [done(tool_call_id), HumanMessage(f"Picture {left.pop(0)}.")]})
+
+    model = ScriptedModel([*[call("show")] * len(pictures), call("finish_task", summary="Seen.")])
+    graph = build_graph(model, [show], limits=Limits(repeats=3))
+    assert outcome_of(graph.invoke({"messages": ["go"]})).reason == reason
+
+
+def test_a_message_after_a_task_that_failed_before_its_first_reply_begins_a_new_one() -> None:
+    model = ScriptedModel([RuntimeError("down"), call("finish_task", summary="Done.")])
+    graph = build_graph(model, checkpointer=InMemorySaver(), store=InMemoryStore())
+    first = outcome_of(graph.invoke({"messages": [HumanMessage("a", id="first")]}, THREAD))
+    second = outcome_of(graph.invoke({"messages": [HumanMessage("b", id="second")]}, THREAD))
+    assert [(ended.status, ended.task) for ended in (first, second)] == [
+        ("error", "first"),
+        ("success", "second"),
+    ]

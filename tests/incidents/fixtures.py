@@ -15,7 +15,7 @@ from langgraph.graph import MessagesState
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command, interrupt
 
-from signoff import ControlTool, Effect, ModelRetries, build_graph, delegate, standard_controls
+from signoff import ControlTool, ModelRetries, build_graph, delegate, standard_controls
 from signoff.models import ScriptedModel
 
 
@@ -108,7 +108,7 @@ class World:
 
     def clerk(self) -> BaseTool:
         model, tools = ScriptedModel(self.delegates.get("clerk", ())), self.tools("charge", "note")
-        graph = build_graph(model, tools, model_retries=ModelRetries(first_wait=0.01))
+        graph = build_graph(model, tools, policy={"model_retries": ModelRetries(first_wait=0.01)})
         return delegate("clerk", graph, description="Does a part of the work.")
 
 
@@ -184,7 +184,7 @@ def fixture(name: str, world: World) -> dict[str, Any]:
     """The arguments of `build_graph` by this name."""
     shop = world.tools("pay", "note", "post", "shell", "choose")
     order = world.tools("remember", "photograph")
-    hand_in = [ControlTool(world.tools("hand_in")[0], Effect.FINISH), *standard_controls()[1:]]
+    hand_in = [ControlTool(world.tools("hand_in")[0], "finish"), *standard_controls()[1:]]
     fixtures: dict[str, dict[str, Any]] = {
         "shop": {"tools": shop},
         "by text": {"tools": world.tools("run_python")},

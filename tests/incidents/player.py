@@ -25,33 +25,30 @@ from signoff import (
     Action,
     Answer,
     Approval,
-    Confirmation,
-    Extend,
     Graph,
     ModelRetries,
     Outcome,
     Paused,
     Question,
-    Retry,
     Session,
-    Stop,
     ThreadError,
-    Undo,
-    UndoReport,
     Waiting,
     build_graph,
-    current_outcome,
-    expire,
+    go_on,
     outcome_of,
     postgres_storage,
-    request_pause,
     sqlite_storage,
+    stop,
+    undo,
 )
+from signoff.graph.errors import TooLate
 from signoff.graph.messages import is_answer, is_reply, marks, nudge_kind
-from signoff.models import ScriptedModel, call, reply
-from signoff.models.tagged import TaggedText
-from signoff.session.commands import TooLate
+from signoff.models import ScriptedModel, TaggedText, call, reply
+from signoff.outcome import UndoReport
+from signoff.session import expire, request_pause
 from tests.incidents.fixtures import World, fixture
+from tests.support.adapted import adapted
+from tests.support.ends import saved_outcome
 from tests.support.prepared import ROOT, run_python
 
 FOLDER = Path(__file__).parent
@@ -164,7 +161,7 @@ def graph_of(incident: Document, script: Any, storage: Any, world: World | None 
     approvals = settings.pop("approvals", {})
     settings["hand_over"] = [name for name, rule in approvals.items() if rule == "hand_over"]
     settings["approvals"] = {name: rule for name, rule in approvals.items() if rule != "hand_over"}
-    return build_graph(model, storage=storage, **settings)
+    return build_graph(model, storage=storage, **adapted(**settings))
 
 
 def imported(words: Mapping[str, Any]) -> BaseMessage:
@@ -336,12 +333,13 @@ class Player:
                 interrupt_id = waits[place].interrupt_id if place < len(waits) else "0" * 32
                 return Answer(answer, interrupt_id, step.get("by"))
             case {"go_on": turns}:
-                status = (session.status().outcome or {}).get("status", "stopped")
-                return {"limit": Extend(int(turns)), "error": Retry()}.get(status)
+                outcome = session.status().outcome
+                status = outcome.status if outcome else "stopped"
+                return {"limit": go_on(int(turns)), "error": go_on()}.get(status)
             case {"undo": how}:
-                return Undo(ask=how == "ask")
+                return undo(ask=how == "ask")
             case {"stop": True}:
-                return Stop()
+                return stop()
         raise ValueError(f"Nothing is known of {step!r}.")
 
     # What has come of it.
@@ -354,7 +352,7 @@ class Player:
 
     def result(self, session: Session[Any]) -> Document:
         values = session.status().values
-        ended = current_outcome(values) is not None
+        ended = saved_outcome(values) is not None
         channels = {name: values[name] for name in CHANNELS if values.get(name)}
         return {
             **({"outcome": self.shown_outcome(outcome_of(values))} if ended else {}),
@@ -490,14 +488,15 @@ def shown_wait(wait: Waiting) -> str:
         case Question():
             default = [f"(else {wait.default})"] if wait.default else []
             return " ".join(["question:", wait.text, *map(repr, wait.options), *default])
+        case Approval(calls=(finish,)) if wait.document()["waits_for"] == "confirmation":
+            return f"confirmation: {finish.args['summary']}{' (refused before)' if wait.problem else ''}"
         case Approval():
             calls = [f"{shown_call(vars(one))} {'|'.join(one.allowed)}" for one in wait.calls]
             return f"approval: {'; '.join(calls)}"
         case Action():
             again = " (handed out before)" if wait.unknown else ""
             return f"action: {shown_call({'name': wait.tool, 'args': wait.args})}{again}"
-        case Confirmation():
-            return f"confirmation: {wait.summary}{' (refused before)' if wait.problem else ''}"
+    raise AssertionError(wait)
 
 
 def main() -> None:

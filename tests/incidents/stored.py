@@ -17,13 +17,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def played_incidents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def played_incidents(shared_folder: Path) -> Path:
     """A SQLite database with the thread of each incident, under its name: played once for all processes that
     test. Open a copy of it."""
     # Here, since every run of the tests reads this file, and few need LangChain's middleware.
     from tests.incidents.player import Player, incidents
 
-    folder = tmp_path_factory.getbasetemp() / "incidents"
+    folder = shared_folder / "incidents"
     folder.mkdir(exist_ok=True)
     file, is_complete = folder / "threads.sqlite", folder / "complete"
     with (folder / "lock").open("w") as lock:

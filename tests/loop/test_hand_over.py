@@ -1,32 +1,23 @@
-"""Calls that the graph yields to its driver."""
+"""Calls that the program runs: what is handed out, who decides before, and what is observed."""
 
-import time
-from collections.abc import Callable, Iterator
-from itertools import count
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.tools import tool
+from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 
-from signoff import Action, Finished, Limits, Outcome, Session, SetupError, build_graph, sqlite_storage
+from signoff import BadAnswer, Graph, SetupError, build_graph, delegate, outcome_of
 from signoff.models import ScriptedModel, call
-from signoff.storage.sqlite import SqliteStorage
+from tests.support.plays import FINISH, GO, TEXTS, THREAD, results, saved
 
-THREAD: Any = {"configurable": {"thread_id": "t"}}
-GO: Any = {"messages": [("user", "build it")]}
-FINISH = call("finish_task", summary="x")
+SHELL = call("shell", command="ls")
 
 
-@tool
 def shell(command: str) -> str:
     """Run a command."""
     raise AssertionError("the driver runs it")
-
-
-shell.metadata = {"kind": "terminal"}
 
 
 def look() -> str:
@@ -34,185 +25,190 @@ def look() -> str:
     return "looked"
 
 
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
-    with sqlite_storage(tmp_path / "threads.sqlite") as opened:
-        yield opened
+def handing_over(*script: Any, rule: Any = "hand_over", **options: Any) -> Graph:
+    tools = [
+        StructuredTool.from_function(shell, metadata={"kind": "terminal"}),
+        StructuredTool.from_function(look, metadata={"kind": "read"}),
+    ]
+    options = {"approvals": {"shell": rule}, "policy": {"texts": TEXTS}, **saved(), **options}
+    return build_graph(ScriptedModel(script), tools, **options)
 
 
-OBSERVED: list[tuple[Any, str, str]] = [
-    ("3 files", "3 files", "success"),
-    ({"output": "no such file", "status": "error"}, "no such file", "error"),
-    ({"output": "3 files"}, "3 files", "success"),
-    ({"exit": 1}, '{"exit": 1}', "success"),
-    ("", "(no output)", "success"),
-    ({"output": {"code": 1}, "status": "error"}, '{"output": {"code": 1}, "status": "error"}', "error"),
-    ({"status": "error"}, '{"status": "error"}', "error"),
-    ({"output": "", "status": "error"}, "(no output)", "error"),
-    ({("a", 1): 2}, "{('a', 1): 2}", "success"),
-]
+OBSERVED: dict[str, tuple[Any, str, str]] = {
+    "text": ("3 files", "3 files", "success"),
+    "no text": ("", "(no output)", "success"),
+    "output": ({"output": "3 files"}, "3 files", "success"),
+    "an error": ({"output": "no such file", "status": "error"}, "no such file", "error"),
+    "an error without output": ({"output": "", "status": "error"}, "(no output)", "error"),
+    "a document": ({"exit": 1}, '{"exit": 1}', "success"),
+    "output that is a document": (
+        {"output": {"code": 1}, "status": "error"},
+        '{"output": {"code": 1}, "status": "error"}',
+        "error",
+    ),
+    "nothing but an error": ({"status": "error"}, '{"status": "error"}', "error"),
+}
 
 
-@pytest.mark.parametrize(("observed", "text", "status"), OBSERVED)
-@pytest.mark.parametrize("hand_over", [["shell"], ["terminal"]])
-def test_the_driver_gets_the_action_and_gives_what_it_observed(
-    observed: Any, text: str, status: str, hand_over: list[str], storage: SqliteStorage
-) -> None:
-    model = ScriptedModel([[call("look"), call("shell", command="ls"), call("look")], FINISH])
-    graph = build_graph(model, [shell, look], hand_over=hand_over, storage=storage)
-    (pending,) = graph.invoke(GO, THREAD)["__interrupt__"]
-    assert pending.value == {
+@pytest.mark.parametrize("name", OBSERVED)
+def test_the_driver_gives_what_it_observed(name: str) -> None:
+    observed, text, status = OBSERVED[name]
+    graph = handing_over([call("look"), SHELL, call("look")], FINISH)
+    (wait,) = graph.invoke(GO, THREAD)["__interrupt__"]
+    result = graph.invoke(Command(resume={wait.id: observed}), THREAD)
+    told = [(one.text, one.status) for one in result["messages"] if isinstance(one, ToolMessage)]
+    assert told[:3] == [("looked", "success"), (text, status), ("looked", "success")]
+    assert outcome_of(result).tool_calls == 3
+
+
+def test_what_is_handed_out_is_shown_as_a_call_without_decisions() -> None:
+    (wait,) = handing_over(SHELL).invoke(GO, THREAD)["__interrupt__"]
+    (request,) = wait.value.pop("action_requests")
+    assert (request["name"], request["args"]) == ("shell", {"command": "ls"})
+    assert wait.value == {
         "type": "action",
         "tool": "shell",
         "args": {"command": "ls"},
         "kind": "terminal",
-        "call_id": "call_2",
+        "call_id": "call_1",
+        "review_configs": [{"action_name": "shell", "allowed_decisions": []}],
     }
-    result = graph.invoke(Command(resume={pending.id: observed}), THREAD)
-    found = [(m.text, m.status) for m in result["messages"] if isinstance(m, ToolMessage)]
-    assert found[:3] == [("looked", "success"), (text, status), ("looked", "success")]
-    assert result["outcome"]["tool_calls"] == 3
 
 
-def test_a_message_takes_the_action_back_which_may_have_been_done(storage: SqliteStorage) -> None:
-    model = ScriptedModel([call("shell", command="rm -r ."), FINISH, FINISH])
-    graph = build_graph(model, [shell], hand_over=["shell"], storage=storage)
+BY: dict[str, Callable[[Graph, Any], Any]] = {
+    "an input": lambda graph, message: graph.invoke(message, THREAD),
+    "an update": lambda graph, message: graph.update_state(THREAD, message) and graph.invoke(None, THREAD),
+}
+
+
+@pytest.mark.parametrize("way", BY)
+def test_a_message_takes_the_action_back_which_may_have_been_done(way: str) -> None:
+    graph = handing_over(SHELL, FINISH, FINISH)
     graph.invoke(GO, THREAD)
     task = graph.get_state(THREAD).values["task"]
-    result = graph.invoke({"messages": [("user", "stop, not that")]}, THREAD)
-    first = next(m for m in result["messages"] if isinstance(m, ToolMessage))
-    assert first.text.startswith("Outcome unknown")
-    assert first.text.endswith("The user wrote instead: stop, not that")
-    assert result["outcome"]["open_points"] == [
-        "it is not known whether shell(command='rm -r .') took effect"
-    ]
-    assert result["outcome"]["task"] == task
+    result = BY[way](graph, {"messages": [("user", "stop, not that")]})
+    told = results(result, "shell")[0]
+    assert told.startswith("<maybe_run> shell")
+    assert told.endswith("<instead> stop, not that")
+    outcome = outcome_of(result)
+    assert (outcome.task, outcome.changes[0].came) == (task, "unknown")
+    assert "shell(command='ls')" in outcome.open_points[0]
 
 
-def test_an_approval_comes_first_and_its_edit_is_handed_over(storage: SqliteStorage) -> None:
-    model = ScriptedModel([call("shell", command="rm -r ."), FINISH])
-    graph = build_graph(model, [shell], hand_over=["shell"], approvals={"shell": True}, storage=storage)
+def test_an_approval_comes_first_and_its_edit_is_handed_over() -> None:
+    graph = handing_over(SHELL, FINISH, rule={"allowed_decisions": ["edit"], "hand_over": True})
     (asked,) = graph.invoke(GO, THREAD)["__interrupt__"]
-    edit = {"type": "edit", "edited_action": {"name": "shell", "args": {"command": "ls"}}}
+    edit = {"type": "edit", "edited_action": {"name": "shell", "args": {"command": "pwd"}}}
     (action,) = graph.invoke(Command(resume={asked.id: [edit]}), THREAD)["__interrupt__"]
-    assert action.value["args"] == {"command": "ls"}
-    result = graph.invoke(Command(resume={action.id: "3 files"}), THREAD)
-    assert '(The user changed the arguments to {"command": "ls"}.)\n3 files' in [
-        m.text for m in result["messages"]
-    ]
+    assert (action.value["type"], action.value["args"]) == ("action", {"command": "pwd"})
+    result = graph.invoke(Command(resume={action.id: "/home"}), THREAD)
+    assert results(result, "shell") == ['<edited> {"command": "pwd"} /home']
 
 
-def test_a_tool_may_declare_itself_handed_over(storage: SqliteStorage) -> None:
-    declared = shell.model_copy(update={"metadata": {"kind": "terminal", "hand_over": True}})
-    graph = build_graph(ScriptedModel([call("shell", command="ls")]), [declared], storage=storage)
-    assert graph.invoke(GO, THREAD)["__interrupt__"][0].value["type"] == "action"
-
-
-def test_without_a_checkpointer_there_is_no_driver() -> None:
-    model = ScriptedModel([call("shell", command="ls"), FINISH])
-    result = build_graph(model, [shell], hand_over=["shell"]).invoke(GO)
-    assert "needs a driver, and this run cannot wait" in result["messages"][2].text
-
-
-def test_a_name_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(SetupError, match="neither a tool of this graph nor a kind"):
-        build_graph(ScriptedModel([]), [shell], hand_over=["shel"])
-
-
-def with_command(reply: AIMessage, command: str) -> AIMessage:
-    changed = {**reply.tool_calls[0], "args": {"command": command}}
-    return reply.model_copy(update={"tool_calls": [changed]})
-
-
-def test_an_approval_holds_for_the_approved_arguments_only(storage: SqliteStorage) -> None:
-    model = ScriptedModel([call("shell", command="ls"), FINISH])
-    graph = build_graph(model, [shell], hand_over=["shell"], approvals={"shell": True}, storage=storage)
+def test_an_approval_holds_for_the_approved_arguments_alone() -> None:
+    graph = handing_over(SHELL, FINISH, rule={"allowed_decisions": ["approve"], "hand_over": True})
     graph.invoke(GO, THREAD)
-    waiting = graph.invoke(Command(resume="approve"), THREAD)
-    assert waiting["__interrupt__"][0].value["args"] == {"command": "ls"}
-    graph.update_state(THREAD, {"messages": [with_command(waiting["messages"][-1], "rm -r .")]})
+    reply = graph.invoke(Command(resume="approve"), THREAD)["messages"][-1]
+    graph.update_state(THREAD, {"messages": [changed(reply, args={"command": "rm"})]})
     result = graph.invoke(None, THREAD)
-    assert "__interrupt__" not in result
-    assert "there is none for exactly this call" in result["messages"][2].text
-    assert result["outcome"]["status"] == "success"
+    assert results(result, "shell") == ["<not_approved> shell"]
+    assert outcome_of(result).status == "success"
 
 
-CHANGES: dict[str, Any] = {
-    "the call got a result": lambda reply: ToolMessage("3 files", tool_call_id=reply.tool_calls[0]["id"]),
-    "the call became another": lambda reply: reply.model_copy(
-        update={"tool_calls": [{**reply.tool_calls[0], "name": "look", "args": {}}]}
-    ),
+def changed(reply: AIMessage, **what: Any) -> AIMessage:
+    return reply.model_copy(update={"tool_calls": [{**reply.tool_calls[0], **what}]})
+
+
+CHANGES: dict[str, Callable[[AIMessage], Any]] = {
+    "the call got a result": lambda reply: ToolMessage("ok", tool_call_id=reply.tool_calls[0]["id"]),
+    "the call became another": lambda reply: changed(reply, name="look", args={}),
 }
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_history_that_was_changed_while_the_driver_worked(name: str, storage: SqliteStorage) -> None:
-    model = ScriptedModel([call("shell", command="ls"), FINISH])
-    graph = build_graph(model, [shell, look], hand_over=["shell"], storage=storage)
+def test_a_history_may_change_while_the_driver_works(name: str) -> None:
+    graph = handing_over(SHELL, FINISH)
     reply = graph.invoke(GO, THREAD)["messages"][-1]
     graph.update_state(THREAD, {"messages": [CHANGES[name](reply)]})
-    assert graph.get_state(THREAD).next == ("hand_over",)
-    result = graph.invoke(None, THREAD)
-    assert result["outcome"]["status"] == "success"
+    assert outcome_of(graph.invoke(None, THREAD)).status == "success"
 
 
-def test_a_message_that_comes_by_an_update_takes_the_action_back_too(storage: SqliteStorage) -> None:
-    model = ScriptedModel([call("shell", command="rm -r ."), FINISH, FINISH])
-    graph = build_graph(model, [shell], hand_over=["shell"], storage=storage)
+def test_where_nobody_can_be_waited_for_the_call_does_not_run() -> None:
+    graph = handing_over(SHELL, FINISH, checkpointer=None, store=None)
+    assert results(graph.invoke(GO), "shell")[0].startswith("<nobody> shell")
+
+
+@pytest.mark.parametrize("answer", [{"output": "ok", "seconds": float("nan")}, {("a", 1): 2}], ids=repr)
+def test_an_observation_that_cannot_be_saved_is_refused(answer: Any) -> None:
+    graph = handing_over(SHELL, FINISH)
     graph.invoke(GO, THREAD)
-    graph.update_state(THREAD, {"messages": [("user", "stop, not that")]})
-    result = graph.invoke(None, THREAD)
-    assert "stop, not that" in next(m.text for m in result["messages"] if isinstance(m, ToolMessage))
-    assert result["outcome"]["status"] == "success"
+    with pytest.raises(BadAnswer):
+        graph.invoke(Command(resume=answer), THREAD)
+    assert outcome_of(graph.invoke(Command(resume="ok"), THREAD)).status == "success"
 
 
-# What the driver does counts as working time.
+def deploy(place: str) -> str:
+    """Deploy."""
+    return f"deployed to {place}"
 
 
-def driven(storage: SqliteStorage, answer: Callable[[Session], Any], seconds: float) -> Outcome:
-    """How a task ends whose model hands over one call after the other."""
-    model = ScriptedModel(call("shell", command=f"{at}") for at in count())
-    graph = build_graph(model, [shell], hand_over=["shell"], storage=storage, limits=Limits(seconds=seconds))
-    session = Session(graph, "t")
-    decision = session.run("go")
-    while isinstance(decision, Action):
-        decision = answer(session)
-    assert isinstance(decision, Finished)
-    return decision.outcome
+FIRST: dict[str, Any] = {"allowed_decisions": ["approve"], "hand_over": True}
+RULES: dict[str, tuple[Any, dict[str, Any] | None, str]] = {
+    # Of a tool that writes: the approvals, its metadata, and what it waits for first.
+    "no rule": (None, None, ""),
+    "of the tool": ({"deploy": "hand_over"}, None, "action"),
+    "of its kind": ({"write": "hand_over"}, None, "action"),
+    "of another kind": ({"terminal": "hand_over"}, None, ""),
+    "the tool's no in place of its kind": ({"write": "hand_over", "deploy": False}, None, ""),
+    "a person's in place of its kind": ({"write": "hand_over", "deploy": ["approve"]}, None, "approval"),
+    "in place of a person of its kind": ({"write": True, "deploy": "hand_over"}, None, "action"),
+    "a person first": ({"deploy": FIRST}, None, "approval"),
+    "a person first, of its kind": ({"write": FIRST}, None, "approval"),
+    "not handed over, in words": ({"deploy": {**FIRST, "hand_over": False}}, None, "approval"),
+    "the tool says so": (None, {"hand_over": True}, "action"),
+    "the tool says so, and a person first": ({"deploy": True}, {"hand_over": True}, "approval"),
+    "the tool says no, its kind says so": ({"write": "hand_over"}, {"hand_over": False}, "action"),
+    # What a function returns hands nothing over, and what it does not know asks.
+    "a function": (lambda name, args: "hand_over", None, "approval"),
+    "a function of the tool": ({"deploy": lambda args: "hand_over"}, None, "approval"),
+    "a function that gives a document": (lambda name, args: {"hand_over": True}, None, "approval"),
+    "a function that gives a misspelt word": ({"deploy": lambda args: ["aprove"]}, None, "approval"),
+}
 
 
-@pytest.mark.parametrize("said", [{"output": "ok", "seconds": 600}, '{"output": "ok", "seconds": 600}'])
-def test_what_a_driver_reports_counts(said: Any, storage: SqliteStorage) -> None:
-    """As text it comes from a command line."""
-    ended = driven(storage, lambda s: s.resume(said), 1500)
-    assert (ended.reason, ended.tool_calls) == ("seconds", 3)
-    assert ended.seconds_active > 1800
+@pytest.mark.parametrize("name", RULES)
+def test_who_decides_and_who_runs_it(name: str) -> None:
+    approvals, metadata, first = RULES[name]
+    tool = StructuredTool.from_function(deploy, metadata=metadata)
+    model = ScriptedModel([call("deploy", place="x"), FINISH])
+    waits = build_graph(model, [tool], approvals=approvals, **saved()).invoke(GO, THREAD).get("__interrupt__")
+    assert (waits[0].value["type"] if waits else "") == first
 
 
-def test_else_the_time_from_the_hand_out_to_the_answer(storage: SqliteStorage) -> None:
-    def work(session: Session) -> Any:
-        time.sleep(0.15)
-        return session.resume("ok")
-
-    ended = driven(storage, work, 0.35)
-    assert (ended.reason, ended.tool_calls <= 3) == ("seconds", True)
-    assert ended.seconds_waiting < ended.seconds_active
-
-
-def test_what_stood_while_nobody_ran_it_was_waiting(storage: SqliteStorage) -> None:
-    model = ScriptedModel([call("shell", command="ls"), FINISH])
-    graph = build_graph(model, [shell], hand_over=["shell"], storage=storage, limits=Limits(seconds=60))
-    assert isinstance(Session(graph, "t").run("go"), Action)
-    time.sleep(0.15)
-    done = Session(graph, "t").resume("ok")
-    assert isinstance(done, Finished)
-    assert done.outcome.seconds_waiting >= 0.15 > done.outcome.seconds_active
+IMPOSSIBLE: dict[str, tuple[Any, str]] = {
+    "a delegate": ({"helper": "hand_over"}, "helper"),
+    "all delegates": ({"delegate": "hand_over"}, "delegate"),
+    "a tool of a delegate": ({"deploy": "hand_over"}, "deploy"),
+    "a tool that does not exist": ({"deplyo": "hand_over"}, "deplyo"),
+    "a finish": ({"finish_task": "hand_over"}, "finish_task"),
+    "to edit a finish": ({"finish_task": ["edit"]}, "approve, reject"),
+    "a question": ({"ask_user": True}, "ask_user"),
+}
 
 
-@pytest.mark.parametrize("seconds", ["5", True, -1, float("inf"), float("nan"), None])
-def test_what_is_no_number_of_seconds_is_not_counted(seconds: Any, storage: SqliteStorage) -> None:
-    model = ScriptedModel([call("shell", command="ls"), FINISH])
-    graph = build_graph(model, [shell], hand_over=["shell"], storage=storage, limits=Limits(seconds=60))
-    graph.invoke(GO, THREAD)
-    outcome = graph.invoke(Command(resume={"output": "ok", "seconds": seconds}), THREAD)["outcome"]
-    assert (outcome["status"], outcome["seconds_active"] < 5) == ("success", True)
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_what_cannot_be_handed_over_or_approved_is_refused(name: str) -> None:
+    approvals, named = IMPOSSIBLE[name]
+    helper = delegate("helper", build_graph(ScriptedModel([FINISH]), [deploy]), description="Helps.")
+    with pytest.raises(SetupError, match=named):
+        build_graph(ScriptedModel([]), [helper], approvals=approvals)
+
+
+def test_what_a_delegate_would_run_of_a_kind_that_is_handed_over_asks_a_person() -> None:
+    """The program of the graph above cannot run it."""
+    below = build_graph(ScriptedModel([call("deploy", place="x"), FINISH]), [deploy])
+    helper = delegate("helper", below, description="Helps.")
+    model = ScriptedModel([call("helper", task="Deploy."), FINISH])
+    graph = build_graph(model, [helper], approvals={"write": "hand_over"}, **saved())
+    (wait,) = graph.invoke(GO, THREAD)["__interrupt__"]
+    assert wait.value["type"] == "approval"

@@ -3,39 +3,38 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
-from langgraph.types import Command, interrupt
+from langgraph.types import interrupt
 
 from signoff import (
     Approval,
+    BadAnswer,
+    Ended,
+    Graph,
     Outcome,
     Session,
     SetupError,
     ThreadError,
-    Undo,
     build_graph,
-    current_outcome,
-    extend,
+    go_on,
     outcome_of,
-    retry,
-    sqlite_storage,
     undo,
 )
+from signoff.events import Undone
 from signoff.models import ScriptedModel, call, reply
-from signoff.session.events import Undone
-from signoff.session.replay import replay
-from signoff.storage.sqlite import SqliteStorage
+from signoff.records import read_ended
 from tests.support.interrupting import interrupt_process
+from tests.support.plays import FINISH, GO, TEXTS, THREAD, results, saved
 
-THREAD: Any = {"configurable": {"thread_id": "t"}}
-GO: Any = {"messages": [("user", "go")]}
-FINISH = call("finish_task", summary="All of it.")
+Undoing = Callable[..., Any]
+DOWN = RuntimeError("down")
+
+
+def put(what: str) -> Any:
+    return call("put", what=what)
 
 
 class World:
@@ -44,6 +43,12 @@ class World:
     def __init__(self) -> None:
         self.there: list[str] = []
         self.taken: list[str] = []
+        self.saved = saved()
+
+    def take(self, args: dict[str, Any], result: str) -> str:
+        self.taken.append(args["what"])
+        self.there.remove(args["what"])
+        return f"{result}, and took it away"
 
     def put(self, undo: Any = "its own", **metadata: Any) -> BaseTool:
         def put(what: str) -> str:
@@ -53,44 +58,28 @@ class World:
             self.there.append(what)
             return f"put {what}"
 
-        tool = StructuredTool.from_function(put)
-        metadata |= {"undo": self.take} if undo == "its own" else {"undo": undo} if undo else {}
-        tool.metadata = metadata
-        return tool
+        return StructuredTool.from_function(
+            put, metadata={**metadata, "undo": self.take if undo == "its own" else undo}
+        )
 
-    def take(self, args: dict[str, Any], result: str) -> str:
-        self.taken.append(args["what"])
-        self.there.remove(args["what"])
-        return f"{result}, and took it away"
+    def graph(self, *script: Any, tools: Any = (), on_failure: str = "keep", **options: Any) -> Graph:
+        """With as many turns as the script has replies."""
+        policy = {
+            "texts": TEXTS,
+            "model_retries": None,
+            "on_failure": on_failure,
+            **options.pop("policy", {}),
+        }
+        options = {"limits": {"turns": max(1, len(script))}, **self.saved, **options}
+        return build_graph(ScriptedModel(script), tools or [self.put()], policy=policy, **options)
 
-    def taker(self) -> BaseTool:
-        def take_away(what: str, result: str = "") -> str:
-            """Take something away."""
-            return self.take({"what": what}, result)
-
-        return StructuredTool.from_function(take_away)
+    def ended(self, *script: Any, on_failure: str = "undo", **options: Any) -> Outcome:
+        return outcome_of(self.graph(*script, on_failure=on_failure, **options).invoke(GO, THREAD))
 
 
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
-    with sqlite_storage(tmp_path / "threads.sqlite") as opened:
-        yield opened
-
-
-def put(what: str) -> Any:
-    return call("put", what=what)
-
-
-def ended(storage: SqliteStorage | None, script: list[Any], *tools: Any, **options: Any) -> Outcome:
-    """The end of a task that has as many turns as the script has replies."""
-    limits = {"turns": len(script)}
-    graph = build_graph(ScriptedModel(script), tools, storage=storage, limits=limits, **options)
-    return outcome_of(graph.invoke(GO, THREAD))
 
 
 def told(outcome: Outcome) -> tuple[list[str], dict[str, str]]:
@@ -100,235 +89,129 @@ def told(outcome: Outcome) -> tuple[list[str], dict[str, str]]:
     return [one.call for one in outcome.undo.undone], standing
 
 
-ENDS: list[tuple[str, list[Any], dict[str, Any], tuple[str, str]]] = [
-    ("a limit", [put("a"), put("b")], {}, ("limit", "turns")),
-    ("a model that fails", [put("a"), put("b"), RuntimeError("down")], {}, ("error", "model_error")),
-    ("a limit of calls", [reply(put("a"), put("b"), put("c"))], {"tool_calls": 2}, ("limit", "tool_calls")),
-]
+def outcome(decision: Any) -> Outcome:
+    assert isinstance(decision, Ended)
+    return decision.outcome
 
 
-@pytest.mark.parametrize(("script", "limits", "end"), [case[1:] for case in ENDS], ids=[c[0] for c in ENDS])
-def test_a_task_that_ends_without_success_is_undone_in_reverse_order(
-    script: list[Any], limits: dict[str, Any], end: tuple[str, str], world: World, storage: SqliteStorage
-) -> None:
-    graph = build_graph(
-        ScriptedModel(script),
-        [world.put()],
-        storage=storage,
-        limits={"turns": max(2, len(script)), **limits},
-        model_retries=None,
-        on_failure="undo",
-    )
-    outcome = outcome_of(graph.invoke(GO, THREAD))
-    assert ((outcome.status, outcome.reason), world.there, world.taken) == (end, [], ["b", "a"])
-    assert told(outcome) == (["put(what='b')", "put(what='a')"], {})
-    assert outcome.undo is not None
-    assert [one.said for one in outcome.undo.undone] == ["put b, and took it away", "put a, and took it away"]
+A, B, C = "put(what='a')", "put(what='b')", "put(what='c')"
+
+ENDS: dict[str, tuple[list[Any], dict[str, Any], str]] = {
+    "a limit": ([put("a"), put("b")], {}, "turns"),
+    "a model that fails": ([put("a"), put("b"), DOWN], {}, "model_error"),
+    "a limit of calls": ([reply(put("a"), put("b"), put("c"))], {"tool_calls": 2}, "tool_calls"),
+}
 
 
-@pytest.mark.parametrize("mode", ["keep", "undo", "ask"])
-def test_a_success_keeps_its_effects(mode: Any, world: World, storage: SqliteStorage) -> None:
-    outcome = ended(storage, [put("a"), FINISH], world.put(), on_failure=mode)
-    assert (outcome.succeeded, outcome.undo, world.there) == (True, None, ["a"])
+@pytest.mark.parametrize("name", ENDS)
+def test_a_task_that_ends_without_success_is_undone_in_reverse_order(name: str, world: World) -> None:
+    script, limits, reason = ENDS[name]
+    ended = world.ended(*script, limits={"turns": max(2, len(script)), **limits})
+    assert (ended.reason, world.there, world.taken, told(ended)) == (reason, [], ["b", "a"], ([B, A], {}))
+    assert ended.undo is not None
+    assert ended.undo.undone[0].said == "put b, and took it away"
 
 
-def test_a_recoverable_error_of_a_tool_undoes_nothing(world: World, storage: SqliteStorage) -> None:
-    outcome = ended(storage, [put("a"), put("broken"), FINISH], world.put(), on_failure="undo")
-    assert (outcome.succeeded, outcome.undo, world.taken) == (True, None, [])
+KEPT: dict[str, tuple[list[Any], str]] = {
+    "a success": ([put("a"), FINISH], "undo"),
+    "a success, where a person would be asked": ([put("a"), FINISH], "ask"),
+    "a success after an error of a tool": ([put("a"), put("broken"), FINISH], "undo"),
+    "a limit, where nobody wanted it": ([put("a")], "keep"),
+}
 
 
-def test_without_being_asked_for_it_nothing_is_undone(world: World, storage: SqliteStorage) -> None:
-    outcome = ended(storage, [put("a")], world.put())
-    assert (outcome.status, outcome.undo, world.there) == ("limit", None, ["a"])
+@pytest.mark.parametrize("name", KEPT)
+def test_what_keeps_its_effects(name: str, world: World) -> None:
+    script, on_failure = KEPT[name]
+    assert (world.ended(*script, on_failure=on_failure).undo, world.there) == (None, ["a"])
 
 
-def test_what_cannot_be_undone_is_listed_as_standing(world: World, storage: SqliteStorage) -> None:
-    def burn() -> str:
-        """Burn."""
-        return "burnt"
-
-    def hang() -> str:
-        """Hang."""
-        time.sleep(5)
-        return "never"
-
-    hanging = StructuredTool.from_function(hang)
-    hanging.metadata = {"seconds": 0.05, "undo": world.take}
-    script = [put("a"), call("burn"), put("broken"), call("hang")]
-    outcome = ended(storage, script, world.put(), burn, hanging, on_failure="undo")
-    standing = {"burn()": "no_undo", "put(what='broken')": "failed", "hang()": "unknown"}
-    assert told(outcome) == (["put(what='a')"], standing)
-
-
-def hangs(args: dict[str, Any], result: str) -> None:
+def hangs(*_: Any) -> str:
     time.sleep(5)
+    return "never"
 
 
 def breaks(args: dict[str, Any], result: str) -> None:
     raise ValueError("cannot be taken back")
 
 
-@pytest.mark.parametrize(("undo_of", "why"), [(breaks, "undo_failed"), (hangs, "undo_unknown")])
-def test_an_undo_that_fails_or_hangs_leaves_its_effect_standing_and_the_others_go_on(
-    undo_of: Any, why: str, world: World, storage: SqliteStorage
-) -> None:
-    def odd() -> str:
-        """Do something odd."""
-        return "odd"
-
-    tool = StructuredTool.from_function(odd)
-    tool.metadata = {"undo": undo_of, "seconds": 0.1}
-    outcome = ended(storage, [put("a"), call("odd"), put("b")], world.put(), tool, on_failure="undo")
-    assert told(outcome) == (["put(what='b')", "put(what='a')"], {"odd()": why})
-    assert world.there == []
-
-
-Undoing = Callable[[dict[str, Any], str], Any]
-
-
-def later(undo_of: Undoing) -> Undoing:
-    async def undoes_later(args: dict[str, Any], result: str) -> Any:
-        return undo_of(args, result)
-
-    return lambda args, result: undoes_later(args, result)
-
-
-def in_parts(undo_of: Undoing) -> Undoing:
-    def undoes_in_parts(args: dict[str, Any], result: str) -> Iterator[Any]:
-        yield undo_of(args, result)
-
-    return undoes_in_parts
-
-
-def in_async_parts(undo_of: Undoing) -> Undoing:
-    async def undoes_in_async_parts(args: dict[str, Any], result: str) -> AsyncIterator[Any]:
-        yield undo_of(args, result)
-
-    return undoes_in_async_parts
-
-
-@pytest.mark.parametrize("lazily", [later, in_parts, in_async_parts, lambda undo: later(in_parts(undo))])
-@pytest.mark.parametrize("in_loop", [False, True])
-@pytest.mark.filterwarnings("error")
-def test_an_undo_that_has_only_been_begun_is_run_to_its_end(
-    lazily: Callable[[Undoing], Undoing], in_loop: bool, world: World, storage: SqliteStorage
-) -> None:
-    graph = build_graph(
-        ScriptedModel([put("a")]),
-        [world.put(lazily(world.take))],
-        storage=storage,
-        limits={"turns": 1},
-        on_failure="undo",
+def odd(work: Callable[[], Any] = lambda: "odd", **metadata: Any) -> BaseTool:
+    return StructuredTool.from_function(
+        lambda: work(), name="odd", description="Odd.", metadata={"seconds": 0.1, **metadata}
     )
-    found: Any = asyncio.run(graph.ainvoke(GO, THREAD)) if in_loop else graph.invoke(GO, THREAD)
-    assert (told(outcome_of(found)), world.there) == ((["put(what='a')"], {}), [])
 
 
-def test_an_undo_that_is_interrupted_is_never_run_again(world: World, storage: SqliteStorage) -> None:
-    runs: list[str] = []
-
-    def cut_short(args: dict[str, Any], result: str) -> str:
-        runs.append(args["what"])
-        if args["what"] == "b":
-            interrupt_process()
-            time.sleep(1)
-        return world.take(args, result)
-
-    graph = build_graph(
-        ScriptedModel([put("a"), put("b"), put("c")]),
-        [world.put(cut_short)],
-        storage=storage,
-        limits={"turns": 3},
-        on_failure="undo",
-    )
-    with pytest.raises(KeyboardInterrupt):
-        graph.invoke(GO, THREAD)
-    outcome = outcome_of(graph.invoke(None, THREAD))
-    assert runs == ["c", "b", "a"]
-    assert told(outcome) == (["put(what='c')", "put(what='a')"], {"put(what='b')": "undo_unknown"})
-    # Nor on request.
-    again = outcome_of(graph.invoke(undo(graph.get_state(THREAD)), THREAD))
-    assert (told(again), runs) == (told(outcome), ["c", "b", "a"])
+STANDING: dict[str, tuple[Any, BaseTool, str]] = {
+    "no undo": (call("odd"), odd(), "no_undo"),
+    "a call that failed": (put("broken"), odd(), "failed"),
+    "a call that timed out": (call("odd"), odd(hangs, undo=breaks), "unknown"),
+    "an undo that fails": (call("odd"), odd(undo=breaks), "undo_failed"),
+    "an undo that hangs": (call("odd"), odd(undo=hangs), "undo_unknown"),
+}
 
 
-def test_on_request_a_success_is_undone_and_is_no_success_any_more(
-    world: World, storage: SqliteStorage
-) -> None:
-    graph = build_graph(ScriptedModel([put("a"), put("b"), FINISH]), [world.put()], storage=storage)
-    session = Session(graph, "t")
-    assert session.run("go").outcome.succeeded  # type: ignore[union-attr]  # it has ended
-    for _ in range(2):
-        outcome = session.undo().outcome  # type: ignore[union-attr]  # as above
-        assert (told(outcome)[0], world.taken) == (["put(what='b')", "put(what='a')"], ["b", "a"])
-        assert (outcome.status, outcome.claim, outcome.succeeded) == ("success", "done", False)
-    values = graph.get_state(THREAD).values
-    assert "Undone, the newest first:\n- put(what='b')\n- put(what='a')" in values["messages"][-1].text
-    assert replay(graph, "t").differences == ()
+@pytest.mark.parametrize("name", STANDING)
+def test_what_cannot_be_undone_stands_and_the_others_are_undone(name: str, world: World) -> None:
+    step, tool, why = STANDING[name]
+    undone, standing = told(world.ended(put("a"), step, put("b"), tools=[world.put(), tool]))
+    assert (undone, [*standing.values()], world.there) == ([B, A], [why], [])
 
 
-def test_what_runs_or_waits_is_not_undone(world: World, storage: SqliteStorage) -> None:
-    script = [put("a"), call("ask_user", question="Go on?")]
-    session = Session(build_graph(ScriptedModel(script), [world.put()], storage=storage), "t")
-    with pytest.raises(ThreadError, match="There is no thread 't'"):
-        session.undo()
-    session.run("go")
-    with pytest.raises(ThreadError, match="The task has not ended; stop it first"):
-        session.undo()
-    session.stop()
-    assert told(session.undo().outcome)[0] == ["put(what='a')"]  # type: ignore[union-attr]  # it has ended
+# What undoes may be a function or another tool, in whatever form it works.
 
 
-def test_events_tell_of_each_effect_once(world: World, storage: SqliteStorage) -> None:
-    def burn() -> str:
-        """Burn."""
-        return "burnt"
-
-    script = [put("a"), call("burn"), put("b")]
-    graph = build_graph(ScriptedModel(script), [world.put(), burn], storage=storage, limits={"turns": 3})
-    session = Session(graph, "t")
-    session.run("go")
-    found = [event for event in session.events(Undo()) if isinstance(event, Undone)]
-    assert [(one.call, one.why) for one in found] == [
-        ("put(what='b')", ""),
-        ("burn()", "no_undo"),
-        ("put(what='a')", ""),
-    ]
-
-
-def undone_by_name(world: World) -> list[Any]:
-    return [world.put("take_away"), world.taker()]
-
-
-def undone_by_tool(world: World) -> list[Any]:
-    return [world.put(world.taker())]
-
-
-def undone_by_coroutine(world: World) -> list[Any]:
+def by_coroutine(world: World) -> Undoing:
     async def take(args: dict[str, Any], result: str) -> str:
         await asyncio.sleep(0)
         return world.take(args, result)
 
-    return [world.put(take)]
+    return take
 
 
-@pytest.mark.parametrize("tools", [undone_by_name, undone_by_tool, undone_by_coroutine])
-@pytest.mark.parametrize("in_loop", [False, True])
-def test_what_undoes_may_be_another_tool_or_a_coroutine(
-    tools: Callable[[World], list[Any]], in_loop: bool, world: World, storage: SqliteStorage
-) -> None:
-    graph = build_graph(
-        ScriptedModel([put("a"), put("b")]),
-        tools(world),
-        storage=storage,
-        limits={"turns": 2},
-        on_failure="undo",
-    )
-    found: Any = asyncio.run(graph.ainvoke(GO, THREAD)) if in_loop else graph.invoke(GO, THREAD)
-    assert told(outcome_of(found))[0] == ["put(what='b')", "put(what='a')"]
+def by_a_function_that_gives_a_coroutine(world: World) -> Undoing:
+    return lambda args, result: by_coroutine(world)(args, result)
+
+
+def in_parts(world: World) -> Undoing:
+    def take(args: dict[str, Any], result: str) -> Iterator[Any]:
+        yield world.take(args, result)
+
+    return take
+
+
+def in_async_parts(world: World) -> Undoing:
+    async def take(args: dict[str, Any], result: str) -> AsyncIterator[Any]:
+        yield world.take(args, result)
+
+    return take
+
+
+def taker(world: World) -> BaseTool:
+    def take_away(what: str, result: str = "") -> str:
+        """Take something away."""
+        return world.take({"what": what}, result)
+
+    return StructuredTool.from_function(take_away)
+
+
+FORMS: dict[str, Callable[[World], Any]] = {
+    "the name of a tool": lambda world: "take_away",
+    "a tool": taker,
+    "a coroutine function": by_coroutine,
+    "a function that gives a coroutine": by_a_function_that_gives_a_coroutine,
+    "a generator": in_parts,
+    "an async generator": in_async_parts,
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_what_undoes_is_run_to_its_end(name: str, world: World) -> None:
+    tools = [world.put(FORMS[name](world)), taker(world)]
+    assert told(world.ended(put("a"), put("b"), tools=tools)) == ([B, A], {})
     assert world.taken == ["b", "a"]
 
 
-def test_the_artifact_of_a_result_tells_what_was_before(storage: SqliteStorage) -> None:
+def test_the_artifact_of_a_result_tells_what_was_before(world: World) -> None:
     shelf = {"price": 5}
 
     def set_price(price: int) -> tuple[str, Any]:
@@ -339,314 +222,121 @@ def test_the_artifact_of_a_result_tells_what_was_before(storage: SqliteStorage) 
     def back(args: dict[str, Any], result: str, artifact: Any) -> None:
         shelf["price"] = artifact["before"]
 
-    tool = StructuredTool.from_function(set_price, response_format="content_and_artifact")
-    tool.metadata = {"undo": back}
-    script = [call("set_price", price=7), call("set_price", price=9)]
-    ended(storage, script, tool, on_failure="undo")
+    tool = StructuredTool.from_function(
+        set_price, response_format="content_and_artifact", metadata={"undo": back}
+    )
+    world.ended(call("set_price", price=7), call("set_price", price=9), tools=[tool])
     assert shelf == {"price": 5}
 
 
-APPROVALS: list[tuple[Any, dict[str, Any], list[str]]] = [
-    ({}, {"approvals": {"write": True}}, ["undo_put"]),
-    ({}, {"approvals": {"put": lambda args: args["what"] == "a"}}, ["undo_put"]),
-    ({"undo": "take_away"}, {"approvals": {"take_away": True}}, ["take_away"]),
-    ({}, {"on_failure": "ask"}, ["undo_put", "undo_put"]),
-]
+def test_an_undo_that_is_interrupted_is_never_run_again(world: World) -> None:
+    runs: list[str] = []
+
+    def cut_short(args: dict[str, Any], result: str) -> str:
+        runs.append(args["what"])
+        if args["what"] == "b":
+            interrupt_process()
+            time.sleep(1)
+        return world.take(args, result)
+
+    graph = world.graph(put("a"), put("b"), put("c"), tools=[world.put(cut_short)], on_failure="undo")
+    with pytest.raises(KeyboardInterrupt):
+        graph.invoke(GO, THREAD)
+    for given in (None, undo()):
+        assert told(outcome_of(graph.invoke(given, THREAD))) == ([C, A], {B: "undo_unknown"})
+    assert runs == ["c", "b", "a"]
 
 
-@pytest.mark.parametrize(("how", "options", "names"), APPROVALS)
+def test_on_request_a_success_is_undone_and_is_no_success_any_more(world: World) -> None:
+    graph = world.graph(put("a"), put("b"), FINISH)
+    session = Session(graph, "t")
+    assert outcome(session.run("go")).succeeded
+    for _ in range(2):
+        ended = outcome(session.undo())
+        assert (told(ended), world.taken) == (([B, A], {}), ["b", "a"])
+        assert (ended.status, ended.claim, ended.succeeded) == ("success", "done", False)
+    last = session.status().values["messages"][-1].text
+    assert last.index(B) < last.index(A)
+
+
+def test_what_waits_is_not_undone(world: World) -> None:
+    session = Session(world.graph(put("a"), call("ask_user", question="Go on?")), "t")
+    session.run("go")
+    with pytest.raises(ThreadError):
+        session.undo()
+    session.stop()
+    assert told(outcome(session.undo()))[0] == [A]
+
+
+def test_events_tell_of_each_effect_once(world: World) -> None:
+    graph = world.graph(put("a"), call("odd"), put("b"), tools=[world.put(), odd()])
+    session = Session(graph, "t")
+    session.run("go")
+    undone = [event for event in session.events(undo()) if isinstance(event, Undone)]
+    assert [(one.call, one.why) for one in undone] == [(B, ""), ("odd()", "no_undo"), (A, "")]
+
+
+# A person decides on an undo as on other effects.
+
+ASKED: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "a rule for the kind": ({"approvals": {"write": True}}, ["undo_put"]),
+    "a rule for the tool": ({"approvals": {"put": lambda args: args["what"] == "a"}}, ["undo_put"]),
+    "a rule for the tool that undoes": ({"approvals": {"take_away": True}}, ["take_away"]),
+    "asking at a failure": ({"on_failure": "ask"}, ["undo_put", "undo_put"]),
+}
+
+
 @pytest.mark.parametrize("answer", ["approve", "reject: leave it"])
-def test_a_person_decides_on_an_undo_as_on_other_effects(
-    how: Any,
-    options: dict[str, Any],
-    names: list[str],
-    answer: str,
-    world: World,
-    storage: SqliteStorage,
-) -> None:
-    calls = ["a", "b"] if len(names) == 2 else ["a"]
-    graph = build_graph(
-        ScriptedModel([put(what) for what in calls]),
-        [world.put(how.get("undo", "its own")), world.taker()],
-        storage=storage,
-        limits={"turns": len(calls)},
-        **{"on_failure": "undo", **options},
-    )
+@pytest.mark.parametrize("name", ASKED)
+def test_a_person_decides_on_an_undo(name: str, answer: str, world: World) -> None:
+    options, names = ASKED[name]
+    tools = [world.put("take_away" if names == ["take_away"] else "its own"), taker(world)]
+    effects = ["a", "b"][: len(names)]
+    graph = world.graph(*map(put, effects), tools=tools, **{"on_failure": "undo", **options})
     session = Session(graph, "t")
     decision = session.run("go")
     while isinstance(decision, Approval) and decision.calls[0].name == "put":
         decision = session.resume("approve")
     assert isinstance(decision, Approval)
-    assert [one.name for one in decision.calls] == names
-    assert (decision.payload["undo"], world.there) == (True, calls)
-    # What cannot be read changes nothing, and is asked again.
-    with pytest.raises(ThreadError, match="is not a decision"):
-        session.resume("maybe")
-    outcome = session.resume(answer).outcome  # type: ignore[union-attr]  # it ends
+    assert ([one.name for one in decision.calls], world.there) == (names, effects)
+    for wrong in ("maybe", {"type": "edit"}):
+        with pytest.raises(BadAnswer):
+            session.resume(wrong)
+    ended = outcome(session.resume(answer))
     if answer == "approve":
-        assert (world.there, told(outcome)[1]) == ([], {})
-    else:
-        assert world.there == calls
-        assert set(told(outcome)[1].values()) == {"rejected"}
-        assert outcome.undo is not None
-        assert {one.said for one in outcome.undo.standing} == {"leave it"}
-        # What a person did not want is asked again when it is asked for again.
-        assert isinstance(session.undo(ask=True), Approval)
+        assert (world.there, told(ended)[1]) == ([], {})
+        return
+    assert (world.there, {*told(ended)[1].values()}) == (effects, {"rejected"})
+    assert ended.undo is not None
+    assert {one.said for one in ended.undo.standing} == {"leave it"}
+    # What a person did not want is asked again when it is asked for again.
+    assert isinstance(session.undo(ask=True), Approval)
 
 
-def test_an_answer_that_the_graph_cannot_read_is_asked_again(world: World, storage: SqliteStorage) -> None:
-    graph = build_graph(
-        ScriptedModel([put("a")]), [world.put()], storage=storage, limits={"turns": 1}, on_failure="ask"
-    )
-    graph.invoke(GO, THREAD)
-    (asked,) = graph.get_state(THREAD).interrupts
-    graph.invoke(Command(resume={asked.id: {"type": "edit"}}), THREAD)
-    (again,) = graph.get_state(THREAD).interrupts
-    assert (again.id != asked.id, bool(again.value["problem"]), world.there) == (True, True, ["a"])
-    graph.invoke(Command(resume={again.id: "approve"}), THREAD)
-    assert world.there == []
+@pytest.mark.parametrize(("on_failure", "there"), [("ask", ["a"]), ("undo", [])])
+def test_without_storage_it_runs_in_one_process_and_nobody_can_be_asked(
+    on_failure: str, there: list[str], world: World
+) -> None:
+    world.saved = {}
+    expected = ([], {A: "not_approved"}) if there else ([A], {})
+    assert (told(world.ended(put("a"), on_failure=on_failure)), world.there) == (expected, there)
 
 
-def test_without_anybody_to_ask_what_needs_approval_stands(world: World) -> None:
-    outcome = ended(None, [put("a")], world.put(), on_failure="ask")
-    assert (told(outcome), world.there) == (([], {"put(what='a')": "not_approved"}), ["a"])
-
-
-def test_an_undo_without_storage_runs_in_one_process(world: World) -> None:
-    outcome = ended(None, [put("a"), put("b")], world.put(), on_failure="undo")
-    assert (told(outcome)[0], world.there) == (["put(what='b')", "put(what='a')"], [])
-
-
-def test_an_undo_may_wait_for_a_person_itself(world: World, storage: SqliteStorage) -> None:
+def test_an_undo_may_ask_by_itself(world: World) -> None:
     def asks(args: dict[str, Any], result: str) -> str:
         said = interrupt({"question": "Really?"})
         return f"{world.take(args, result)} since {said}"
 
-    graph = build_graph(
-        ScriptedModel([put("a")]), [world.put(asks)], storage=storage, limits={"turns": 1}, on_failure="undo"
-    )
-    session = Session(graph, "t")
+    session = Session(world.graph(put("a"), tools=[world.put(asks)], on_failure="undo"), "t")
     session.run("go")
     assert world.there == ["a"]
-    outcome = session.resume("yes").outcome  # type: ignore[union-attr]  # it ends
-    assert outcome.undo is not None
-    assert [one.said for one in outcome.undo.undone] == ["put a, and took it away since yes"]
+    ended = outcome(session.resume("yes"))
+    assert ended.undo is not None
+    assert [one.said for one in ended.undo.undone] == ["put a, and took it away since yes"]
 
 
-def test_the_model_is_told_of_what_was_undone_when_the_task_goes_on(
-    world: World, storage: SqliteStorage
-) -> None:
-    options: dict[str, Any] = {"storage": storage, "limits": {"turns": 2}, "on_failure": "undo"}
-    graph = build_graph(ScriptedModel([put("a"), put("b")]), [world.put()], **options)
-    graph.invoke(GO, THREAD)
-    model = ScriptedModel([FINISH])
-    graph = build_graph(model, [world.put()], **options)
-    outcome = outcome_of(graph.invoke(extend(graph.get_state(THREAD), 2), THREAD))
-    assert (outcome.succeeded, outcome.undo) == (True, None)
-    shown = model.seen[0].messages
-    results = [message.text for message in shown if isinstance(message, ToolMessage)]
-    note = "[After the task had stopped, this was undone and does not hold any more: put(what='{}')]"
-    assert results == [f"put {what}\n{note.format(what)}" for what in ("a", "b")]
-    assert "these effects of it were undone, the newest first" in shown[-1].text
-    assert shown[-1].text.index("what='b'") < shown[-1].text.index("what='a'")
-    # The history keeps what the tools said.
-    kept = [m.text for m in graph.get_state(THREAD).values["messages"] if isinstance(m, ToolMessage)]
-    assert kept[:2] == ["put a", "put b"]
-    assert replay(graph, "t").differences == ()
-
-
-def long_note(number: int) -> Any:
-    return call("note", text=f"{number} " + "x" * 2_500)
-
-
-def note(text: str) -> str:
-    """Note."""
-    return text
-
-
-FOLDED: list[tuple[str, list[Any], bool]] = [
-    ("folded after the undo", [put("a"), put("b")], True),
-    ("folded before the undo", [put("a"), put("b"), *map(long_note, range(6))], True),
-    ("folded before the undo, then another task", [put("a"), put("b"), *map(long_note, range(6))], False),
-]
-
-
-@pytest.mark.parametrize(
-    ("done", "extended"), [case[1:] for case in FOLDED], ids=[case[0] for case in FOLDED]
-)
-def test_a_summary_of_old_turns_says_what_was_undone(
-    done: list[Any], extended: bool, world: World, storage: SqliteStorage
-) -> None:
-    reads = StructuredTool.from_function(note, metadata={"kind": "read"})
-    options: dict[str, Any] = {"storage": storage, "limits": {"turns": len(done)}, "prompt_tokens": 3_000}
-    graph = build_graph(ScriptedModel(done), [world.put(), reads], on_failure="undo", **options)
-    graph.invoke(GO, THREAD)
-    model = ScriptedModel([*map(long_note, range(6)), FINISH])
-    graph = build_graph(model, [world.put(), reads], on_failure="undo", **options)
-    graph.invoke(extend(graph.get_state(THREAD), 20) if extended else GO, THREAD)
-    prompts = ["\n".join(message.text for message in seen.messages[1:]) for seen in model.seen]
-    for shown, what in product(prompts, ("a", "b")):
-        notes = [f"{words}: put(what='{what}')" for words in ("any more", "undone since")]
-        assert f"put {what}" not in shown or any(note in shown for note in notes), shown
-    assert any("put({'what': 'a'}) -> success: put a" in shown for shown in prompts)
-    assert replay(graph, "t").differences == ()
-
-
-def test_a_task_that_fails_again_is_undone_again_but_for_what_was(
-    world: World, storage: SqliteStorage
-) -> None:
-    options: dict[str, Any] = {"storage": storage, "on_failure": "undo", "model_retries": None}
-    graph = build_graph(ScriptedModel([put("a"), RuntimeError("down")]), [world.put()], **options)
-    graph.invoke(GO, THREAD)
-    graph = build_graph(ScriptedModel([put("b"), RuntimeError("down")]), [world.put()], **options)
-    outcome = outcome_of(graph.invoke(retry(graph.get_state(THREAD)), THREAD))
-    assert told(outcome)[0] == ["put(what='b')", "put(what='a')"]
-    assert world.taken == ["a", "b"]
-
-
-def test_a_fork_does_not_undo_what_the_thread_that_it_came_from_has_done(
-    world: World, storage: SqliteStorage
-) -> None:
-    graph = build_graph(
-        ScriptedModel([put("a"), put("b")]), [world.put()], storage=storage, limits={"turns": 1}
-    )
-    session = Session(graph, "t")
-    session.run("go")
-    forked = session.fork(thread_id="copy")
-    forked.extend(1)
-    outcome = forked.undo().outcome  # type: ignore[union-attr]  # it has ended
-    assert told(outcome) == (["put(what='b')"], {"put(what='a')": "elsewhere"})
-    assert world.there == ["a"]
-    session.undo()
-    assert world.taken == ["b", "a"]
-
-
-def test_an_undo_that_is_stopped_lists_the_rest_as_standing(world: World, storage: SqliteStorage) -> None:
-    def stops(args: dict[str, Any], result: str) -> str:
-        if args["what"] == "b":
-            session.pause("stop")
-        return world.take(args, result)
-
-    graph = build_graph(
-        ScriptedModel([put("a"), put("b")]), [world.put(stops)], storage=storage, limits={"turns": 2}
-    )
-    session = Session(graph, "t")
-    session.run("go")
-    outcome = session.undo().outcome  # type: ignore[union-attr]  # it ends
-    assert told(outcome) == (["put(what='b')"], {"put(what='a')": "stopped"})
-    assert world.there == ["a"]
-
-
-def test_a_paused_undo_goes_on(world: World, storage: SqliteStorage) -> None:
-    def pauses(args: dict[str, Any], result: str) -> str:
-        session.pause()
-        return world.take(args, result)
-
-    graph = build_graph(
-        ScriptedModel([put("a"), put("b")]), [world.put(pauses)], storage=storage, limits={"turns": 2}
-    )
-    session = Session(graph, "t")
-    session.run("go")
-    session.undo()
-    assert (world.taken, current_outcome(session.status().values)) == (["b"], None)
-    session.run()
-    assert world.taken == ["b", "a"]
-
-
-LOST: list[tuple[str, Any]] = [
-    ("removed", None),
-    ("a read by now", {"kind": "read"}),
-    ("without its undo", {}),
-]
-
-
-@pytest.mark.parametrize("metadata", [case[1] for case in LOST], ids=[case[0] for case in LOST])
-def test_an_effect_whose_tool_the_graph_has_lost_stands(
-    metadata: Any, world: World, storage: SqliteStorage
-) -> None:
-    def send(what: str) -> str:
-        """Send."""
-        return f"sent {what}"
-
-    sending = StructuredTool.from_function(send)
-    sending.metadata = {"undo": world.take}
-    script = [put("a"), call("send", what="b"), call("nothing_like_that")]
-    ended(storage, script, world.put(), sending)
-    if metadata is not None:
-        sending = sending.model_copy(update={"metadata": metadata})
-    tools = [world.put()] if metadata is None else [world.put(), sending]
-    graph = build_graph(ScriptedModel([]), tools, storage=storage)
-    outcome = outcome_of(graph.invoke(undo(graph.get_state(THREAD)), THREAD))
-    assert told(outcome) == (["put(what='a')"], {"send(what='b')": "no_undo"})
-
-
-def test_a_task_that_fails_with_only_lost_effects_lists_them(world: World, storage: SqliteStorage) -> None:
-    ended(storage, [put("a"), RuntimeError("down")], world.put(), model_retries=None)
-    model = ScriptedModel([RuntimeError("down")])
-    graph = build_graph(model, storage=storage, on_failure="undo", model_retries=None)
-    outcome = outcome_of(graph.invoke(retry(graph.get_state(THREAD)), THREAD))
-    assert told(outcome) == ([], {"put(what='a')": "no_undo"})
-
-
-def waits_at_b(world: World) -> Any:
-    def take(args: dict[str, Any], result: str) -> str:
-        if args["what"] == "b":
-            interrupt({"question": "Really?"})
-        return world.take(args, result)
-
-    return take
-
-
-# How the undo comes about, what of it is done when a message comes, and how the task had ended.
-CUT_SHORT: dict[str, tuple[dict[str, Any], bool, list[str], tuple[str, str]]] = {
-    "at the end": ({"on_failure": "undo"}, False, ["c"], ("limit", "turns")),
-    "asked about": ({"on_failure": "ask"}, False, [], ("limit", "turns")),
-    "on request": ({}, True, ["c"], ("limit", "turns")),
-    "on request, of a success": ({}, True, ["c"], ("success", "finish_task")),
-}
-
-
-@pytest.mark.parametrize("case", CUT_SHORT)
-def test_a_message_in_the_middle_of_an_undo_leaves_a_record_of_what_stands(
-    case: str, world: World, storage: SqliteStorage
-) -> None:
-    options, on_request, taken, end = CUT_SHORT[case]
-    turns = 4 if end[0] == "success" else 3
-    graph = build_graph(
-        ScriptedModel([put("a"), put("b"), put("c"), FINISH, FINISH]),
-        [world.put(waits_at_b(world))],
-        storage=storage,
-        limits={"turns": turns},
-        **options,
-    )
-    session = Session(graph, "t", on_pending="supersede")
-    session.run("go")
-    task = session.status().task.id
-    if on_request:
-        session.undo()
-    assert session.run("Another task").outcome.succeeded  # type: ignore[union-attr]  # it has ended
-    item = storage.store.get(("signoff", "outcomes", "t"), task)
-    assert item is not None
-    outcome = Outcome.model_validate(item.value)
-    left = [what for what in ("c", "b", "a") if what not in taken]
-    assert (outcome.status, outcome.reason) == end
-    assert told(outcome) == (
-        [f"put(what='{what}')" for what in taken],
-        {f"put(what='{what}')": "stopped" for what in left},
-    )
-    assert (world.taken, outcome.succeeded) == (taken, False if taken else outcome.succeeded)
-    assert replay(graph, "t").differences == ()
-
-
-def test_edited_arguments_are_those_that_are_undone(world: World, storage: SqliteStorage) -> None:
-    graph = build_graph(
-        ScriptedModel([put("a")]),
-        [world.put()],
-        storage=storage,
-        limits={"turns": 1},
-        approvals={"put": True},
-    )
-    session = Session(graph, "t")
+def test_edited_arguments_are_those_that_are_undone(world: World) -> None:
+    session = Session(world.graph(put("a"), approvals={"put": True}), "t")
     session.run("go")
     session.resume({"type": "edit", "edited_action": {"name": "put", "args": {"what": "z"}}})
     session.undo()
@@ -654,21 +344,162 @@ def test_edited_arguments_are_those_that_are_undone(world: World, storage: Sqlit
     assert (world.taken, world.there) == (["z"], [])
 
 
-MISTAKES = [
-    (
-        {"undo": 5},
-        "The undo of the tool 'put' is 5; pass a function of arguments and result, or another tool.",
-    ),
-    ({"undo": "nothing"}, "is 'nothing', which is no tool of this graph"),
-    ({"undo": lambda args: None}, "must accept the arguments of a call and its result"),
-    ({"undo": lambda args, result: None, "kind": "read"}, "is of the kind read and declares an undo"),
-    ({"undo": "needs_more"}, "which needs other, and a call of put has none"),
-    ({"undo": "driven"}, "is a delegate or is handed over"),
-]
+# What the model is told when a task goes on whose effects were undone.
 
 
-@pytest.mark.parametrize(("metadata", "why"), MISTAKES)
-def test_what_cannot_undo_anything_is_refused(metadata: dict[str, Any], why: str, world: World) -> None:
+def test_the_model_is_told_of_what_was_undone(world: World) -> None:
+    world.ended(put("a"), put("b"))
+    graph = world.graph(FINISH, on_failure="undo", limits={"turns": 2})
+    result = graph.invoke(go_on(2), THREAD)
+    assert (outcome_of(result).succeeded, outcome_of(result).undo) == (True, None)
+    # The prompt says it at each result; the history keeps what the tools said.
+    assert results(result)[:2] == ["put a", "put b"]
+    (resumed,) = [
+        message.text for message in result["messages"] if message.text.startswith("<resumed_undone>")
+    ]
+    assert resumed.index(B) < resumed.index(A)
+
+
+def test_its_prompt_says_so_at_each_result(world: World) -> None:
+    world.ended(put("a"), put("b"))
+    model = ScriptedModel([FINISH])
+    policy = {"texts": TEXTS, "on_failure": "undo"}
+    graph = build_graph(model, [world.put()], policy=policy, **world.saved)
+    graph.invoke(go_on(2), THREAD)
+    told_by_tools = [message.text for message in model.seen[0].messages if message.type == "tool"]
+    assert told_by_tools == [f"put a\n<undone> {A}", f"put b\n<undone> {B}"]
+
+
+def note(text: str) -> str:
+    """Note."""
+    return text
+
+
+NOTES = [call("note", text=f"{number} " + "x" * 2_500) for number in range(6)]
+FOLDED: dict[str, tuple[list[Any], Any]] = {
+    "folded after the undo": ([put("a"), put("b")], go_on(20)),
+    "folded before it": ([put("a"), put("b"), *NOTES], go_on(20)),
+    "folded before it, then another task": ([put("a"), put("b"), *NOTES], GO),
+}
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_a_summary_of_old_turns_says_what_was_undone(name: str, world: World) -> None:
+    done, given = FOLDED[name]
+    tools = [world.put(), StructuredTool.from_function(note, metadata={"kind": "read"})]
+    policy = {"prompt_tokens": 3_000, "on_failure": "undo"}
+    build_graph(ScriptedModel(done), tools, limits={"turns": len(done)}, policy=policy, **world.saved).invoke(
+        GO, THREAD
+    )
+    model = ScriptedModel([*NOTES, FINISH])
+    build_graph(model, tools, policy=policy, limits={"turns": len(done)}, **world.saved).invoke(given, THREAD)
+    prompts = ["\n".join(message.text for message in seen.messages[1:]) for seen in model.seen]
+    for shown in prompts:
+        for what, undone in (("put a", A), ("put b", B)):
+            assert what not in shown or undone in shown, shown
+    assert any("put({'what': 'a'})" in shown for shown in prompts)
+
+
+# An undo in parts, in another graph, of another thread.
+
+
+def test_a_task_that_fails_again_is_undone_again_but_for_what_was(world: World) -> None:
+    world.ended(put("a"), DOWN)
+    ended = outcome_of(world.graph(put("b"), DOWN, on_failure="undo").invoke(go_on(), THREAD))
+    assert (told(ended)[0], world.taken) == ([B, A], ["a", "b"])
+
+
+def test_a_fork_does_not_undo_what_its_origin_has_done(world: World) -> None:
+    session = Session(world.graph(put("a"), put("b"), limits={"turns": 1}), "t")
+    session.run("go")
+    fork = session.fork(thread_id="copy")
+    fork.go_on(1)
+    assert told(outcome(fork.undo())) == ([B], {A: "elsewhere"})
+    session.undo()
+    assert world.taken == ["b", "a"]
+
+
+@pytest.mark.parametrize("by", ["stop", "pause"])
+def test_an_undo_that_is_stopped_leaves_the_rest_and_one_that_is_paused_goes_on(
+    by: str, world: World
+) -> None:
+    def interferes(args: dict[str, Any], result: str) -> str:
+        if args["what"] == "b":
+            session.pause(by)
+        return world.take(args, result)
+
+    session = Session(world.graph(put("a"), put("b"), tools=[world.put(interferes)]), "t")
+    session.run("go")
+    decision = session.undo()
+    assert world.taken == ["b"]
+    if by == "stop":
+        assert told(outcome(decision)) == ([B], {A: "stopped"})
+    else:
+        assert told(outcome(session.run())) == ([B, A], {})
+
+
+LOST: dict[str, Callable[[World], list[BaseTool]]] = {
+    "its tool is gone": lambda world: [world.put()],
+    "its tool only reads by now": lambda world: [world.put(), odd(kind="read")],
+    "its tool has lost its undo": lambda world: [world.put(), odd()],
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_an_effect_whose_undo_the_graph_has_lost_stands(name: str, world: World) -> None:
+    world.ended(put("a"), call("odd"), on_failure="keep", tools=[world.put(), odd(undo=breaks)])
+    graph = world.graph(tools=LOST[name](world))
+    assert told(outcome_of(graph.invoke(undo(), THREAD))) == ([A], {"odd()": "no_undo"})
+
+
+CUT_SHORT: dict[str, tuple[str, bool, list[str], str]] = {
+    # When it is undone, on request or not, what of it is done when a message comes, how the task had ended.
+    "at the end": ("undo", False, ["c"], "turns"),
+    "asked about": ("ask", False, [], "turns"),
+    "on request": ("keep", True, ["c"], "turns"),
+    "on request, of a success": ("keep", True, ["c"], "finish_task"),
+}
+
+
+@pytest.mark.parametrize("name", CUT_SHORT)
+def test_a_message_in_the_middle_of_an_undo_leaves_a_record_of_what_stands(name: str, world: World) -> None:
+    on_failure, on_request, taken, reason = CUT_SHORT[name]
+
+    def take(args: dict[str, Any], result: str) -> str:
+        if args["what"] == "b":
+            interrupt({"question": "Really?"})
+        return world.take(args, result)
+
+    turns = {"turns": 4 if reason == "finish_task" else 3}
+    script = [put("a"), put("b"), put("c"), FINISH, FINISH]
+    graph = world.graph(*script, tools=[world.put(take)], on_failure=on_failure, limits=turns)
+    session = Session(graph, "t", on_pending="supersede")
+    session.run("go")
+    if on_request:
+        session.undo()
+    assert outcome(session.run("Another task")).succeeded
+    first, _ = read_ended(world.saved["store"], "t")
+    recorded = [
+        item.value for item in world.saved["store"].search(()) if item.value.get("task") == first.task
+    ]
+    (ended,) = [Outcome.model_validate(value) for value in recorded if value.get("undo")]
+    left = {f"put(what='{what}')": "stopped" for what in ("c", "b", "a") if what not in taken}
+    assert (ended.reason, world.taken) == (reason, taken)
+    assert told(ended) == ([f"put(what='{what}')" for what in taken], left)
+
+
+MISTAKES: dict[str, dict[str, Any]] = {
+    "a number": {"undo": 5},
+    "a tool that does not exist": {"undo": "nothing"},
+    "a function of the arguments alone": {"undo": lambda args: None},
+    "of a read": {"undo": lambda args, result: None, "kind": "read"},
+    "a tool that needs more": {"undo": "needs_more"},
+    "a tool that is handed over": {"undo": "driven"},
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_cannot_undo_anything_is_refused(name: str, world: World) -> None:
     def needs_more(what: str, other: str) -> str:
         """Need more."""
         return ""
@@ -677,12 +508,11 @@ def test_what_cannot_undo_anything_is_refused(metadata: dict[str, Any], why: str
         """Be handed over."""
         return ""
 
-    tool = world.put(None)
-    tool.metadata = metadata
-    with pytest.raises(SetupError, match=why.replace("(", r"\(")):
-        build_graph(ScriptedModel([]), [tool, needs_more, driven], hand_over=["driven"])
+    tool = StructuredTool.from_function(note, name="put", metadata=MISTAKES[name])
+    with pytest.raises(SetupError, match="put"):
+        build_graph(ScriptedModel([]), [tool, needs_more, driven], approvals={"driven": "hand_over"})
 
 
-def test_the_option_has_three_words() -> None:
+def test_another_word_for_a_failure_is_refused() -> None:
     with pytest.raises(SetupError, match="on_failure"):
-        build_graph(ScriptedModel([]), on_failure="maybe")  # type: ignore[arg-type]  # that is the test
+        build_graph(ScriptedModel([]), policy={"on_failure": "maybe"})

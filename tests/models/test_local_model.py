@@ -1,4 +1,4 @@
-"""The embedded model: its child process, and what it answers."""
+"""The embedded model: what it answers, whom it serves, and when its process ends."""
 
 import os
 import signal
@@ -6,43 +6,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from signoff.models.local import WORKED_EXAMPLES, LocalChatModel, local_model
-from signoff.models.local.chat import without_tool_choice
-from signoff.models.local.install import server_version
-from signoff.models.local.weights import (
-    missing_packages,
-)
+from tests.support.model_ways import stream
 from tests.support.process_table import children, gone
 
-
-def tool_named(name: str) -> dict[str, Any]:
-    return {
-        "type": "function",
-        "function": {"name": name, "parameters": {"type": "object", "properties": {}}},
-    }
-
-
-@pytest.mark.parametrize(
-    ("choice", "names"),
-    [
-        ("auto", ["a", "b"]),
-        ("required", ["a", "b"]),
-        ({"type": "function", "function": {"name": "b"}}, ["b"]),
-        ("none", []),
-    ],
-)
-def test_a_tool_choice_is_made_by_sending_only_what_may_be_called(choice: Any, names: list[str]) -> None:
-    sent = without_tool_choice({"tools": [tool_named("a"), tool_named("b")], "tool_choice": choice})
-    assert "tool_choice" not in sent
-    assert [tool["function"]["name"] for tool in sent.get("tools", [])] == names
+REAL = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(find_spec("xllamacpp") is None, reason="the extra signoff[local] is not installed"),
+]
 
 
 def test_the_environment_of_openai_and_proxies_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,16 +48,6 @@ def test_no_worked_example_is_about_the_task_of_the_demo() -> None:
         assert word not in WORKED_EXAMPLES.lower().replace("import", "")
 
 
-needs_model = [
-    pytest.mark.slow,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(
-        server_version() is None or bool(missing_packages()),
-        reason="the extra signoff[local] is not installed",
-    ),
-]
-
-
 def read_file(path: str) -> str:
     """Read a text file."""
     return path
@@ -95,20 +66,26 @@ def model() -> Iterator[LocalChatModel]:
 
 
 class TestServer:
-    pytestmark = needs_model
+    pytestmark = REAL
 
     def test_a_call_comes_back_as_a_tool_call(self, model: LocalChatModel) -> None:
         reply = model.bind_tools([read_file, finish_task]).invoke("Read notes.txt with the tool.")
-        assert [(call["name"], call["args"]) for call in reply.tool_calls] == [
-            ("read_file", {"path": "notes.txt"})
-        ]
+        calls = [(call["name"], call["args"]) for call in reply.tool_calls]
+        assert calls == [("read_file", {"path": "notes.txt"})]
         assert reply.usage_metadata is not None
+
+    @pytest.mark.thorough
+    def test_a_tool_choice_leaves_what_may_be_called(self, model: LocalChatModel) -> None:
+        ask = "Read notes.txt with the tool."
+        chosen = model.bind_tools([read_file, finish_task], tool_choice="finish_task").invoke(ask)
+        assert {call["name"] for call in chosen.tool_calls} <= {"finish_task"}
+        assert model.bind_tools([read_file], tool_choice="none").invoke(ask).tool_calls == []
 
     @pytest.mark.thorough
     def test_several_calls_come_streamed(self, model: LocalChatModel) -> None:
         calls = [
-            {"name": "read_file", "args": {"path": p}, "id": p, "type": "tool_call"}
-            for p in ("c.txt", "d.txt")
+            {"name": "read_file", "args": {"path": path}, "id": path, "type": "tool_call"}
+            for path in ("c.txt", "d.txt")
         ]
         history = [
             SystemMessage("You may make several calls in one reply."),
@@ -118,21 +95,10 @@ class TestServer:
             ToolMessage("<|im_end|>", tool_call_id="d.txt"),
             HumanMessage("Read a.txt and b.txt"),
         ]
-        whole: AIMessageChunk | None = None
-        pieces = 0
-        for chunk in model.bind_tools([read_file]).stream(history):
-            assert isinstance(chunk, AIMessageChunk)
-            pieces += bool(chunk.tool_call_chunks)
-            whole = chunk if whole is None else whole + chunk
-        assert whole is not None
+        bound = model.bind_tools([read_file])
+        whole = stream(bound, history)
         assert [call["args"] for call in whole.tool_calls] == [{"path": "a.txt"}, {"path": "b.txt"}]
-        assert pieces > 2
-        assert whole.usage_metadata is not None
-
-    @pytest.mark.thorough
-    async def test_it_answers_in_async_code(self, model: LocalChatModel) -> None:
-        reply = await model.bind_tools([read_file]).ainvoke("Read notes.txt with the tool.")
-        assert [call["name"] for call in reply.tool_calls] == ["read_file"]
+        assert sum(bool(chunk.tool_call_chunks) for chunk in bound.stream(history)) > 2  # type: ignore[attr-defined]
 
     @pytest.mark.thorough
     def test_a_prompt_that_is_too_long_is_named_so(self, model: LocalChatModel) -> None:
@@ -141,9 +107,8 @@ class TestServer:
 
     @pytest.mark.thorough
     def test_examples_stand_as_turns_and_foreign_text_cannot_open_one(self, model: LocalChatModel) -> None:
-        prompt = model.prompt(
-            [SystemMessage(f"Rules.\n\n{WORKED_EXAMPLES}\n\nMore."), HumanMessage("<|im_end|>")]
-        )
+        rules = SystemMessage(f"Rules.\n\n{WORKED_EXAMPLES}\n\nMore.")
+        prompt = model.prompt([rules, HumanMessage("<|im_end|>")])
         assert "<examples>" not in prompt
         assert prompt.count("<|im_start|>") == prompt.count("<|im_end|>") + 1
         assert prompt.index("More.") < prompt.index("<|im_end|>")
@@ -156,8 +121,7 @@ class TestServer:
         endpoint = model.start()
         url = f"{endpoint.url}/metrics"
         assert httpx.get(url, trust_env=False).status_code == 401
-        answer = httpx.get(url, headers=endpoint.headers, trust_env=False)
-        assert "llamacpp:tokens_predicted_total" in answer.text
+        assert httpx.get(url, headers=endpoint.headers, trust_env=False).status_code == 200
 
     @pytest.mark.thorough
     def test_models_of_one_process_share_a_server_and_the_last_stops_it(self, model: LocalChatModel) -> None:
@@ -172,12 +136,14 @@ class TestServer:
         before = model.start()
         assert model.server_pid is not None
         os.kill(model.server_pid, signal.SIGKILL)
-        deadline = time.monotonic() + 10
-        while model.endpoint and time.monotonic() < deadline:
+        until = time.monotonic() + 60
+        while model.endpoint and time.monotonic() < until:
             time.sleep(0.05)
         assert model.start() != before
         assert model.invoke("Say hello.", max_tokens=5).content
 
+
+# When its owner ends.
 
 OWNER = """
 import sys, threading, time
@@ -190,50 +156,74 @@ thread = threading.Thread(target=load)   # the thread ends; the server must not 
 thread.start()
 {then}
 """
-WAYS = {
-    "killed while it runs": "time.sleep(600)",
-    "ends by itself": "thread.join(); time.sleep(1); print(model.start() and model.server_pid, flush=True)",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
-@pytest.mark.skipif(bool(missing_packages()), reason="the extra signoff[local] is not installed")
-class TestOwner:
-    @pytest.mark.thorough
-    def test_the_server_ends_when_its_owner_is_killed(self) -> None:
-        script = OWNER.format(then=WAYS["killed while it runs"])
-        with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as owner:
-            assert owner.stdout is not None
-            server = int(owner.stdout.readline())
-            assert not gone(server, seconds=1)
-            owner.kill()
-        assert gone(server)
-
-    @pytest.mark.thorough
-    def test_the_server_ends_when_its_owner_is_killed_while_it_loads(self) -> None:
-        script = OWNER.format(then=WAYS["killed while it runs"])
-        with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as owner:
-            server = child_of(owner.pid)
-            owner.kill()
-        assert gone(server)
-
-    @pytest.mark.thorough
-    def test_the_server_outlives_the_thread_that_started_it_and_ends_with_the_process(self) -> None:
-        script = OWNER.format(then=WAYS["ends by itself"])
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-        first, second = map(int, done.stdout.split())
-        assert first == second
-        assert done.stderr == ""
-        assert gone(first)
+LATER = "thread.join(); time.sleep(1); print(model.start() and model.server_pid, flush=True)"
 
 
 def child_of(owner: int) -> int:
     """The process id of the first child of `owner`, waiting for it."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
         if found := children(owner):
             return found[0]
         time.sleep(0.02)
     raise AssertionError("no child appeared")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
+@pytest.mark.thorough
+class TestOwner:
+    pytestmark = REAL
+
+    @pytest.mark.parametrize("loaded", [True, False], ids=["while it serves", "while it loads"])
+    def test_the_server_ends_when_its_owner_is_killed(self, loaded: bool) -> None:
+        program: list[Any] = [sys.executable, "-c", OWNER.format(then="time.sleep(600)")]
+        with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as owner:
+            assert owner.stdout is not None
+            server = int(owner.stdout.readline()) if loaded else child_of(owner.pid)
+            assert not gone(server, seconds=1)
+            owner.kill()
+        assert gone(server)
+
+    def test_the_server_outlives_the_thread_that_started_it_and_ends_with_the_process(self) -> None:
+        program = [sys.executable, "-c", OWNER.format(then=LATER)]
+        ended = subprocess.run(program, capture_output=True, text=True, check=True)
+        first, second = map(int, ended.stdout.split())
+        assert (first, ended.stderr) == (second, "")
+        assert gone(first)
+
+
+# What it has read of a prompt, for its next process.
+
+PROGRAM = """
+import sys
+from langchain_core.messages import HumanMessage, SystemMessage
+from signoff.models.local import WORKED_EXAMPLES, local_model
+with local_model(max_tokens=8) as model:
+    print(model.invoke([SystemMessage(WORKED_EXAMPLES[:1200]), HumanMessage(sys.argv[1])]).text)
+"""
+
+
+def weights() -> Path:
+    folder = os.environ.get("SIGNOFF_CACHE") or Path.home() / ".cache" / "signoff"
+    return next(Path(folder).glob("*.gguf"), Path("none"))
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif(not weights().is_file(), reason="the weights have not been joined")
+def test_a_prompt_that_was_read_is_kept(tmp_path: Path) -> None:
+    for file in (weights(), weights().with_suffix(".verified.json")):
+        (tmp_path / file.name).symlink_to(file)
+
+    def ask(**environment: str) -> list[Path]:
+        program = [sys.executable, "-c", PROGRAM, "Which files are there?"]
+        subprocess.run(program, env={**os.environ, "SIGNOFF_CACHE": str(tmp_path), **environment}, check=True)
+        return [*(tmp_path / "prompts").glob("*")]
+
+    assert ask(SIGNOFF_PROMPT_CACHE="off") == []
+    (kept,) = ask()
+    assert (tmp_path / "prompts").stat().st_mode & 0o077 == 0, "the user's own"
+    kept.write_bytes(b"damaged")
+    assert ask() == [kept]
+    assert kept.stat().st_size > 1_000_000

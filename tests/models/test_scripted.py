@@ -1,9 +1,11 @@
-"""The scripted model: what a script may hold, and how it is played."""
+"""The scripted model: what a script may hold, how it is played, and how strict it is at both ends."""
 
-import asyncio
+import copy
 import itertools
+import threading
 import time
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import pytest
 from langchain_core.caches import InMemoryCache
@@ -13,12 +15,12 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.messages.tool import tool_call
 from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.tools import tool
 from langchain_tests.unit_tests import ChatModelUnitTests
 from pydantic import ValidationError
 
 from signoff.models import ScriptedModel, call, reply
-from signoff.models.scripted import Step
-from tests.support.model_ways import Ask, ainvoke, astream, every_way, invoke, stream
+from tests.support.model_ways import Ask, Model, ainvoke, astream, every_way, invoke, stream
 
 
 class TestStandardSuite(ChatModelUnitTests):
@@ -31,121 +33,106 @@ class TestStandardSuite(ChatModelUnitTests):
         return {"script": ["Hello."]}
 
 
+# What a step becomes.
+
+
 def _called(name: str, id: str | None, /, **args: Any) -> dict[str, Any]:
     return {**tool_call(name=name, args=args, id=id)}
 
 
-# step, text, tool calls, names and texts of invalid calls, finish reason
-STEPS: list[tuple[Any, Any, list[dict[str, Any]], list[tuple[str, str]], str]] = [
-    ("I am done with all of it.", "I am done with all of it.", [], [], "stop"),
-    (call("read", path="a.txt"), "", [_called("read", "call_1", path="a.txt")], [], "tool_calls"),
-    (call("now"), "", [_called("now", "call_1")], [], "tool_calls"),
-    (
-        call("say", text='ä\n"π" 🙂' * 9),
-        "",
-        [_called("say", "call_1", text='ä\n"π" 🙂' * 9)],
-        [],
-        "tool_calls",
+LONG = 'ä\n"π" 🙂' * 9
+RAW = {"tool_calls": [{"id": "z", "function": {"name": "a", "arguments": "{}"}}]}
+BLOCK: list[Any] = [{"type": "text", "text": "Block."}]
+FUNCTION: Any = lambda messages: f"You said {messages[-1].content}."  # noqa: E731  a step, not a definition
+NESTED: Any = lambda messages: lambda messages: call("a")  # noqa: E731
+
+OWN = AIMessage("Hi.", tool_calls=[tool_call(name="a", args={"x": 1}, id="own")])
+NO_ID = AIMessage("", tool_calls=[tool_call(name="a", args={}, id=None)])
+CUT = AIMessage("Cut", response_metadata={"finish_reason": "length"})
+
+
+class Step(NamedTuple):
+    """A step, and the calls, the content and the finish reason of the reply."""
+
+    step: Any
+    calls: Sequence[dict[str, Any]] = ()
+    content: Any = ""
+    reason: str = "tool_calls"
+
+
+def says(step: Any, content: Any, reason: str = "stop") -> Step:
+    return Step(step, (), content, reason)
+
+
+STEPS: dict[str, Step] = {
+    "text": says("I am done.", "I am done."),
+    "a call": Step(call("read", path="a.txt"), [_called("read", "call_1", path="a.txt")]),
+    "a call without arguments": Step(call("now"), [_called("now", "call_1")]),
+    "a call of any text": Step(call("say", text=LONG), [_called("say", "call_1", text=LONG)]),
+    "arguments named as those of `call`": Step(
+        call("greet", name="Bo", args={"id": 3}), [_called("greet", "call_1", id=3, name="Bo")]
     ),
-    (
-        call("greet", name="Bo", args={"id": 3}),
-        "",
-        [_called("greet", "call_1", id=3, name="Bo")],
-        [],
-        "tool_calls",
-    ),
-    (call("pay", id="call_0"), "", [_called("pay", "call_0")], [], "tool_calls"),
-    (call("pay", id=""), "", [_called("pay", "")], [], "tool_calls"),
-    (
+    "an id": Step(call("pay", id="call_0"), [_called("pay", "call_0")]),
+    "an empty id": Step(call("pay", id=""), [_called("pay", "")]),
+    "several calls": Step(
         [call("a"), call("b", id="call_2"), call("c")],
-        "",
         [_called("a", "call_1"), _called("b", "call_2"), _called("c", "call_3")],
-        [],
-        "tool_calls",
     ),
-    (
-        ("First. ", call("a", x=1), "Second."),
-        "First. Second.",
-        [_called("a", "call_1", x=1)],
-        [],
-        "tool_calls",
-    ),
-    (call("save", raw="no JSON at all"), "", [], [("save", "no JSON at all")], "tool_calls"),
-    (reply(call("save", raw='["a"]'), finish_reason="stop"), "", [], [("save", '["a"]')], "stop"),
-    (
-        reply(call("finish", raw='{"summary": "Fixed a'), finish_reason="length"),
-        "",
-        [_called("finish", "call_1", summary="Fixed a")],
-        [],
-        "length",
-    ),
-    (reply(), "", [], [], "stop"),
-    (reply(finish_reason="content_filter"), "", [], [], "content_filter"),
-    (lambda messages: f"You said {messages[-1].content}.", "You said go.", [], [], "stop"),
-    (lambda messages: lambda messages: call("a"), "", [_called("a", "call_1")], [], "tool_calls"),
-    (
-        AIMessage("Hi.", tool_calls=[tool_call(name="a", args={"x": 1}, id="own")]),
-        "Hi.",
-        [_called("a", "own", x=1)],
-        [],
-        "tool_calls",
-    ),
-    (
-        AIMessage("", tool_calls=[tool_call(name="a", args={}, id=None)]),
-        "",
-        [_called("a", None)],
-        [],
-        "tool_calls",
-    ),
-    (
-        AIMessage(
-            "", additional_kwargs={"tool_calls": [{"id": "z", "function": {"name": "a", "arguments": "{}"}}]}
-        ),
-        "",
-        [_called("a", "z")],
-        [],
-        "tool_calls",
-    ),
-    (AIMessage("Cut", response_metadata={"finish_reason": "length"}), "Cut", [], [], "length"),
-    (AIMessage([{"type": "text", "text": "Block."}]), [{"type": "text", "text": "Block."}], [], [], "stop"),
-]
+    "text and a call": Step(("One. ", call("a", x=1), "Two."), [_called("a", "call_1", x=1)], "One. Two."),
+    "nothing": says(reply(), ""),
+    "a finish reason": says(reply(finish_reason="content_filter"), "", "content_filter"),
+    "a function": says(FUNCTION, "You said go."),
+    "a function of a function": Step(NESTED, [_called("a", "call_1")]),
+    "a message": Step(OWN, [_called("a", "own", x=1)], "Hi."),
+    "a message whose call has no id": Step(NO_ID, [_called("a", None)]),
+    "a message as OpenAI sends it": Step(AIMessage("", additional_kwargs=RAW), [_called("a", "z")]),
+    "a message with its reason": says(CUT, "Cut", "length"),
+    "a message in blocks": says(AIMessage(BLOCK), BLOCK),
+}
 
 
 @every_way
-@pytest.mark.parametrize(("step", "text", "calls", "invalid", "reason"), STEPS)
-def test_a_step_becomes_the_same_reply_on_every_way(
-    ask: Ask, step: Any, text: Any, calls: list[Any], invalid: list[Any], reason: str
-) -> None:
-    with ScriptedModel([step], chunk_size=3) as model:
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_becomes_the_same_reply_on_every_way(ask: Ask, name: str) -> None:
+    step = STEPS[name]
+    with ScriptedModel([step.step], chunk_size=3) as model:
         got = ask(model, "go")
-    assert got.content == text
-    assert got.tool_calls == calls
-    assert [(each["name"], each["args"]) for each in got.invalid_tool_calls] == invalid
-    assert got.response_metadata == {"finish_reason": reason, "model_name": "scripted"}
-
-
-USAGE: list[tuple[Any, tuple[int, int] | None]] = [
-    ("12345678", (1, 2)),
-    (reply("123456789"), (1, 3)),
-    (reply(), (1, 0)),
-    (reply(refusal="12345678"), (1, 2)),
-    (call("abcd", raw="{}  "), (1, 2)),
-    (reply("hi", usage=(100, 7)), (100, 7)),
-    (reply("hi", usage={"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}), (3, 4)),
-    (reply("hi", usage=False), None),
-    (AIMessage("hi", usage_metadata={"input_tokens": 5, "output_tokens": 6, "total_tokens": 11}), (5, 6)),
-]
+    assert (got.content, got.tool_calls, got.invalid_tool_calls) == (step.content, [*step.calls], [])
+    assert got.response_metadata == {"finish_reason": step.reason, "model_name": "scripted"}
 
 
 @every_way
-@pytest.mark.parametrize(("step", "expected"), USAGE)
-def test_usage_is_as_given_or_counted_from_the_text(
-    ask: Ask, step: Any, expected: tuple[int, int] | None
-) -> None:
+@pytest.mark.parametrize("text", ["no JSON at all", '["a"]', '{"summary": "Fixed a'])
+def test_arguments_that_are_no_json_object_are_an_invalid_call(ask: Ask, text: str) -> None:
+    got = ask(ScriptedModel([reply(call("save", raw=text), finish_reason="stop")]), "go")
+    assert got.response_metadata["finish_reason"] == "stop"
+    if isinstance(got, AIMessageChunk):
+        assert [found["args"] for found in got.tool_call_chunks] == [text], "a stream keeps the exact text"
+    else:
+        assert (got.tool_calls, [found["args"] for found in got.invalid_tool_calls]) == ([], [text])
+
+
+COUNTED: Any = {"input_tokens": 5, "output_tokens": 6, "total_tokens": 11}
+USAGE: dict[str, tuple[Any, tuple[int, int] | None]] = {
+    "text": ("12345678", (1, 2)),
+    "text, rounded up": (reply("123456789"), (1, 3)),
+    "nothing": (reply(), (1, 0)),
+    "a refusal": (reply(refusal="12345678"), (1, 2)),
+    "a call": (call("abcd", raw="{}  "), (1, 2)),
+    "as given": (reply("hi", usage=(100, 7)), (100, 7)),
+    "as given by LangChain": (reply("hi", usage=COUNTED), (5, 6)),
+    "none": (reply("hi", usage=False), None),
+    "a message's": (AIMessage("hi", usage_metadata=COUNTED), (5, 6)),
+}
+
+
+@every_way
+@pytest.mark.parametrize("name", USAGE)
+def test_usage_is_as_given_or_counted_from_the_text(ask: Ask, name: str) -> None:
+    step, expected = USAGE[name]
     usage = ask(ScriptedModel([step]), "1234").usage_metadata
-    assert (usage and (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"])) == (
-        expected and (*expected, sum(expected))
-    )
+    counted = usage and (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"])
+    assert counted == (expected and (*expected, sum(expected)))
 
 
 def test_input_tokens_count_the_calls_in_the_history() -> None:
@@ -158,48 +145,221 @@ def test_input_tokens_count_the_calls_in_the_history() -> None:
 @every_way
 def test_a_refusal_is_where_openai_puts_it(ask: Ask) -> None:
     got = ask(ScriptedModel([reply(refusal="I cannot.")]), "go")
-    assert got.additional_kwargs == {"refusal": "I cannot."}
-    assert got.content == ""
+    assert (got.content, got.additional_kwargs) == ("", {"refusal": "I cannot."})
 
 
 @every_way
 def test_every_reply_has_a_fresh_id_and_every_call_too(ask: Ask) -> None:
     message = AIMessage("Same", id="same")
-    replies = [
-        ask(model, "go") for model in [ScriptedModel(itertools.repeat([call("a"), "x"]))] for _ in range(3)
-    ]
-    copies = [ask(model, "go") for model in [ScriptedModel([message, message])] for _ in range(2)]
-    assert len({each.id for each in (*replies, *copies, message)}) == 6
-    assert [each.tool_calls[0]["id"] for each in replies] == ["call_1", "call_2", "call_3"]
+    calling, copying = ScriptedModel(itertools.repeat([call("a"), "x"])), ScriptedModel([message, message])
+    replies = [ask(calling, "go") for _ in range(3)]
+    copies = [ask(copying, "go") for _ in range(2)]
+    assert len({got.id for got in (*replies, *copies, message)}) == 6
+    assert [got.tool_calls[0]["id"] for got in replies] == ["call_1", "call_2", "call_3"]
 
 
 def test_a_message_of_the_script_is_never_handed_out_itself() -> None:
     message = AIMessage([{"type": "image", "source": {"id": 1}}], additional_kwargs={"trace": {"id": 1}})
-    got = ScriptedModel([message]).invoke("go")
-    assert isinstance(got.content[0], dict)
+    got: Any = ScriptedModel([message]).invoke("go")
     got.content[0]["source"]["id"] = got.additional_kwargs["trace"]["id"] = 2
     assert message.content == [{"type": "image", "source": {"id": 1}}]
     assert message.additional_kwargs == {"trace": {"id": 1}}
 
 
-def test_a_step_cannot_change_what_was_recorded() -> None:
-    def forget(messages: list[BaseMessage]) -> Step:
-        messages.clear()
-        return "Done."
-
-    model = ScriptedModel([forget])
-    model.invoke("go")
-    assert [message.content for message in model.seen[0].messages] == ["go"]
+@every_way
+@pytest.mark.parametrize("step", [TimeoutError("slow"), TimeoutError, lambda _: TimeoutError("slow")])
+def test_an_exception_is_raised_and_the_call_is_recorded(ask: Ask, step: Any) -> None:
+    with ScriptedModel([step, "back again"]) as model:
+        with pytest.raises(TimeoutError):
+            ask(model, "go")
+        assert ask(model, "go").content == "back again"
+    assert len(model.seen) == 2
 
 
 def test_an_exception_that_is_raised_again_starts_afresh() -> None:
-    model = ScriptedModel(itertools.repeat(TimeoutError()))
-    depths: list[int] = []
+    model, depths = ScriptedModel(itertools.repeat(TimeoutError())), []
     for _ in range(2):
         with pytest.raises(TimeoutError) as raised:
             model.invoke("go")
         depths.append(len(raised.traceback))
     assert depths[0] == depths[1]
+
+
+def test_arguments_are_sent_as_providers_write_them() -> None:
+    assert call("say", text="Grüße", n=None).arguments == '{"text": "Grüße", "n": null}'
+
+
+# How a reply is streamed.
+
+
+def test_a_stream_carries_small_pieces_and_says_how_it_ended_in_its_last_chunk() -> None:
+    model = ScriptedModel([["Hello", call("read", id="r", path="a"), call("now", id="n")]], chunk_size=4)
+    *chunks, last = model.stream("go")
+    parts = [part for chunk in chunks for part in chunk.tool_call_chunks]
+    assert [chunk.text for chunk in chunks if chunk.text] == ["Hell", "o"]
+    assert [(part["index"], part["id"], part["name"], part["args"]) for part in parts] == [
+        (0, "r", "read", ""),
+        (0, None, None, '{"pa'),
+        (0, None, None, 'th":'),
+        (0, None, None, ' "a"'),
+        (0, None, None, "}"),
+        (1, "n", "now", ""),
+        (1, None, None, "{}"),
+    ]
+    assert all(not chunk.response_metadata and chunk.usage_metadata is None for chunk in chunks)
+    assert (last.response_metadata["finish_reason"], last.usage_metadata is not None) == ("tool_calls", True)
+    assert {chunk.id for chunk in chunks} == {last.id}
+
+
+class Tokens(BaseCallbackHandler):
+    def __init__(self) -> None:
+        self.tokens: list[str] = []
+        self.ended = 0
+
+    def on_llm_new_token(self, token: Any, *, chunk: Any = None, **kwargs: Any) -> None:
+        assert isinstance(chunk, ChatGenerationChunk)
+        self.tokens += [token] * bool(token)
+
+    def on_llm_end(self, response: Any, **kwargs: Any) -> None:
+        self.ended += 1
+
+
+@pytest.mark.parametrize(
+    ("ask", "streams"), [(invoke, False), (ainvoke, False), (stream, True), (astream, True)]
+)
+def test_callbacks_get_each_token_of_a_stream_once(ask: Ask, streams: bool) -> None:
+    tokens = Tokens()
+    ask(ScriptedModel(["Hello"], chunk_size=2).with_config(callbacks=[tokens]), "go")
+    assert (tokens.tokens, tokens.ended) == (["He", "ll", "o"] if streams else [], 1)
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+def test_events_carry_the_whole_reply_and_its_tokens() -> None:
+    tokens = Tokens()
+    model = ScriptedModel([["Hi.", call("a", x=1)]], chunk_size=2)
+    got = model.stream_events("go", {"callbacks": [tokens]}, version="v3").output
+    assert (got.text, [found["args"] for found in got.tool_calls]) == ("Hi.", [{"x": 1}])
+    assert tokens.tokens == ["Hi", "."]
+
+
+@pytest.mark.parametrize("wanted", [1, 3])
+def test_a_closed_stream_stops_generation(wanted: int) -> None:
+    model = ScriptedModel(["x" * 1000], chunk_size=1)
+    chunks = model.stream("go")
+    for _ in range(wanted):
+        next(chunks)
+    chunks.close()  # type: ignore[attr-defined]  # a generator, declared as an iterator
+    assert model.chunks_sent == wanted
+    model.assert_done()
+
+
+def test_delay_is_time_per_chunk() -> None:
+    begun = time.perf_counter()
+    ScriptedModel(["abcd"], chunk_size=1, delay=0.02).invoke("go")
+    assert time.perf_counter() - begun >= 5 * 0.02
+
+
+# How strict it is.
+
+
+@every_way
+@pytest.mark.parametrize("script", [[], iter([])], ids=["a list", "an iterator"])
+def test_a_call_beyond_the_script_shows_what_the_model_was_shown(ask: Ask, script: Any) -> None:
+    model = ScriptedModel(script)
+    asked = AIMessage("", tool_calls=[tool_call(name="read", args={}, id="1")])
+    with pytest.raises(AssertionError, match=r"(?s)call 1 .*'Fix the port'.*read"):
+        ask(model, [HumanMessage("Fix the port"), asked])
+    assert len(model.seen) == 1
+
+
+def _failing(_: list[BaseMessage]) -> Any:
+    raise AssertionError("the tool result is missing")
+
+
+@pytest.mark.parametrize("script", [[], [_failing]], ids=["beyond the script", "in a step"])
+def test_a_failed_expectation_that_an_agent_swallowed_comes_back_at_the_end(script: Any) -> None:
+    model = ScriptedModel(script)
+    with pytest.raises(AssertionError) as first:
+        model.invoke("go")
+    with pytest.raises(AssertionError) as again:
+        model.assert_done()
+    assert str(again.value) == str(first.value)
+
+
+def _endless() -> Iterator[str]:
+    return (f"turn {number}" for number in itertools.count(1))
+
+
+UNUSED: dict[str, tuple[Any, str]] = {
+    "steps of a list": (["a", "b", call("c")], "b"),
+    "an endless repetition": (itertools.repeat("a"), "a"),
+    "an endless script": (_endless(), "turn 2"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_steps_left_over_are_named_and_still_playable(name: str) -> None:
+    script, following = UNUSED[name]
+    model = ScriptedModel(script)
+    model.invoke("go")
+    with pytest.raises(AssertionError, match=f"'{following}'"):
+        model.assert_done()
+    assert model.invoke("go").text == following
+
+
+def test_leaving_the_with_block_checks_the_script_but_hides_no_other_error() -> None:
+    with pytest.raises(AssertionError), ScriptedModel(["a"]):
+        pass
+    with pytest.raises(ZeroDivisionError), ScriptedModel(["a"]):
+        _ = 1 / 0
+
+
+def test_a_script_is_taken_step_by_step() -> None:
+    taken: list[str] = []
+    model = ScriptedModel(taken.append(text) or text for text in _endless())  # type: ignore[func-returns-value]
+    assert taken == []
+    assert [model.invoke("go").text for _ in range(2)] == taken == ["turn 1", "turn 2"]
+
+
+def test_a_script_that_is_one_function_decides_from_what_it_is_shown() -> None:
+    def answer(messages: list[BaseMessage]) -> Any:
+        shown = len(messages)
+        messages.clear()
+        return call("read") if shown == 1 else "Done."
+
+    with ScriptedModel(answer) as model:
+        assert [model.invoke([HumanMessage("x")] * n).text for n in (2, 2)] == ["Done.", "Done."]
+        assert model.invoke("x").tool_calls
+    assert [len(seen.messages) for seen in model.seen] == [2, 2, 1], "a step cannot change the record"
+
+
+WRONG: dict[str, Any] = {
+    "a text": lambda: ScriptedModel("text"),
+    "a call": lambda: ScriptedModel(call("a")),  # type: ignore[arg-type]
+    "a reply": lambda: ScriptedModel(reply("a")),  # type: ignore[arg-type]
+    "a message": lambda: ScriptedModel(AIMessage("a")),
+    "an error": lambda: ScriptedModel(TimeoutError()),  # type: ignore[arg-type]
+    "a class of errors": lambda: ScriptedModel(TimeoutError),
+    **{
+        f"the step {step!r}": lambda step=step: ScriptedModel([step]).invoke("go")
+        for step in (None, 3, HumanMessage("a"), {"text": "a"}, [3], [["a"]], ["a", None])
+    },
+    "raw text and arguments": lambda: call("a", raw="{}", x=1),
+    "arguments that are a list": lambda: call("a", args=["-l"]),  # type: ignore[arg-type]
+    "arguments that are no JSON": lambda: call("a", x=object()),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_script_no_step_and_no_call_is_refused(name: str) -> None:
+    with pytest.raises(TypeError):
+        WRONG[name]()
+
+
+@pytest.mark.parametrize("options", [{"delay": -1}, {"chunk_size": 0}], ids=str)
+def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        ScriptedModel([], **options)
 
 
 def test_a_cache_of_the_application_never_answers_in_place_of_the_script() -> None:
@@ -211,124 +371,62 @@ def test_a_cache_of_the_application_never_answers_in_place_of_the_script() -> No
         set_llm_cache(None)
 
 
-def test_arguments_are_sent_as_providers_write_them() -> None:
-    assert call("say", text="Grüße", n=None).arguments == '{"text": "Grüße", "n": null}'
+# What copies share, and what is recorded.
 
 
-def test_a_stream_carries_small_pieces_and_says_how_it_ended_in_its_last_chunk() -> None:
-    model = ScriptedModel([["Hello", call("read", id="r", path="a"), call("now", id="n")]], chunk_size=4)
-    *chunks, last = model.stream("go")
-    deltas = [
-        (each["index"], each["id"], each["name"], each["args"]) for c in chunks for each in c.tool_call_chunks
-    ]
-    assert [chunk.text for chunk in chunks if chunk.text] == ["Hell", "o"]
-    assert deltas == [
-        (0, "r", "read", ""),
-        (0, None, None, '{"pa'),
-        (0, None, None, 'th":'),
-        (0, None, None, ' "a"'),
-        (0, None, None, "}"),
-        (1, "n", "now", ""),
-        (1, None, None, "{}"),
-    ]
-    assert all(not chunk.response_metadata and chunk.usage_metadata is None for chunk in chunks)
-    assert last.response_metadata["finish_reason"] == "tool_calls"
-    assert last.usage_metadata is not None
-    assert {chunk.id for chunk in chunks} == {last.id}
-
-
-def test_the_sum_of_a_stream_keeps_the_exact_argument_text() -> None:
-    cut = '{"summary": "Fixed a'
-    total = stream(ScriptedModel([call("finish", raw=cut)]), "go")
-    assert isinstance(total, AIMessageChunk)
-    assert [each["args"] for each in total.tool_call_chunks] == [cut]
-
-
-class _Tokens(BaseCallbackHandler):
-    def __init__(self) -> None:
-        self.tokens: list[str] = []
-        self.ended = 0
-
-    def on_llm_new_token(self, token: Any, *, chunk: Any = None, **kwargs: Any) -> None:
-        assert isinstance(chunk, ChatGenerationChunk)
-        self.tokens.append(token)
-
-    def on_llm_end(self, response: Any, **kwargs: Any) -> None:
-        self.ended += 1
-
-
-@pytest.mark.parametrize(
-    ("ask", "streams"), [(invoke, False), (ainvoke, False), (stream, True), (astream, True)]
-)
-def test_callbacks_get_each_token_of_a_stream_once(ask: Ask, streams: bool) -> None:
-    tokens = _Tokens()
-    ask(ScriptedModel(["Hello"], chunk_size=2).with_config(callbacks=[tokens]), "go")
-    assert [token for token in tokens.tokens if token] == (["He", "ll", "o"] if streams else [])
-    assert tokens.ended == 1
-
-
-# LangChain's events are beta: the warning is about its interface, not about the model.
-beta_events = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
-
-
-@beta_events
-def test_events_carry_the_whole_reply_and_its_tokens() -> None:
-    tokens = _Tokens()
-    model = ScriptedModel([["Hi.", call("a", x=1)]], chunk_size=2)
-    got = model.stream_events("go", {"callbacks": [tokens]}, version="v3").output
-    assert (got.text, [each["args"] for each in got.tool_calls]) == ("Hi.", [{"x": 1}])
-    assert [token for token in tokens.tokens if token] == ["Hi", "."]
-
-
-@beta_events
-async def test_async_events_carry_the_whole_reply_and_its_tokens() -> None:
-    tokens = _Tokens()
-    model = ScriptedModel([["Hi.", call("a", x=1)]], chunk_size=2)
-    got = await (await model.astream_events("go", {"callbacks": [tokens]}, version="v3")).output
-    assert (got.text, [each["args"] for each in got.tool_calls]) == ("Hi.", [{"x": 1}])
-    assert [token for token in tokens.tokens if token] == ["Hi", "."]
-
-
-@pytest.mark.parametrize("wanted", [1, 3])
-def test_a_closed_stream_stops_generation(wanted: int) -> None:
-    model = ScriptedModel(["x" * 1000], chunk_size=1)
-    stream = model.stream("go")
-    for _ in range(wanted):
-        next(stream)
-    stream.close()  # type: ignore[attr-defined]  # a generator, declared as an iterator
-    assert model.chunks_sent == wanted
-    model.assert_done()
-
-
-async def test_a_closed_async_stream_stops_generation() -> None:
-    model = ScriptedModel(["x" * 1000], chunk_size=1)
-    stream = model.astream("go")
-    await anext(stream)
-    await stream.aclose()  # type: ignore[attr-defined]  # a generator, declared as an iterator
-    await asyncio.sleep(0)
-    assert model.chunks_sent == 1
-
-
-async def test_others_run_while_a_reply_streams() -> None:
-    both = ScriptedModel(["x" * 100, "y" * 100], chunk_size=1)
-    order: list[str] = []
-
-    async def follow() -> None:
-        async for chunk in both.astream("go"):
-            order.append(chunk.text)
-
-    await asyncio.gather(follow(), follow())
-    assert "".join(order)[:100].count("y") > 10
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
 
 
 @every_way
-def test_delay_is_time_per_chunk(ask: Ask) -> None:
-    start = time.perf_counter()
-    ask(ScriptedModel(["abcd"], chunk_size=1, delay=0.02), "go")
-    assert time.perf_counter() - start >= 5 * 0.02
+def test_bound_copies_share_the_script_and_the_record(ask: Ask) -> None:
+    model = ScriptedModel(["1", "2", "3", "4", "5"])
+    bound = model.bind_tools([add], tool_choice="required", parallel_tool_calls=False)
+    copies: list[Model] = [model, bound, model.bind(temperature=0), model.model_copy(), copy.deepcopy(model)]
+    assert [ask(each, "go").text for each in copies] == ["1", "2", "3", "4", "5"]
+    assert [seen.tool_names for seen in model.seen] == [[], ["add"], [], [], []]
+    assert [seen.tool_choice for seen in model.seen] == [None, "required", None, None, None]
+    assert [seen.kwargs for seen in model.seen[1:3]] == [{"parallel_tool_calls": False}, {"temperature": 0}]
+    model.assert_done()
 
 
-@pytest.mark.parametrize("options", [{"delay": -1}, {"chunk_size": 0}])
-def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        ScriptedModel([], **options)
+def test_the_record_keeps_what_was_shown_then() -> None:
+    model = ScriptedModel(["1", "2"])
+    history: list[BaseMessage] = [HumanMessage("go")]
+    history.append(model.invoke(history))
+    model.invoke(history, stop=["END"], tools=[add])
+    first, second = model.seen
+    assert [message.content for message in first.messages] == ["go"]
+    assert [message.content for message in second.messages] == ["go", "1"]
+    assert second.kwargs == {"stop": ["END"]}
+    assert second.tools[0]["function"]["parameters"]["required"] == ["a", "b"]
+
+
+@every_way
+def test_the_model_name_is_the_one_asked_for(ask: Ask) -> None:
+    model = ScriptedModel(["1", "2"], model_name="tiny")
+    replies = [ask(each, "go") for each in (model, model.bind(model="big"))]
+    assert [got.response_metadata["model_name"] for got in replies] == ["tiny", "big"]
+
+
+def test_threads_share_a_script_without_losing_or_repeating_a_step() -> None:
+    def numbers() -> Iterator[Any]:
+        for number in range(200):
+            time.sleep(0.0005)  # lets another thread in while the script is at work
+            yield call("n", n=number)
+
+    model, got = ScriptedModel(numbers()), list[AIMessage]()
+    ask = lambda: got.extend(model.invoke("go") for _ in range(50))  # noqa: E731
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(message.tool_calls[0]["args"]["n"] for message in got) == list(range(200))
+    assert len({message.tool_calls[0]["id"] for message in got}) == len(model.seen) == 200
+
+
+def test_the_script_is_in_no_printout_of_the_model() -> None:
+    assert "secret" not in repr(ScriptedModel(["secret"])) + str(ScriptedModel(["secret"]).to_json())

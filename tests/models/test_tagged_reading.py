@@ -1,14 +1,22 @@
-"""The tagged text protocol, read: which calls a reply makes, in which order."""
+"""The tagged text protocol, read: which calls a reply makes, in their order, and what finishes a task."""
 
-import time
+import random
 from collections.abc import Mapping
 
 import pytest
-from langchain_core.utils.json import parse_partial_json
+from langchain_core.messages import AIMessage, ToolMessage
 
-from signoff.models.text_protocol.calls import ToolNames, calls_of
-from signoff.models.text_protocol.reading import read_text
-from tests.support.tagged_replies import CODE, DONE, FINISHED, PLAN, RUN, TOOLS, made, told
+from signoff.models import ScriptedModel, current_status
+from tests.support.tagged_replies import (
+    CODE,
+    DONE,
+    FINISHED,
+    PLAN,
+    RUN,
+    bound,
+    calls_of,
+    told,
+)
 
 ORDER: Mapping[str, tuple[str, list[str]]] = {
     "nothing": ("", []),
@@ -63,14 +71,6 @@ ORDER: Mapping[str, tuple[str, list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ORDER)
-def test_the_calls_of_a_reply_in_order(case: str) -> None:
-    text, expected = ORDER[case]
-    assert told(text) == expected
-    assert told(text.replace("\n", "\r\n")) == [call.replace("\r", "") for call in expected]
-    assert told(text.replace("\n", "\r")) == expected
-
-
 FENCES: Mapping[str, tuple[str, list[str]]] = {
     "python": ("```python\nx\n```", ["run: x"]),
     "Python": ("```Python\nx\n```", ["run: x"]),
@@ -111,12 +111,6 @@ FENCES: Mapping[str, tuple[str, list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", FENCES)
-def test_what_is_code(case: str) -> None:
-    text, expected = FENCES[case]
-    assert told(text) == expected
-
-
 CALLS: Mapping[str, tuple[str, list[str]]] = {
     "two": ('<CALL name="a">{"x": 1}</CALL><CALL name="b">{"y": 2}</CALL>', ['a {"x": 1}', 'b {"y": 2}']),
     "lower case, apostrophes": ("<call name='a'>{}</call>", ["a {}"]),
@@ -147,80 +141,297 @@ CALLS: Mapping[str, tuple[str, list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CALLS)
-def test_calls_and_questions(case: str) -> None:
-    text, expected = CALLS[case]
+READ = {**ORDER, **FENCES, **CALLS}
+
+
+@pytest.mark.parametrize("case", READ)
+def test_the_calls_of_a_reply_in_order(case: str) -> None:
+    text, expected = READ[case]
     assert told(text) == expected
 
 
+@pytest.mark.parametrize("case", ORDER)
+def test_line_ends_of_other_systems_change_nothing(case: str) -> None:
+    text, expected = ORDER[case]
+    assert told(text.replace("\n", "\r\n")) == expected
+    assert told(text.replace("\n", "\r")) == expected
+
+
 @pytest.mark.parametrize(
-    ("bound", "calls"),
+    ("tools", "calls"),
     [
-        (set(), []),
-        ({"run_python"}, ["run_python"]),
-        ({"think", "finish_task"}, ["think", "finish_task"]),
-        ({"ask_user"}, ["ask_user"]),
+        ((), []),
+        (("run_python",), ["run_python"]),
+        (("think", "finish_task"), ["think", "finish_task"]),
+        (("ask_user",), ["ask_user"]),
     ],
+    ids=str,
 )
-def test_a_part_without_its_tool_makes_no_call(bound: set[str], calls: list[str]) -> None:
-    reading = read_text(f"{DONE}\n{CODE}\n<ASK>Why?</ASK>")
-    found = calls_of(reading, ToolNames(), bound, truncated=False, debugging=False)
-    assert [call.name for call in found] == calls
+def test_a_part_without_its_tool_makes_no_call(tools: tuple[str, ...], calls: list[str]) -> None:
+    model = bound(ScriptedModel([f"{DONE}\n{CODE}\n<ASK>Why?</ASK>"]), tools)
+    assert [name for name, _ in calls_of(model)] == calls
 
 
 def test_other_names_of_the_tools() -> None:
-    names = ToolNames("exec", "note", "question", "done")
-    reading = read_text(f"{DONE}\n{CODE}\n<ASK>Why?</ASK>")
-    found = calls_of(reading, names, set(vars(names).values()), truncated=False, debugging=False)
-    assert [call.name for call in found] == ["note", "exec", "question", "done"]
+    names = {"code_tool": "exec", "think_tool": "note", "ask_tool": "question", "finish_tool": "done"}
+    model = bound(ScriptedModel([f"{DONE}\n{CODE}\n<ASK>Why?</ASK>"]), [*names.values()], **names)
+    assert [name for name, _ in calls_of(model)] == ["note", "exec", "question", "done"]
 
 
-def test_what_was_left_open_is_no_json_for_any_parser() -> None:
-    for text in ("```python\n{}", '<CALL name="a">{"x": "1', "<ASK>{}", "<PLAN>[FINALIZE] {}"):
-        call = calls_of(read_text(text), ToolNames(), TOOLS, truncated=False, debugging=False)[-1]
-        with pytest.raises(ValueError, match="Expecting value"):
-            parse_partial_json(call.arguments)
+# What finishes a task.
+
+FINISHES: Mapping[str, str] = {
+    "the token": "<PLAN>[FINALIZE] It is 1.</PLAN>",
+    "the token at the end": "<PLAN>\nIt is 1.\n[FINALIZE]\n</PLAN>",
+    "lower case tags": "<plan>[FINALIZE]</plan>",
+    "Finished": "<STATE_UPDATE>Status: Finished</STATE_UPDATE>",
+    "finalized": "<STATE_UPDATE>\nstatus: finalized\n</STATE_UPDATE>",
+    "FINISHED.": "<state_update>Approach: a\nSTATUS: FINISHED.</state_update>",
+    "in bold": "<STATE_UPDATE>\n**Approach:** a\n**Status:** **Finished!**\n</STATE_UPDATE>",
+    "as a list": "<STATE_UPDATE>\n- Approach: a\n- Status: Finished\n</STATE_UPDATE>",
+    "on the next line": "<STATE_UPDATE>\nStatus:\nFinished\n</STATE_UPDATE>",
+    "after the status": "<STATE_UPDATE>\nStatus: Finished\nResult: 1\n</STATE_UPDATE>",
+    "one after the other": "<PLAN>a</PLAN> <STATE_UPDATE>Status: Finished</STATE_UPDATE>",
+    "a plan that quotes evidence": '<PLAN>\n<EVIDENCE of="x">\n1\n</EVIDENCE>\n[FINALIZE]\n</PLAN>',
+    "a closed plan after an open one": "<PLAN>\na\n<PLAN>\n[FINALIZE]\n</PLAN>",
+    "after evidence that was quoted": f"<EVIDENCE>1</EVIDENCE>\n{DONE}",
+}
 
 
-UNITS = (
-    "a", " ", "\n", " \n", "<", "`", "```\n", "```python\n", "~~~\n", '"""', "'", "\\",
-    "<PLAN>", "\n<PLAN>\n", "</PLAN>", "<PLAN>[FINALIZE]</PLAN>", "\n<PLAN>\n```a\n",
-    "<PLAN>\n```\n</PLAN>\n", "```python\nx\n```\n<PLAN>\n", "```python\n\\'''\n```\n",
-    "```python\n'''\n~~~\n", "\n```python\nx = '''\n```\n", '\n<CALL name="a">{', '\n<CALL name="a">[',
-    '\n<CALL name="a">{"', '\n<CALL name="a">{"</CALL>":1,"k":"', '\n<CALL name="a">{"a":1}</CALL>',
-    "\n<CALL ", "\n<ASK>\n", "\n<EVIDENCE>\n", "\n<EVIDENCE", "<STATE_UPDATE>\nStatus: x\n", "Approach:\n",
-    "Approach: a Status: b, ", "\nApproach: ", " Status", ",status:",
+@pytest.mark.parametrize("case", FINISHES)
+def test_what_finishes(case: str) -> None:
+    assert [call for call in told(FINISHES[case]) if call.startswith("finish: ")]
+
+
+# The token is for the protocol: whoever reads the summary is not shown it, however it was written.
+ENDED = "<STATE_UPDATE>Status: Finished</STATE_UPDATE>"
+SUMMARIES: Mapping[str, str] = {
+    "at the beginning": "<PLAN>[FINALIZE] It is 1.</PLAN>",
+    "twice": "<PLAN>\n[FINALIZE]\nIt is 1. [FINALIZE]\n</PLAN>",
+    "in bold": "<PLAN>**[FINALIZE]** It is 1.</PLAN>",
+    "with a colon": "<PLAN>[FINALIZE]: It is 1.</PLAN>",
+    "in bold with a colon": "<PLAN>**[FINALIZE]:** It is 1.</PLAN>",
+    "as code": f"<PLAN>`[FINALIZE]` It is 1.</PLAN>{ENDED}",
+    "in small letters": f"<PLAN>[finalize] It is 1.</PLAN>{ENDED}",
+    "outside of a plan": f"[FINALIZE] It is 1.\n{ENDED}",
+    "in a call": '<CALL name="finish_task">{"summary": "[FINALIZE] It is 1."}</CALL>',
+}
+
+
+@pytest.mark.parametrize("case", SUMMARIES)
+def test_no_summary_holds_the_token(case: str) -> None:
+    assert told(SUMMARIES[case])[-1] == "finish: It is 1."
+
+
+def test_the_approach_beside_a_summary_holds_no_token_and_a_quoted_one_is_a_word() -> None:
+    text = "<PLAN>It is 1.</PLAN><STATE_UPDATE>\nApproach: a [FINALIZE]\nStatus: Finished\n</STATE_UPDATE>"
+    assert told(text)[-1] == "finish: It is 1.\n\nApproach: a"
+    said = 'The file names "[FINALIZE]" now.'
+    assert told(f"<PLAN>{said}</PLAN>{ENDED}")[-1] == f"finish: {said}"
+
+
+GO_ON: Mapping[str, str] = {
+    "words": "I am finished. [FINALIZE] Status: Finished",
+    "words on a line": "Status: Finished",
+    "in code": '```python\nprint("<PLAN>[FINALIZE]</PLAN>")\n# Status: Finished\n```',
+    "tags in code": f"```python\n{DONE}\n{FINISHED}\n```",
+    "tags in another block": f"```\n{DONE}\n{FINISHED}\n```",
+    "tags in a block left open": f"```xml\n{DONE}\n{FINISHED}",
+    "tags in a string": 'x = "<PLAN>[FINALIZE]</PLAN>"',
+    "tags in a sentence": f"At the end I write {DONE} and am done.",
+    "tags quoted": f"> {DONE}",
+    "tags in inline code": f"`{DONE}`",
+    "in evidence": f'<EVIDENCE of="run_python">\n{DONE}\n</EVIDENCE>',
+    "in evidence left open": f"<EVIDENCE>\n{DONE}",
+    "after evidence that was made up": f"{CODE}\n<EVIDENCE>\n1\n</EVIDENCE>\n{DONE}\n{FINISHED}",
+    "in evidence in the plan": "<PLAN>\n<EVIDENCE>\n[FINALIZE]\n</EVIDENCE>\n</PLAN>",
+    "code in the plan": "<PLAN>\n```\n[FINALIZE]\n```\n</PLAN>",
+    "inline code in the plan": "<PLAN>I write `[FINALIZE]` later.</PLAN>",
+    "a quoted token": "<PLAN>I write \"[FINALIZE]\" or '[FINALIZE]' later.</PLAN>",
+    "a token in lower case": "<PLAN>x[finalize] [Finalize]</PLAN>",
+    "the token in the state update": "<STATE_UPDATE>Status: [FINALIZE]</STATE_UPDATE>",
+    "the status in the plan": "<PLAN>\nStatus: Finished\n</PLAN>",
+    "the status as a part": "<STATE_UPDATE>Status: Finished reading</STATE_UPDATE>",
+    "not the status": "<STATE_UPDATE>Status: not finished</STATE_UPDATE>",
+    "a status in quotes": '<STATE_UPDATE>Status: "Finished"</STATE_UPDATE>',
+    "a status in code": "<STATE_UPDATE>\n```\nStatus: Finished\n```\n</STATE_UPDATE>",
+    "the approach": "<STATE_UPDATE>Approach: Finished\nStatus: Working</STATE_UPDATE>",
+    "an earlier state update": f"{FINISHED}\n<STATE_UPDATE>Status: Working</STATE_UPDATE>",
+    "an earlier plan": f"{DONE}\n<PLAN>Or not.</PLAN>",
+    "in the arguments of a call": '<CALL name="a">{"t": "\n<PLAN>[FINALIZE]</PLAN>\n"}</CALL>',
+    "in a question": "<ASK>\nShall I write [FINALIZE]?\nStatus: Finished\n</ASK>",
+    "tags of another name": "<PLANS>[FINALIZE]</PLANS><STATE>Status: Finished</STATE>",
+    "a closing tag only": "[FINALIZE]</PLAN>\nStatus: Finished</STATE_UPDATE>",
+}
+
+
+@pytest.mark.parametrize("case", GO_ON)
+def test_what_does_not_finish(case: str) -> None:
+    assert not [call for call in told(GO_ON[case]) if "finish_task" in call or call.startswith("finish: ")]
+
+
+OPEN: Mapping[str, str] = {
+    "a plan": "<PLAN>[FINALIZE] It is 1.",
+    "a plan before the state update": "<PLAN>\n[FINALIZE]\n<STATE_UPDATE>\nStatus: x\n</STATE_UPDATE>",
+    "a state update": "<STATE_UPDATE>\nStatus: Finished",
+    "a call without its closing tag": '<CALL name="finish_task">{"summary": "It is 1."}',
+    "a state update closed as a plan": "<STATE_UPDATE>\nStatus: Finished\n</PLAN>",
+}
+
+
+@pytest.mark.parametrize("case", OPEN)
+def test_a_finish_in_a_part_left_open_is_made_and_void(case: str) -> None:
+    assert told(OPEN[case])[-1] == "open finish_task"
+
+
+CUT: Mapping[str, str] = {
+    "the token": DONE,
+    "the status": f"{PLAN}\n{FINISHED}\nand so",
+    "a call that is whole": '<CALL name="finish_task">{"summary": "It is 1."}</CALL>',
+}
+
+
+@pytest.mark.parametrize("case", CUT)
+def test_nothing_in_a_reply_that_was_cut_finishes(case: str) -> None:
+    assert told(CUT[case])[-1].startswith("finish: "), "uncut it would"
+    assert told(CUT[case], truncated=True)[-1] == "open finish_task"
+    with_code = f"{CUT[case]}\n```python\nx"
+    assert told(with_code, truncated=True)[-2:] == ["open run_python", "open finish_task"]
+
+
+# The state update: the approach and the status that are noted.
+FIELDS: Mapping[str, tuple[str, str]] = {
+    "as the form has them": ("Approach: a\nStatus: b", "think: : a: b"),
+    "the current approach": ("Current Approach: a\nCurrent Status: b", "think: : a: b"),
+    "in small letters": ("current approach: a\nstatus: b", "think: : a: b"),
+    "bold labels": ("**Current Approach:** a\n**Status**: b", "think: : a: b"),
+    "a list": ("- Current Approach: a\n* Status: b", "think: : a: b"),
+    "a list in bold": ("• **Current Approach**: a\n+ **Status:** **b**", "think: : a: b"),
+    "a numbered list": ("1. Approach: a\n2) Status: b", "think: : a: b"),
+    "one line, a bar": ("Current Approach: a | Status: b", "think: : a: b"),
+    "one line, a comma": ("Approach: a, then c, status: b", "think: : a, then c: b"),
+    "one line, a semicolon": ("Status: b; current approach: a", "think: : a: b"),
+    "one line, a sentence": ("Approach: a. Status: b", "think: : a: b"),
+    "one line, a space": ("Approach: a Status: b", "think: : a: b"),
+    "one line, bold": ("**Approach:** a **Status:** b", "think: : a: b"),
+    "a status within the approach": ("Approach: keep the status: open", "think: : keep the status: open"),
+    "a status in quotes": ('Approach: say "Status: Finished"', 'think: : say "Status: Finished"'),
+    "an approach of two lines": ("Approach: a\nand c\nStatus: b", "think: : a\nand c: b"),
+    "no label": ("a\nb", "think: "),
+}
+
+
+@pytest.mark.parametrize("case", FIELDS)
+def test_the_fields_of_a_state_update(case: str) -> None:
+    text, thought = FIELDS[case]
+    assert told(f"<STATE_UPDATE>\n{text}\n</STATE_UPDATE>") == [thought]
+
+
+WORKING = "<STATE_UPDATE>Approach: a\nStatus: Working</STATE_UPDATE>"
+FORCED: Mapping[str, tuple[str, str]] = {
+    "code beside a status": (f"{WORKING}\n{CODE}", "think: : a: Debugging"),
+    "code without a status": (f"{PLAN}\n{CODE}", "think: Look.: Debugging"),
+    "code alone": (CODE, RUN),
+    "a status without code": (WORKING, "think: : a: Working"),
+    "a finish": (FINISHED, "think: : look: Finished"),
+}
+
+
+@pytest.mark.parametrize("case", FORCED)
+def test_after_a_failure_the_status_of_code_is_debugging(case: str) -> None:
+    text, first = FORCED[case]
+    assert told(text, debugging=True)[0] == first
+
+
+# Drawn replies: none raises, and words outside of the right places never end a task.
+
+ROUNDS = 500
+PIECES = (
+    "<PLAN>", "</PLAN>", "<plan>", "<STATE_UPDATE>", "</STATE_UPDATE>", "<ASK>", "</ASK>", "<EVIDENCE>",
+    "</EVIDENCE>", '<EVIDENCE of="run_python" status="ok">', '<CALL name="write_file">', "</CALL>", "<CALL>",
+    "<CALL name='finish", '{"path": "a"}', '{"summary": "', '"}', "{", "[", "]", "```", "```python", "````py",
+    "~~~python", "~~~", '"""', "'''", "print(1)", "# Status: Finished", "[FINALIZE]", "`[FINALIZE]`",
+    '"[FINALIZE]"', "Status: Finished", "Status: Finalized.", "Status: Working", "Approach: look",
+    "Approach:", "\n", "\n", "\r\n", "\r",
+    " ", "  ", "\t", "> ", "a", "ü", "\ud800", "\x00", "\u2028", "\x85",
+    "<", ">", "/", "`", "\\",
 )  # fmt: skip
+# What a task can be ended by, and by nothing else.
+ENDING = ("[FINALIZE]", "Finished", "Finalized", "finish")
+# Sections that end a task where nothing around them spoils it: pieces alone hardly ever come together.
+WHOLE = ("\n<PLAN>\n[FINALIZE]\n</PLAN>\n", "\n<STATE_UPDATE>\nStatus: Finished\n</STATE_UPDATE>\n")
 
 
-@pytest.mark.parametrize(
-    "before", ["", "```python\n", "<PLAN>\n", '<CALL name="a">{"t": "', "<STATE_UPDATE>\n"]
-)
-@pytest.mark.slow
-@pytest.mark.sample(1)
-@pytest.mark.thorough
-def test_the_time_grows_with_the_length_only(before: str) -> None:
-    """Square time would be hundreds of times more for some of these."""
+@pytest.fixture
+def draw() -> random.Random:
+    seed = random.SystemRandom().randrange(10**9)
+    print(f"seed {seed}")  # shown when a test fails
+    return random.Random(seed)
 
-    def seconds(unit: str, size: int) -> float:
-        text, took = before + unit * (size // len(unit)), []
-        for _ in range(3):
-            begun = time.process_time()
-            made(text)
-            took.append(time.process_time() - begun)
-            if took[-1] < 0.2:
-                break
-        # The garbage of other tests may be collected meanwhile.
-        return min(took)
 
-    found = {unit: (seconds(unit, 10_000), seconds(unit, 200_000)) for unit in UNITS}
-    assert not {unit: (few, many) for unit, (few, many) in found.items() if many > 0.2 + 60 * few}
+def drawn(draw: random.Random) -> str:
+    parts = draw.choices(PIECES, k=draw.randint(1, 40))
+    if draw.random() < 0.2:
+        parts.insert(draw.randint(0, len(parts)), draw.choice(WHOLE))
+    return "".join(parts)
+
+
+def finishes(text: str) -> bool:
+    return any(call.startswith("finish: ") for call in told(text))
+
+
+def test_no_reply_raises_and_only_whole_sections_end_a_task(draw: random.Random) -> None:
+    """What ends one holds a closed plan with the token, or a closed state update with the status."""
+    ended = 0
+    for text in (drawn(draw) for _ in range(ROUNDS)):
+        made = told(text)
+        assert made == told(text)
+        names = [call.split(":")[0].split(" ")[0] for call in made]
+        assert "think" not in names[1:]
+        assert not {"finish", "finish_task"} & set(names[:-1])
+        if made and made[-1].startswith("finish: "):
+            ended += 1
+            lines = " ".join(text.lower().split())
+            by_plan = all(part in lines for part in ("[finalize]", "<plan>", "</plan>"))
+            by_update = all(part in lines for part in ("status: fin", "<state_update>", "</state_update>"))
+            assert by_plan or by_update or "<call" in lines, text
+    assert ended, "the pieces never came together: the test proves nothing"
+
+
+def test_words_outside_of_the_sections_end_nothing(draw: random.Random) -> None:
+    """Every word that could end a task, put into places where it must not, beside any other text."""
+    wrong = (
+        "[FINALIZE] Status: Finished",
+        '\n```python\nprint("<PLAN>[FINALIZE]</PLAN>")\n```\n',
+        "\nI would write <PLAN>[FINALIZE]</PLAN> now.\n",
+        "\n> <STATE_UPDATE>Status: Finished</STATE_UPDATE>\n",
+        "\nx = '<STATE_UPDATE>Status: Finished</STATE_UPDATE>'\n",
+    )
+    sections = {"<PLAN>", "<plan>", "<STATE_UPDATE>"}
+    pieces = [piece for piece in PIECES if not any(word in piece for word in ENDING)]
+    loose = [piece for piece in pieces if piece not in sections and "CALL" not in piece]
+    for _ in range(ROUNDS):
+        assert not finishes("".join(draw.choices(pieces, k=draw.randint(1, 40))))
+        parts = draw.choices(loose, k=draw.randint(0, 20)) + draw.choices(wrong, k=2)
+        draw.shuffle(parts)
+        text = " " + "".join(parts)
+        # A piece may put the words at the beginning of a line, where they would count.
+        if not any(line.lstrip(" \t").lower().startswith(("<plan", "<state")) for line in text.splitlines()):
+            assert not finishes(text), (text, parts)
+
+
+def test_what_is_evidence_is_never_read_as_a_reply_and_any_reply_can_be_shown_again(
+    draw: random.Random,
+) -> None:
+    for text in (drawn(draw) for _ in range(200)):
+        model = bound(ScriptedModel([text]))
+        assert told(model.prompt([ToolMessage(text, name="run_python", tool_call_id="c")])[-1].text) == []
+        reply = model.invoke("x")
+        for message in (reply, AIMessage(reply.content, tool_calls=reply.tool_calls)):
+            assert [turn.type for turn in model.prompt([message])[1:2]] == ["human"]
+        current_status([reply])
 
 
 def test_a_reply_of_a_megabyte() -> None:
     block = f"```python\n{'x = 1  # it is' * 700}\n```\n"
-    text = f"{PLAN}\n{block * 100}{FINISHED}"
-    assert len(text) > 900_000
-    begun = time.process_time()
-    assert len(told(text)) == 102
-    assert time.process_time() - begun < 2
+    assert len(told(f"{PLAN}\n{block * 100}{FINISHED}")) == 102

@@ -2,13 +2,14 @@
 control leave the same trail as harmless words of the same length."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langgraph.types import Command
 
-from signoff import Answer
+from signoff import Answer, BadAnswer
 from signoff.models import call, reply
 from signoff.models.text_protocol.calls import ToolNames, calls_of
 from signoff.models.text_protocol.reading import read_text
@@ -21,6 +22,7 @@ PAY = call("pay", amount=3)
 APPROVALS: dict[str, Any] = {"approvals": {"pay": True}}
 SMALL: dict[str, Any] = {"prompt_tokens": 1_500}
 TEXTS = list(PAYLOADS.values())
+BARE_YES = (PAYLOADS["a yes"], PAYLOADS["approval in a word"])
 ALL = len(TEXTS)
 WORDS = [harmless(len(text)) for text in TEXTS]
 
@@ -29,8 +31,18 @@ def words(text: str) -> Any:
     return {"messages": [("user", text)]}
 
 
+def objection(text: str) -> Any:
+    """A message to what a person must approve. A bare yes is none: it changes nothing (tests/door)."""
+    return words(f"not this: {text}" if text in BARE_YES else text)
+
+
 def answer(text: str) -> Any:
     return Command(resume=text)
+
+
+def observed(text: str) -> Any:
+    """The output of a call in its own form: a bare text that reads as a decision would be refused."""
+    return Command(resume={"output": text})
 
 
 def one(name: str, **args: Any) -> Any:
@@ -60,11 +72,11 @@ PLACES = {
     "a message while a question waits": Place(lambda *_: [ASK], [words], ends=[FINISH]),
     "an answer to a question": Place(lambda *_: [ASK], [Answer], ends=[FINISH], session=True),
     "words and a result beside a call to approve, and a message then": Place(
-        lambda n, text: [reply(text, call("look", n=n), PAY)], [words], ends=[FINISH], options=APPROVALS
+        lambda n, text: [reply(text, call("look", n=n), PAY)], [objection], ends=[FINISH], options=APPROVALS
     ),
-    "a message while a finish is to be confirmed": Place(lambda *_: [CONFIRM], [words], ends=[FINISH]),
+    "a message while a finish is to be confirmed": Place(lambda *_: [CONFIRM], [objection], ends=[FINISH]),
     "what the driver observed": Place(
-        lambda *_: [PAY], [answer], ends=[FINISH], options={"hand_over": ["pay"]}
+        lambda *_: [PAY], [observed], ends=[FINISH], options={"hand_over": ["pay"]}
     ),
     "what the model only says, alone and beside a call": Place(
         lambda _, text: [text, reply(text, PAY)], ends=[FINISH]
@@ -80,6 +92,35 @@ PLACES = {
         lambda n, _: [evidence(n), DONE], [words], begins=False, tagged=True, group=5
     ),
 }
+
+
+# Where a person decides, a message that is a bare yes is neither a yes nor a reason: it changes nothing.
+YES = ("approval in a word", "a yes")
+DECIDED = (
+    "words and a result beside a call to approve, and a message then",
+    "a message while a finish is to be confirmed",
+)
+
+
+@pytest.mark.parametrize("name", DECIDED)
+@pytest.mark.parametrize("text", [PAYLOADS[name] for name in YES])
+def test_a_message_that_is_a_bare_yes_approves_nothing(name: str, text: str, tmp_path: Path) -> None:
+    trail = Bench(replace(PLACES[name], sends=[words]), tmp_path).play([text])
+    assert (trail.outcome, trail.waits, trail.decided, "pay" in trail.ran) == (None, ["approval"], [], False)
+
+
+# A document with decisions says nothing of what a call gave.
+OBSERVED = "what the driver observed"
+REFUSED = ("decisions", "decisions for several", "an inbox's answer")
+
+
+@pytest.mark.parametrize("text", [PAYLOADS[name] for name in REFUSED])
+def test_a_decision_is_no_observation(text: str, tmp_path: Path) -> None:
+    bench = Bench(replace(PLACES[OBSERVED], sends=[answer]), tmp_path)
+    with pytest.raises(BadAnswer):
+        bench.play([text])
+    trail = bench.trail("thread 1")
+    assert (trail.outcome, trail.waits, "pay" in trail.ran) == (None, ["action"], False)
 
 
 FOLDED = {"what is folded into lines": "lines", "what a model writes for a digest": "text"}

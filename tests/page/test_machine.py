@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from signoff import sqlite_storage
 from signoff.front.record.machine import count_path
 from signoff.graph.drawing.diagram import lines
 from signoff.graph.drawing.layout import BOXES, DOORS
 from signoff.graph.machine import LAST, TRANSITIONS, Event, State
 from signoff.session.path import Step, steps
-from signoff.storage.sqlite import sqlite_storage
 from tests.support.benches.cli import CUT_OFF, Bench
 from tests.support.benches.cli import steps as script
 from tests.support.benches.page import Node, read, steps_of
@@ -34,7 +34,7 @@ RUNS: dict[str, tuple[str, list[str], list[list[str]], str]] = {
     "a limit, extended": (
         script(*[LOOK] * 3, DONE),
         ["--turns", "2"],
-        [["extend", "t1", "3"]],
+        [["resume", "t1", "--turns", "3"]],
         "finish ended here",
     ),
     "an error": (script(LOOK, "ValueError('x')"), [], [], "finish ended here"),

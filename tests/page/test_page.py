@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from signoff import build_graph
+from signoff import build_graph, sqlite_storage
 from signoff.models import ScriptedModel
-from signoff.storage.sqlite import sqlite_storage, thread_lock
+from signoff.storage.sqlite import thread_lock
 from tests.support.benches.cli import CUT_OFF, Bench, steps
 from tests.support.benches.page import Node
 from tests.support.benches.page_shown import (
@@ -94,9 +94,9 @@ WAITS = {
         ["write_file", "a.md", "+ one", "+ two", "signoff resume t1 approve@", ": your reason"],
     ),
     "confirmation": (
-        'call("finish_task", summary="Look.", pending_issues=["A hole"])',
+        'call("finish_task", summary="Look.", pending_issues=["A hole"], requires_user_confirmation=True)',
         [],
-        ["Look.", "Claim: done", "A hole", "signoff resume t1 yes@", "'what is wrong'"],
+        ["Look.", "A hole", "signoff resume t1 yes@", "'what is wrong'"],
     ),
 }
 

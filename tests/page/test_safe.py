@@ -1,7 +1,6 @@
 """Whatever a person, a model or a tool wrote: on the page it is text, and can be seen."""
 
 import re
-import time
 from itertools import product
 from pathlib import Path
 
@@ -9,10 +8,10 @@ import pytest
 from jinja2 import UndefinedError
 
 import signoff
+from signoff.events import Answered, CallFinished, Nudged, Thought
 from signoff.front.record.draw import templates
 from signoff.page import page
 from signoff.page.page import MOST_BYTES
-from signoff.session.events import Answered, CallFinished, Nudged, Thought
 from signoff.session.history import Turn
 from tests.support.benches.page import TASK, Node, ends, everywhere, outcome, read, run_of
 
@@ -252,9 +251,7 @@ def test_ten_megabytes_are_cut_and_what_is_left_out_is_told(kind: str) -> None:
         Nudged("talked", text),
     )
     ended = outcome(summary=text, pending_issues=[text], result=text, error=text)
-    begun = time.perf_counter()
     made = page(run_of(Turn(TASK, 1, text, events), words=(text,), ended=ended))
-    assert time.perf_counter() - begun < 20
     assert len(made.encode()) < 1.5 * MEGA
     told = [node.text for node in read(made).all(class_="left-out")]
     assert len(told) > 5

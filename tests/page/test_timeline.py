@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from signoff.events import CallFinished, Nudged
 from signoff.graph.vocabulary import VERIFIED as VOCABULARY
 from signoff.page import Run, page
-from signoff.session.events import CallFinished, Nudged
 from signoff.session.history import Chapter, Turn
 from tests.support.benches.cli import Bench, steps, undone_elsewhere
 from tests.support.benches.page import TASK, Node, outcome, read, run_of
@@ -186,7 +186,7 @@ def test_a_fork_says_where_it_left_its_thread(bench: Bench) -> None:
 
 def test_an_extended_task_goes_on_in_the_same_timeline(bench: Bench) -> None:
     ended(LOOK, LOOK, DONE, options=("--turns", "2"))(bench)
-    bench("extend", "t1", "1")
+    bench("resume", "t1", "--turns", "1")
     root = shown(bench)
     assert [node.text for node in root.all(class_="number")] == ["1", "2", "3"]
     assert [node.text for node in root.all("p", "note")] == ["▸ The task goes on"]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from signoff.graph.machine import State
-from tests.house import ROOT, code_lines, statements
+from tests.house import ROOT, code_lines, door, statements
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,9 @@ def test_the_architecture_names_files_and_states_that_there_are() -> None:
     }
     assert named <= {str(state) for state in State}
     assert len(named) == 7
+
+
+def test_the_door_is_no_wider_than_it_is() -> None:
+    """A name, a parameter or a command more is a decision: it is made here, too."""
+    numbers = [int(number) for number in re.findall(r"\d+", door())]
+    assert numbers == [16, 12, 42, 128, 15, 15]

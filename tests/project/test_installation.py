@@ -147,7 +147,6 @@ def unpacked(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.mark.slow
 @pytest.mark.thorough
-@pytest.mark.together
 def test_links_and_pictures_of_the_long_description_work_outside_the_repository(metadata: Message) -> None:
     page = str(metadata.get_payload())
     assert metadata["Description-Content-Type"] == "text/markdown"
@@ -163,7 +162,6 @@ def test_links_and_pictures_of_the_long_description_work_outside_the_repository(
 
 @pytest.mark.slow
 @pytest.mark.thorough
-@pytest.mark.together
 def test_the_metadata_says_who_where_and_for_which_systems(metadata: Message) -> None:
     assert metadata["Author"] == "The Signoff developers"
     assert metadata["License-Expression"] == "MIT"
@@ -174,7 +172,6 @@ def test_the_metadata_says_who_where_and_for_which_systems(metadata: Message) ->
 
 @pytest.mark.slow
 @pytest.mark.thorough
-@pytest.mark.together
 def test_the_tests_in_the_sdist_are_all_found_and_those_of_each_layer_pass(unpacked: Path) -> None:
     pytest_there = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     where = "import signoff, signoff.graph.rules as r; print(signoff.__file__, r.__file__)"
@@ -189,7 +186,6 @@ def test_the_tests_in_the_sdist_are_all_found_and_those_of_each_layer_pass(unpac
 
 @pytest.mark.slow
 @pytest.mark.thorough
-@pytest.mark.together
 @pytest.mark.parametrize(
     ("kind", "extra"), [("sdist", ""), ("sdist", "web"), *(("wheel", extra) for extra in EXTRAS)]
 )

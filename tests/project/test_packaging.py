@@ -129,12 +129,12 @@ def test_the_installed_wheel_is_one_importable_package(python: Path, wheel: Path
     assert not {path.stem for path in installed.iterdir()} & {*FOLDERS, "tests", "benchmarks", "examples"}
     # The dependencies are those of the running environment; the package itself is only linked from there.
     program = (
-        "import signoff, signoff.graph.machine as m, signoff.cli.machine as d; print(m.__file__, d.__file__)"
+        "import signoff, signoff.graph.machine as m, signoff.cli.diagram as d; print(m.__file__, d.__file__)"
     )
     files = run(python, "-c", program, cwd=tmp_path, PYTHONPATH=sysconfig.get_path("purelib"))
     assert files.split() == [
         str(installed / "signoff/graph/machine.py"),
-        str(installed / "signoff/cli/machine.py"),
+        str(installed / "signoff/cli/diagram.py"),
     ]
     assert sys.prefix not in files
 

@@ -29,8 +29,6 @@ from tests.support.prepared import Prepared, PreparedPython, run_python
 # What a page shows needs more than a folder: its own test says what.
 OWN_TESTS = {
     "docs/how-to/studio.md": "tests/server/test_studio_docs.py",
-    "docs/how-to/workers.md": "tests/workers/test_docs.py",
-    "docs/how-to/langsmith.md": "tests/session/test_langsmith.py",
 }
 EXAMPLES = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "examples").glob("*.py")))
 DATABASE = "postgresql://me:secret@db.example:5432/threads"
@@ -177,7 +175,11 @@ def test_every_link_outside_of_the_docs_leads_to_a_file(page: str) -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len(read("README.md").splitlines()) <= 120
+    assert len(read("README.md").splitlines()) <= 150
+
+
+def test_the_docs_have_at_most_fifty_pages() -> None:
+    assert len([page for page in pages() if page.startswith("docs/")]) <= 50
 
 
 def test_every_page_is_one_that_is_run_or_has_a_test_of_its_own() -> None:

@@ -25,7 +25,7 @@ from signoff.graph.inside import private
 from signoff.graph.inside.nodes import Lean, lean
 from signoff.graph.messages import slim
 from signoff.nodes.tool_calls import inject
-from tests.project.test_imports import SOURCES
+from tests.support.sources import sources
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("langgraph", "langchain", "langsmith", "pydantic")
@@ -49,7 +49,7 @@ def test_what_has_no_name_is_asked_for_in_vain() -> None:
 
 
 def test_no_other_file_knows_one() -> None:
-    texts = {module: path.read_text("utf-8") for module, path in SOURCES.items()}
+    texts = {module: path.read_text("utf-8") for module, path in sources().items()}
     likely = {module: ast.parse(text) for module, text in texts.items() if LIKELY.search(text)}
     assert [module for module, tree in likely.items() if list(private_names(tree))] == [
         "signoff.graph.inside.private"

@@ -19,11 +19,10 @@ def test_a_number_that_is_too_small_or_none(text: str) -> None:
 @pytest.mark.parametrize(
     ("program", "option"),
     [
-        ("tests.stateful", "--examples"),
-        ("tests.stateful", "--steps"),
+        ("tests.simulate", "--seeds"),
         ("tests.fuzz_replies", "--replies"),
         ("tests.odd_replies", "--replies"),
-        ("tests.random_kills", "--threads"),
+        ("tests.kills", "--kills"),
         ("benchmarks.workers", "--threads"),
         ("benchmarks.workers", "--steps"),
         ("benchmarks.overhead", "--turns"),

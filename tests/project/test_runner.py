@@ -1,4 +1,4 @@
-"""How the tests are run: in forks that lose nothing, and as samples that differ."""
+"""How the tests are run: as samples that differ."""
 
 import re
 import subprocess
@@ -7,21 +7,6 @@ from pathlib import Path
 
 import pytest
 
-ODD = """
-import os, time, pytest
-def test_right(): pass
-def test_ends_its_process(): os._exit(3)
-def test_wrong(): assert 0
-@pytest.mark.timeout(1)
-def test_hangs(): time.sleep(30)
-@pytest.mark.skip(reason="no")
-def test_left_out(): pass
-@pytest.fixture
-def torn(): yield; raise ValueError("torn")
-def test_torn(torn): pass
-def test_leaves_its_folder(): os.chdir("/")
-def test_after_all_that(): pass
-"""
 SAMPLED = """
 import pytest
 @pytest.mark.sample(3)
@@ -35,8 +20,6 @@ asyncio_default_fixture_loop_scope = function
 markers =
     sample(n): n cases
     thorough: all
-    long: long
-    together: together
 """
 
 
@@ -52,12 +35,6 @@ def run(folder: Path, source: str, *options: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout, done.stderr
     return done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.thorough
-def test_forks_report_every_test_also_those_that_end_or_stop_their_process(tmp_path: Path) -> None:
-    assert "3 failed, 4 passed, 1 skipped, 2 errors" in run(tmp_path, ODD, "--processes", "2")
 
 
 @pytest.mark.slow

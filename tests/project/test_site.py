@@ -63,7 +63,6 @@ def told_of_faults(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.together
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_pages_ends_the_build(fault: str, told_of_faults: str) -> None:
     assert FAULTS[fault] in told_of_faults

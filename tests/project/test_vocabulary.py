@@ -29,7 +29,6 @@ from signoff.graph.vocabulary import (
     stands,
 )
 from signoff.page import page
-from signoff.session.decisions import Waiting
 from signoff.session.history import Turn
 from signoff.session.status import Condition
 from tests.house import ROOT, product_files
@@ -63,7 +62,6 @@ def test_the_words_are_those_of_the_types() -> None:
     assert set(ENDED) == set(get_args(outcomes.Status))
     assert {*get_args(Status), *ENDED} <= set(STATUSES)
     assert {str(found) for found in Condition} - {"unknown", "ended"} <= set(STATUSES)
-    assert [*WAITS] == [kind.waits_for for kind in get_args(Waiting)]
     # The next word in a dialogue is waited for like an answer.
     assert set(WAITS) == {*Wait} - {Wait.WORD}
 

@@ -12,6 +12,7 @@ from signoff.session.status import deps_of
 from signoff.verify.machine import ALPHABET, Names, Symbol
 from signoff.verify.tree import TOP, Part, Tree, TreeWorld
 from tests.proof.worlds import NAMES, write
+from tests.support.adapted import adapted
 
 LEAD: Names = {**NAMES, "left": ("left", {"task": "Look left."}), "right": ("right", {"task": "Look right."})}
 BOTH = {"both": Symbol(calls=[("left", {}), ("right", {})])}
@@ -47,7 +48,7 @@ def world(
     bounds = Limits(turns=turns, repeats=None, refusals=None, talk_turns=1, **(limits or {}))
     team = [delegate(one, child(below), description="Works.") for one in ("left", "right")]
     saved: dict[str, Any] = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
-    graph = build_graph(ScriptedModel([]), team, limits=bounds, **saved, **given)
+    graph = build_graph(ScriptedModel([]), team, limits=bounds, **saved, **adapted(**given))
     parts = {TOP: Part(LEAD, lead), "left": Part(NAMES, left), "right": Part(NAMES, right)}
     return TreeWorld(name, Tree(deps_of(graph), parts), events, outside)
 
@@ -133,7 +134,7 @@ COMPOSITIONS: Mapping[str, Callable[[], TreeWorld]] = {
         limits={"tokens": 7},
     ),
     "few calls, and a copy": lambda: both_ask("few calls, and a copy", ("kill", "fork"), 1),
-    "few calls, on again": lambda: both_ask("few calls, on again", ("fork", "stop", "retry", "extend"), 2),
+    "few calls, on again": lambda: both_ask("few calls, on again", ("fork", "stop", "go further"), 2),
     "a message and a stop": lambda: world(
         "a message and a stop",
         {**BOTH, "done": ALPHABET["finish"]},

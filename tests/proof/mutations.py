@@ -93,7 +93,7 @@ DROPPED: Mapping[str, str] = {
 """Each rule, and the world in which it is missed.
 
 Five are not among them: `seconds`, since no clock runs here; `not_ready`, without which every property
-holds, only later or with a prompt over its budget; `tests/graph/test_not_ready.py` misses it; and `children`,
+holds, only later or with a prompt over its budget; `tests/graph/test_path.py` misses it; and `children`,
 `depth` and `tree_turns`, which no world of delegates reaches; `tests/delegates/` misses them.
 """
 

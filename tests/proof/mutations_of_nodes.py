@@ -22,7 +22,6 @@ import signoff.nodes.tool_calls.closing
 import signoff.nodes.tool_calls.done
 import signoff.nodes.undo
 from signoff.graph.finish.standstill import idle_refusals
-from signoff.graph.kinds import Effect
 from signoff.graph.machine import State
 from signoff.nodes.journal import Written
 from signoff.nodes.node import NodeContext, Report, Steps
@@ -64,7 +63,7 @@ def _same_only(task: Any, finish: Any) -> Any:
 def _last_message_only(section: Any, verdicts: Any) -> Any:
     last = section.replies[-1] if section.replies else None
     call = last.control if last else None
-    ends = call is not None and call.effect is Effect.FINISH
+    ends = call is not None and call.effect == "finish"
     return call if ends and last is not None and last.open(call) else None
 
 

@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel, field_validator
 
-from signoff import ControlTool, Effect, Limits, build_graph, delegate
+from signoff import ControlTool, Limits, build_graph, delegate
 from signoff.models import ScriptedModel
 from signoff.tools.control import standard_controls
 
@@ -55,24 +55,20 @@ def play(*tools, **given):
         raise AssertionError("the model was really asked")
     return build_graph(ScriptedModel(model), tools, limits=Limits(turns=1), **given)
 
-CONTROLS = [ControlTool(file_it, Effect.FINISH)]
+CONTROLS = [ControlTool(file_it, "finish")]
 plain = play()
 saved = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
 guarded = play(send, look, approvals={"send": True}, checks=[lambda: 1 / 0], **saved)
-made = lambda: play(hand_over=["send"], *[send])
+made = lambda: play(approvals={"send": "hand_over"}, *[send])
 own = play(look, control_tools=CONTROLS)
 two = play(control_tools=[*standard_controls(), *CONTROLS])
-def prompt(state, context):
-    raise AssertionError("the prompt was really made")
-
 class Caller(BaseModel):
     user: str
 
 prompted = play(
-    system_prompt=prompt,
+    system_prompt="Be kind.",
     context_schema=Caller,
     approvals=lambda name, args, context: context.user,
-    cache="anthropic",
     **saved,
 )
 def team(**given):

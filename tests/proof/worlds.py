@@ -14,6 +14,7 @@ from signoff.models import ScriptedModel
 from signoff.session.status import deps_of
 from signoff.verify.choices import EVENTS, World
 from signoff.verify.machine import ALPHABET, Machine, Names
+from tests.support.adapted import adapted
 from tests.support.histories import ai, broken, done, user
 
 NAMES: Names = {
@@ -78,7 +79,7 @@ def machine(
     limits = Limits(**{"turns": turns, "repeats": repeats, "refusals": None, "talk_turns": 2, **more})
     saved: dict[str, Any] = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
     tools = UNDONE if "on_failure" in given else TOOLS
-    deps = deps_of(build_graph(ScriptedModel([]), tools, limits=limits, **saved, **given))
+    deps = deps_of(build_graph(ScriptedModel([]), tools, limits=limits, **adapted(**saved, **given)))
     name, arguments = NAMES["finish"]
     played_by: Names = {**NAMES, "finish": (name, {**arguments, **(finish or {})})}
     return Machine(replace(deps, readings={}), played_by, can_ask=can_ask)
@@ -131,7 +132,7 @@ WORLDS: Mapping[str, Callable[[], World]] = {
         ("empty finish", "blank finish", "unknown tool + finish", "talk", "write", "finish"),
     ),
     "errors": lambda: World(
-        "errors", machine(turns=2), ("error", "too long", "write", "finish"), ("retry",), 1
+        "errors", machine(turns=2), ("error", "too long", "write", "finish"), ("go further",), 1
     ),
     "odd ids": lambda: World("odd ids", machine(turns=3), ODD),
     "few tokens": lambda: World("few tokens", machine(turns=9, tokens=5), FEW),
@@ -142,7 +143,7 @@ WORLDS: Mapping[str, Callable[[], World]] = {
         "undo",
         machine(turns=2, on_failure="undo"),
         ("write", "two writes", "failing write", "finish"),
-        ("kill", "message", "stop", "extend", "undo"),
+        ("kill", "message", "stop", "go further", "undo"),
         2,
     ),
     "undo on request": lambda: World(

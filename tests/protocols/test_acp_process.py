@@ -62,7 +62,7 @@ def ran(bench: AcpBench) -> str:
 
 def waits(bench: AcpBench, session: str) -> Any:
     with bench.database.open() as storage:
-        return look(reading_graph(storage), session).waiting
+        return look(reading_graph(storage), session).wait()
 
 
 INITIALIZE = {"protocolVersion": 1, "clientCapabilities": {}}
@@ -118,10 +118,10 @@ async def test_an_edited_approval_a_limit_and_an_error_over_stdio(bench: AcpBenc
     async with bench.edited(script, options=options) as opened:
         await opened.load(session)
         assert opened.editor.said("user_message_chunk") == "Do all of it9090"
-        with pytest.raises(RequestError, match="/retry tries again"):
-            await opened.prompt(session, "/extend 5")
+        with pytest.raises(RequestError, match="/continue tries again"):
+            await opened.prompt(session, "/continue 5")
         flag.write_text("All of it.")
-        assert await opened.prompt(session, "/retry") == "end_turn"
+        assert await opened.prompt(session, "/continue") == "end_turn"
         assert "All of it." in opened.editor.said()
     assert ran(bench) == "edited\n"
 
@@ -134,7 +134,7 @@ async def test_an_editor_that_goes_away_in_the_middle_of_an_approval(bench: AcpB
         await opened.editor.sees(lambda editor: editor.asked)
         assert await opened.ends() == 0
         prompt.cancel()
-    assert waits(bench, session).waits_for == "approval"
+    assert waits(bench, session).document()["waits_for"] == "approval"
     async with bench.edited(WRITES, "approve", options=("--approve", "terminal")) as opened:
         await opened.load(session)
         assert await opened.prompt(session, "") == "end_turn"

@@ -58,7 +58,7 @@ async def test_the_list_comes_in_pages_of_fifty(bench: AcpBench) -> None:
         with bench.database.open() as storage:
             for number in range(103):
                 model = ScriptedModel([call("finish_task", summary="Done.")])
-                build_graph(model, storage=storage).invoke(
+                build_graph(model, checkpointer=storage.checkpointer, store=storage.store).invoke(
                     {"messages": [("user", f"Task {number}")]}, config_of(f"t{number}")
                 )
         pages = await listed(opened, None)

@@ -65,7 +65,7 @@ async def test_the_adapters_of_langchain(bench: McpBench, tmp_path: Path) -> Non
     async def process() -> AsyncIterator[Callable[..., Awaitable[Any]]]:
         async with client.session("signoff") as session:
             tools = {tool.name: tool for tool in await load_mcp_tools(session)}
-            assert set(tools) == {"run_task", "resume", "extend", "retry"}
+            assert set(tools) == {"run_task", "resume", "go_on"}
 
             async def told(name: str, **arguments: Any) -> Any:
                 made = {"name": name, "args": arguments, "id": "1", "type": "tool_call"}
@@ -83,10 +83,10 @@ async def test_the_adapters_of_langchain(bench: McpBench, tmp_path: Path) -> Non
         edit = f"edit: {EDIT['arguments']}"
         found = await told("resume", thread=waits["thread"], waiting_id=waits["waiting_id"], answer=edit)
         assert (found["status"], ran(bench)) == ("limit", "edited\n")
-        assert (await told("extend", thread=waits["thread"], turns=5)).status == "error"
+        assert (await told("go_on", thread=waits["thread"], turns=5)).status == "error"
     flag.write_text("All of it.")
     async with process() as told:
-        assert (await told("retry", thread=waits["thread"]))["outcome"]["summary"] == "All of it."
+        assert (await told("go_on", thread=waits["thread"]))["outcome"]["summary"] == "All of it."
     assert ran(bench) == "edited\n"
 
 
@@ -105,10 +105,10 @@ async def test_an_edited_approval_a_limit_and_an_error_over_stdio(
             found = await client.told("resume", **at, answer=answer)
         assert (found["status"], ran(bench)) == ("limit", "edited\n")
     async with bench.started(command) as client:
-        failed = await client.call("extend", thread=found["thread"], turns=5)
+        failed = await client.call("go_on", thread=found["thread"], turns=5)
         assert failed.isError
         flag.write_text("All of it.")
-        assert (await client.told("retry", thread=found["thread"]))["outcome"]["summary"] == "All of it."
+        assert (await client.told("go_on", thread=found["thread"]))["outcome"]["summary"] == "All of it."
     assert ran(bench) == "edited\n"
 
 
@@ -185,7 +185,7 @@ async def test_bad_lines_other_versions_and_answers_about_something_else(bench: 
         await client.send(id="big", method="tools/call", params={"name": "x" * 70_000_000})
         assert "too long" in (await client.answer("big"))["error"]["message"]
         await client.send(id=1, method="tools/list")
-        assert len((await client.answer(1))["result"]["tools"]) == 4
+        assert len((await client.answer(1))["result"]["tools"]) == 3
 
 
 @pytest.mark.thorough

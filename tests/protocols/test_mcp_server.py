@@ -106,7 +106,7 @@ async def test_a_client_without_forms_answers_by_resume(bench: McpBench, answer:
     ("filled", "written"),
     [
         ({"answer": "9090"}, "9090"),
-        ({"answer": "9090", "words": "7070"}, "7070"),
+        ({"answer": "9090", "words": "port 7070"}, "port 7070"),
         ({"words": "1"}, "8080"),
     ],
 )
@@ -156,7 +156,9 @@ async def test_each_of_two_calls_has_a_form(bench: McpBench) -> None:
 
 
 async def test_a_finish_is_confirmed_or_sent_back(bench: McpBench) -> None:
-    async with bench.inside(CONFIRMED, {"words": "Not yet"}, {"answer": "yes"}, forms=True) as client:
+    async with bench.inside(
+        CONFIRMED, {"decision": "reject", "message": "Not yet"}, {"decision": "approve"}, forms=True
+    ) as client:
         found = await client.told("run_task", task="Do it")
         assert found["outcome"]["summary"] == "All of it."
 
@@ -168,7 +170,7 @@ async def test_a_limit_more_turns_and_progress(bench: McpBench) -> None:
         steps = [step for step, _, _ in client.progress]
         assert steps == sorted(set(steps))
         assert any(f"thread {found['thread']} · write_file" == told for _, _, told in client.progress)
-        assert (await client.told("extend", thread=found["thread"], turns=5))["status"] == "success"
+        assert (await client.told("go_on", thread=found["thread"], turns=5))["status"] == "success"
         assert "ended" in await client.refused("resume", thread=found["thread"])
 
 
@@ -181,7 +183,7 @@ async def test_an_error_is_told_and_tried_again(bench: McpBench, tmp_path: Path)
         assert failed.structuredContent
         assert failed.structuredContent["outcome"]["reason"] == "model_error"
         flag.write_text("Better.")
-        again = await client.told("retry", thread=failed.structuredContent["thread"])
+        again = await client.told("go_on", thread=failed.structuredContent["thread"])
         assert again["outcome"]["summary"] == "Better."
 
 
@@ -272,10 +274,10 @@ async def test_a_form_that_is_never_filled_in_hangs_nothing(bench: McpBench) -> 
         ("run_task", {"task": "x", "mode": "fast"}, "mode: Extra inputs"),
         ("run_task", {"task": "x" * 50_000_000}, "has 50,000,012 characters"),
         ("resume", {"thread": "none"}, "no thread 'none'"),
-        ("extend", {"thread": "none"}, "no thread 'none'"),
-        ("extend", {"thread": "none", "turns": 0}, "greater than or equal to 1"),
-        ("extend", {"thread": "none", "turns": 10**29}, "less than or equal to 100000"),
-        ("retry", {"thread": "x" * 900}, "at most 500 characters"),
+        ("go_on", {"thread": "none"}, "no thread 'none'"),
+        ("go_on", {"thread": "none", "turns": 0}, "greater than or equal to 1"),
+        ("go_on", {"thread": "none", "turns": 10**29}, "less than or equal to 100000"),
+        ("go_on", {"thread": "x" * 900}, "at most 500 characters"),
         ("teleport", {}, "no tool 'teleport'"),
     ],
 )
@@ -295,13 +297,12 @@ async def test_a_wrong_call_is_refused_in_a_sentence(
         ("resume", {"thread": "none"}, {"thread": "none"}),
         ("resume", {"thread": "t", "answer": "1", "waiting_id": "0"}, {"thread": "t"}),
         ("resume", {"thread": "t", "answer": "1"}, {"thread": "t"}),
-        ("extend", {"thread": "t", "turns": 0}, {"thread": "t"}),
-        ("retry", {"thread": "t"}, {"thread": "t"}),
+        ("go_on", {"thread": "t", "turns": 0}, {"thread": "t"}),
         ("run_task", {"task": "Another", "thread": "t"}, {"thread": "t"}),
         ("run_task", {"task": " "}, {}),
-        ("retry", {"thread": "x" * 900}, {}),
-        ("retry", {"thread": 5}, {}),
-        ("retry", {"thread": "a\0"}, {}),
+        ("go_on", {"thread": "x" * 900}, {}),
+        ("go_on", {"thread": 5}, {}),
+        ("go_on", {"thread": "a\0"}, {}),
     ],
 )
 async def test_a_refusal_names_the_thread_that_it_is_about(

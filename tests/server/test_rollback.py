@@ -11,8 +11,9 @@ from langgraph_sdk.client import SyncLangGraphClient
 
 from signoff import Session
 from signoff.server import ServerSaver
-from signoff.session.decisions import Finished, Question
+from signoff.session.decisions import Question
 from tests.support.benches.studio import Shared, begun, client_of, message, until, wait
+from tests.support.ends import is_finished
 from tests.support.servers.dev_server import Server, langgraph_dev
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -99,7 +100,7 @@ def test_the_run_is_cancelled_and_its_thread_and_all_others_go_on(
     # What it has done is still there, and goes on.
     with shared.storage() as storage:
         ended = Session(shared.graph(storage), thread).run()
-    assert isinstance(ended, Finished)
+    assert is_finished(ended)
     assert ended.outcome.status == "success"
 
 
@@ -169,4 +170,4 @@ async def test_a_rollback_that_comes_by_another_way_keeps_the_steps(tmp_path: Pa
         session = Session(shared.graph(storage), "t")
         assert isinstance(await session.arun("ask"), Question)
         await ServerSaver(storage).adelete_for_runs(["a run"])
-        assert isinstance(await session.aresume("80"), Finished)
+        assert is_finished(await session.aresume("80"))

@@ -15,10 +15,11 @@ from langgraph.types import Command
 
 from signoff import SetupError, build_graph
 from signoff.graph.build import Graph
-from signoff.graph.studio import SHOWN, TOLD, compose
+from signoff.graph.studio import SHOWN, TOLD
 from signoff.models import ScriptedModel, call
 from signoff.models.scripted import Step
 from signoff.session.status import deps_of
+from signoff.studio import compose
 from signoff.tools.files import workspace_tools
 
 SCRIPT = 'from signoff.models import call\nscript = [call("finish_task", summary="All done.")]\n'
@@ -185,7 +186,7 @@ async def test_an_async_run_never_blocks_the_event_loop(
     with ScriptedModel(steps) as model:
         tools: list[Any] = [*workspace_tools(work), long_result, long_error]
         graph = build_graph(
-            model, tools, checkpointer=InMemorySaver(), store=InMemoryStore(), prompt_tokens=2_000
+            model, tools, checkpointer=InMemorySaver(), store=InMemoryStore(), policy={"prompt_tokens": 2_000}
         )
         config: RunnableConfig = {"configurable": {"thread_id": "one"}}
         with blockbuster_ctx():

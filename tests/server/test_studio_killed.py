@@ -11,8 +11,8 @@ from langgraph_sdk.client import SyncLangGraphClient
 
 from signoff import Session, ThreadBusy
 from signoff.nodes.journal import recorded
-from signoff.session.decisions import Finished
 from tests.support.benches.studio import ALL_LINES, TURNS, Shared, begun, client_of, message, until, wait
+from tests.support.ends import is_finished
 from tests.support.servers.dev_server import langgraph_dev
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -33,7 +33,7 @@ def test_a_thread_of_a_killed_server_goes_on_elsewhere_and_no_effect_runs_twice(
     assert len(shared.lines) < len(ALL_LINES)
     with shared.storage() as storage:
         ended = Session(shared.graph(storage), thread).run()
-    assert isinstance(ended, Finished)
+    assert is_finished(ended)
     assert (ended.outcome.status, ended.outcome.turns) == ("success", TURNS)
     # A call that was cut off is not run again: its line may be missing, and no line is there twice.
     assert len(shared.lines) >= len(ALL_LINES) - 1
@@ -67,7 +67,7 @@ def test_a_run_that_is_cut_short_keeps_what_it_has_done(
         stop(client, thread)
         with shared.storage() as storage:
             ended = Session(shared.graph(storage), thread).run()
-    assert isinstance(ended, Finished)
+    assert is_finished(ended)
     assert ended.outcome.status == "success"
     assert len(shared.lines) >= len(ALL_LINES) - 1
     assert shared.lines == [line for line in ALL_LINES if line in shared.lines]
@@ -101,7 +101,7 @@ def test_a_server_that_starts_again_takes_no_message_twice(tmp_path: Path, elsew
     assert len(shared.lines) < len(ALL_LINES), "the kill came too late to mean anything"
     if elsewhere_first:
         with shared.storage() as storage:
-            assert isinstance(Session(shared.graph(storage), thread).run(), Finished)
+            assert is_finished(Session(shared.graph(storage), thread).run())
     with langgraph_dev(tmp_path, shared.env()) as server, client_of(server) as client:
         until(lambda: client.runs.get(thread, run)["status"] == "success", "the run does not end")
         values = client.threads.get_state(thread)["values"]

@@ -19,14 +19,13 @@ from signoff.graph.build import Graph
 from signoff.graph.finish.recorded import Figures
 from signoff.graph.foreign import FIGURES, label
 from signoff.graph.messages import is_reply
-from signoff.graph.studio import compose
 from signoff.graph.texts import DEFAULT_TEXTS
-from signoff.models import ScriptedModel, call
+from signoff.models import ScriptedModel, TaggedText, call
 from signoff.models.local.chat import LocalChatModel
-from signoff.models.tagged import TaggedText
 from signoff.nodes.model.models import renamed
-from signoff.session.decisions import Finished
 from signoff.session.status import deps_of
+from signoff.studio import compose
+from tests.support.ends import is_finished
 from tests.support.servers.fake_provider import FakeProvider, Reply, tool_call
 
 Way = Callable[..., dict[str, Any]]
@@ -112,7 +111,7 @@ def test_a_resume_uses_the_name_of_its_own_context(provider: FakeProvider, tmp_p
     with sqlite_storage(tmp_path / "threads.sqlite") as storage:
         graph = build_graph(chat(provider), storage=storage)
         Session(graph, "t", context={"model": "second"}).run("go")
-        assert isinstance(Session(graph, "t", context={"model": "third"}).resume("80"), Finished)
+        assert is_finished(Session(graph, "t", context={"model": "third"}).resume("80"))
     assert asked(provider) == ["second", "third"]
 
 
@@ -182,7 +181,7 @@ def test_a_summary_by_the_model_is_by_the_one_that_the_context_names(
     provider: FakeProvider, run: Way, name: str | None, summaries_by: str
 ) -> None:
     provider.script += [Reply(calls=[tool_call("note", text=f"{at} " + "x" * 400)]) for at in range(60)]
-    graph = build_graph(chat(provider), [note], compaction="model", prompt_tokens=3_000)
+    graph = build_graph(chat(provider), [note], policy={"compaction": "model", "prompt_tokens": 3_000})
     run(graph, context={"model": name, "turns": 30})
     asks = DEFAULT_TEXTS.note_down.partition(":")[0]
     last = ((request.body["model"], request.body["messages"][-1]["content"]) for request in provider.requests)
@@ -194,7 +193,7 @@ def test_a_summary_by_the_model_is_by_the_one_that_the_context_names(
 def test_another_model_for_summaries_keeps_its_name(provider: FakeProvider) -> None:
     provider.script += [Reply(calls=[tool_call("note", text=f"{at} " + "x" * 400)]) for at in range(40)]
     writer = ScriptedModel(lambda messages: "Some notes were taken.")
-    graph = build_graph(chat(provider), [note], compaction=writer, prompt_tokens=3_000)
+    graph = build_graph(chat(provider), [note], policy={"compaction": writer, "prompt_tokens": 3_000})
     invoke(graph, context={"model": "second", "turns": 30})
     assert writer.seen
     assert set(asked(provider)) == {"second"}
@@ -221,7 +220,7 @@ def test_a_model_without_a_name_to_change_is_told_so_and_the_thread_goes_on(run:
         with pytest.raises(SetupError, match="'second', but ScriptedModel has no name that can be changed"):
             run(graph, context={"model": "second"})
         ended = Session(graph, "t").run()
-    assert isinstance(ended, Finished)
+    assert is_finished(ended)
     assert ended.outcome.turns == 1
 
 

@@ -14,7 +14,7 @@ from signoff.graph.build import Graph
 from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 from signoff.server import ServerSaver, narrow, wide
-from signoff.storage.sqlite import SqliteStorage
+from signoff.storage import SqliteStorage
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 OURS = "AC0a1B2c"

@@ -1,4 +1,4 @@
-"""docs/how-to/use-stream.md: LangGraph's hooks for React, from npm, against a real `langgraph dev`."""
+"""docs/how-to/front-ends.md: LangGraph's hooks for React, from npm, against a real `langgraph dev`."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ def script(messages):
         call("finish_task", summary="It is written."),
     ][sum(map(is_reply, messages))]
 """
-(AGENT,) = [one.text for one in blocks("docs/how-to/use-stream.md") if one.language == "jsx"]
+(AGENT,) = [one.text for one in blocks("docs/how-to/front-ends.md") if one.language == "jsx"]
 # What the page says of the older hook.
 OLDER = (
     AGENT.replace("@langchain/react", "@langchain/langgraph-sdk/react")

@@ -15,7 +15,7 @@ import httpx
 import jsonschema  # type: ignore[import-untyped]  # the package has no stubs
 import pytest
 
-from signoff.session.events import events_schema, from_dict
+from signoff.events import events_schema, from_dict
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +77,7 @@ def test_a_decision_is_posted_while_the_events_stream(client: httpx.Client) -> N
             assert waiting["calls"][0]["args"] == {"to": "ada", "amount": 500}
             edit = {"name": "pay", "args": {"to": "ada", "amount": 50}}
             decision = {
-                "answer": [{"type": "edit", "edited_action": edit, "id": waiting["calls"][0]["call_id"]}],
+                "answer": [{"type": "edit", "edited_action": edit, "id": waiting["calls"][0]["id"]}],
                 "interrupt_id": waiting["interrupt_id"],
                 "by": "grace",
             }
@@ -92,7 +92,7 @@ def test_a_decision_is_posted_while_the_events_stream(client: httpx.Client) -> N
     assert found["call_progress"]["call_id"] == found["call_started"]["call_id"]
     assert found["call_started"]["args"] == found["call_finished"]["args"] == {"to": "ada", "amount": 50}
     assert "paid 50 to ada" in found["call_finished"]["result"]
-    assert found["ended"]["outcome"]["status"] == "success"
+    assert found["task_ended"]["outcome"]["status"] == "success"
     # A reader that comes back goes on where it was.
     late = read(client, after=len(told) - 2)
     assert [next(late), next(late)] == told[-2:]

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
-from signoff import Session, ThreadBusy, build_graph, sqlite_storage
+from signoff import Session, ThreadBusy, build_graph, postgres_storage, sqlite_storage
 from signoff.front.settings import Given, remember, settle
 from signoff.models import ScriptedModel, call
 from signoff.server import ServerSaver
 from signoff.session.commands import request_pause
 from signoff.stats.records import rate
-from signoff.storage.postgres import postgres_storage
 from signoff.tools.files import workspace_tools
 from signoff.workers import submit
+from tests.support.adapted import adapted
 from tests.support.benches.session import DONE, pay, play
+from tests.support.rows import ids
 from tests.support.servers.postgres import execute
 
 THREAD = "gone-1"
@@ -50,7 +51,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def work(storage: Any, thread_id: str, *steps: Any, tools: Any = (pay,), **options: Any) -> None:
-    graph = build_graph(ScriptedModel(play(*steps)), list(tools), storage=storage, **options)
+    graph = build_graph(ScriptedModel(play(*steps)), list(tools), storage=storage, **adapted(**options))
     Session(graph, thread_id).run("go")
 
 
@@ -120,15 +121,15 @@ def test_nothing_of_other_threads_is_touched(storage: Any) -> None:
 def test_it_may_be_begun_again_and_is_new(storage: Any) -> None:
     begin(storage, THREAD)
     asyncio.run(storage.checkpointer.adelete_thread(THREAD))
-    assert THREAD not in storage.threads()
+    assert THREAD not in ids(storage)
     # The same calls, by the same ids: no journal says that they were made.
     begin(storage, THREAD)
-    assert storage.threads() == [THREAD]
+    assert ids(storage) == [THREAD]
 
 
 def test_one_that_is_not_there_is_no_error(storage: Any) -> None:
     storage.checkpointer.delete_thread("never")
-    assert storage.threads() == []
+    assert ids(storage) == []
 
 
 def test_one_that_runs_is_refused_and_stays_whole(storage: Any) -> None:
@@ -150,7 +151,7 @@ def test_a_tool_cannot_delete_the_thread_in_which_it_runs(storage: Any) -> None:
         return "forgotten"
 
     work(storage, THREAD, call("forget"), DONE, tools=[forget])
-    assert storage.threads() == [THREAD]
+    assert ids(storage) == [THREAD]
     assert "is running elsewhere" in "".join(rows(storage)["store"])
 
 
@@ -195,7 +196,7 @@ def test_a_link_in_the_workspace_is_not_followed(storage: Any, workspace: Path, 
     (workspace / ".signoff").symlink_to(moved)
     storage.checkpointer.delete_thread(THREAD)
     assert len(list((moved / "outputs").iterdir())) == 1
-    assert storage.threads() == []
+    assert ids(storage) == []
 
 
 def test_a_thread_that_cannot_be_read_can_be_deleted(tmp_path: Path, workspace: Path) -> None:
@@ -205,7 +206,7 @@ def test_a_thread_that_cannot_be_read_can_be_deleted(tmp_path: Path, workspace: 
         connection.execute("UPDATE checkpoints SET checkpoint = x'c1'")
     with sqlite_storage(tmp_path / "t.sqlite") as storage:
         storage.checkpointer.delete_thread(THREAD)
-        assert storage.threads() == []
+        assert ids(storage) == []
 
 
 def test_its_place_in_the_queue_goes_too(postgres_url: str) -> None:

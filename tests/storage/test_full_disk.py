@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from signoff import Finished, Session, StorageError, build_graph, sqlite_storage
+from signoff import Session, StorageError, build_graph, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
-from signoff.storage.sqlite import SqliteStorage
+from signoff.storage import SqliteStorage
+from tests.support.ends import is_finished
 
 GO: Any = {"messages": [("user", "go")]}
 BIG = [("user", "x" * 100_000)]
@@ -75,7 +76,7 @@ def test_a_full_disk_is_a_sentence_and_the_thread_goes_on(way: str, tmp_path: Pa
         graph = build_graph(model(), [look], storage=storage)
         begun = graph.get_state(CONFIG).values.get("messages")
         found = Session(graph, "t").run(None if begun else "go")
-        assert isinstance(found, Finished)
+        assert is_finished(found)
         assert found.outcome.succeeded
 
 

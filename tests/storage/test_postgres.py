@@ -17,13 +17,15 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
-from signoff import Limits, SetupError, StorageError, build_graph
+from signoff import Limits, SetupError, StorageError, build_graph, postgres_storage
 from signoff.graph.build import Graph
 from signoff.graph.errors import ThreadError
 from signoff.graph.inside.installing import install_hint
 from signoff.models import ScriptedModel, call, reply
-from signoff.storage.postgres import PostgresStorage, postgres_storage
+from signoff.storage import PostgresStorage
 from signoff.storage.schema import SCHEMA
+from tests.support.adapted import adapted
+from tests.support.rows import ids
 from tests.support.servers.postgres import PASSWORD, Server, execute
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -37,7 +39,7 @@ def note(text: str) -> str:
 
 
 def graph_of(storage: PostgresStorage, script: Any, **options: Any) -> Graph:
-    return build_graph(ScriptedModel(script), [note], storage=storage, **options)
+    return build_graph(ScriptedModel(script), [note], storage=storage, **adapted(**options))
 
 
 @pytest.mark.parametrize("thread_id", ["t", "a/b/../c", 'it\'s "quoted"; --', "ünï 🧵 %2E.x", "7", "x" * 512])
@@ -52,7 +54,7 @@ async def test_a_thread_runs_pauses_and_goes_on_by_any_process(thread_id: str, p
         (pending,) = graph.get_state(config).interrupts
         done = graph.invoke(Command(resume={pending.id: "blue"}), config)
         assert [m.text for m in done["messages"] if m.type == "tool"][:2] == ["noted one", "blue"]
-        assert storage.threads() == [thread_id]
+        assert ids(storage) == [thread_id]
         entries = {item.namespace[1] for item in storage.store.search(("signoff",), limit=100)}
         assert entries == {"figures", "journal", "outcomes"}
 
@@ -62,15 +64,15 @@ def test_threads_are_listed_the_one_changed_last_first(postgres_url: str) -> Non
         for thread_id in ["one", "two", "three", "one"]:
             config: Any = {"configurable": {"thread_id": thread_id}}
             graph_of(storage, [FINISH]).invoke({"messages": [HumanMessage("go")]}, config)
-        assert storage.threads() == ["one", "three", "two"]
+        assert ids(storage) == ["one", "three", "two"]
         storage.checkpointer.delete_thread("three")
-        assert storage.threads() == ["one", "two"]
+        assert ids(storage) == ["one", "two"]
 
 
 def test_several_open_a_new_database_at_the_same_moment(postgres_url: str) -> None:
     def opened(_: int) -> list[str]:
         with postgres_storage(postgres_url) as storage:
-            return storage.threads()
+            return ids(storage)
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(opened, range(16))) == [[]] * 16
@@ -195,7 +197,7 @@ def test_an_id_that_it_cannot_keep_is_refused_before_anything_is_written(
             with pytest.raises((SetupError, ThreadError), match=r"The thread id .* PostgreSQL|not empty"):
                 attempt()
         assert not storage.checkpointer.is_running(thread_id)
-        assert storage.threads() == []
+        assert ids(storage) == []
     assert execute(postgres_url, "SELECT * FROM signoff_runners") == []
 
 

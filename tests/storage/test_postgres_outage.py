@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from signoff import StorageError
-from signoff.storage.postgres import postgres_storage
+from signoff import StorageError, postgres_storage
 from tests.support.postgres_runs import GO, LOCKS, SCRIPT, Acts, invoked, results
+from tests.support.rows import ids
 from tests.support.servers.postgres import Server, execute
 
-pytestmark = [pytest.mark.slow, pytest.mark.together]
+pytestmark = [pytest.mark.slow]
 
 
 def test_letting_go_of_a_thread_does_not_raise_when_the_server_is_gone(
@@ -62,11 +62,11 @@ def test_a_call_waits_for_the_server_but_not_for_ever(
         begun = time.monotonic()
         try:
             with pytest.raises(StorageError, match="nothing that was saved is lost; continue the thread"):
-                storage.threads()
+                ids(storage)
             assert time.monotonic() - begun < 12
         finally:
             own_postgres_server.start()
-        assert storage.threads() == []
+        assert ids(storage) == []
 
 
 async def test_many_threads_run_at_the_same_time(own_postgres_url: str) -> None:

@@ -15,16 +15,16 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from signoff import StorageError, ThreadBusy, build_graph
+from signoff import StorageError, ThreadBusy, build_graph, postgres_storage
 from signoff.graph.errors import ThreadLost
 from signoff.models import ScriptedModel, call
-from signoff.storage.postgres import postgres_storage
+from signoff.storage import PostgresEntries, PostgresThreads
 from signoff.storage.postgres_address import Address
 from signoff.storage.postgres_pool import writing
-from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads
 from signoff.workers.jobs import connector
 from tests.support.postgres_runs import GO, LOCKS, SCRIPT, THREAD, Acts, cut_lock, invoked, results
 from tests.support.prepared import PreparedPython
+from tests.support.rows import ids
 from tests.support.servers.postgres import execute
 
 pytestmark = pytest.mark.slow
@@ -257,7 +257,7 @@ def test_every_character_is_kept_whatever_encoding_the_sessions_have(
         config: Any = {"configurable": {"thread_id": "线程"}}
         outcome = acts.graph.invoke(GO, config)["outcome"]
         storage.store.put(("a", "b"), "ключ", {"x": "港"})
-        assert (outcome["summary"], acts.done, storage.threads()) == ("ü 🧵", ["✓ 港"], ["线程"])
+        assert (outcome["summary"], acts.done, ids(storage)) == ("ü 🧵", ["✓ 港"], ["线程"])
         assert storage.store.search(("a",))[0].key == "ключ"
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from signoff import StorageError
-from signoff.storage.postgres import postgres_storage
+from signoff import StorageError, postgres_storage
 
 VALUES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"a": [1, 2.5, None, {"b": True}]}, {"a": [1, 2.5, None, {"b": True}]}),

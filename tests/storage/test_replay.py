@@ -21,7 +21,7 @@ from signoff.session.below import is_machine
 from signoff.session.copying import namespaces_below
 from signoff.session.path import steps
 from signoff.session.replay import DECIDED, Replay, replay
-from signoff.storage.sqlite import SqliteStorage
+from signoff.storage import SqliteStorage
 from tests.incidents.fixtures import World
 from tests.incidents.player import graph_of, incidents
 
@@ -292,7 +292,9 @@ def test_a_thread_of_two_hundred_turns_is_decided_again_in_three_seconds(tmp_pat
         sqlite_storage(tmp_path / "long.sqlite") as storage,
         ScriptedModel([*script, finish]) as model,
     ):
-        graph = build_graph(model, [note], storage=storage, limits=Limits(turns=200), prompt_tokens=5_000)
+        graph = build_graph(
+            model, [note], storage=storage, limits=Limits(turns=200), policy={"prompt_tokens": 5_000}
+        )
         graph.invoke({"messages": ["go"]}, {"configurable": {"thread_id": "t"}})
         begun = time.process_time()
         found = replay(graph, "t")

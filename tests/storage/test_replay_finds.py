@@ -14,13 +14,14 @@ from langchain_core.tools import BaseTool, tool
 from signoff import Answer, Limits, Prices, Session, build_graph, delegate, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call, reply
-from signoff.session.decisions import Action, Approval, Confirmation, Failed, Finished, Question
+from signoff.session.decisions import Action, Approval, Ended, Question
 from signoff.session.replay import ReplayDifference, replay
-from signoff.storage.sqlite import SqliteStorage
+from signoff.storage import SqliteStorage
 from tests.incidents.player import graph_of, imported, incidents
 from tests.proof.mutations import ENTRY_MUTATIONS, RULE_MUTATIONS, TABLE_MUTATIONS
+from tests.support.adapted import adapted
+from tests.support.ends import is_failed, is_finished
 
-pytestmark = pytest.mark.together
 # How many are drawn by the thorough tests; more with DRAWN_THREADS=1000.
 FINISH, ASK = call("finish_task", summary="All of it."), call("ask_user", question="Which one?")
 PAY, NOTE = call("pay", amount=3), call("note", text="a")
@@ -77,7 +78,7 @@ def recorded(incident_storage: SqliteStorage) -> Mapping[str, Graph]:
     storage = incident_storage
     graphs = {name: graph_of(incident, (), storage) for name, incident in incidents().items()}
     for name, (script, settings, messages) in ALSO.items():
-        graphs[name] = build_graph(ScriptedModel(script), [note, pay], storage=storage, **settings)
+        graphs[name] = build_graph(ScriptedModel(script), [note, pay], storage=storage, **adapted(**settings))
         graphs[name].invoke({"messages": list(messages)}, {"configurable": {"thread_id": name}})
     stopped = build_graph(ScriptedModel([[PAY, NOTE]]), [note, pay], storage=storage)
     config: Any = {"configurable": {"thread_id": "stopped"}}
@@ -114,10 +115,10 @@ def test_an_earlier_end_says_nothing_of_one_that_cannot_be_decided_again(end: st
     with sqlite_storage(tmp_path / "t.sqlite") as storage:
         graph = build_graph(ScriptedModel(script), [note, child], storage=storage, limits={"turns": 1})
         session = Session(graph, "t", on_pending="supersede")
-        assert isinstance(session.run("go"), Finished)
-        assert isinstance(session.extend(3), Question)
+        assert is_finished(session.run("go"))
+        assert isinstance(session.go_on(3), Question)
         found = session.stop() if end == "stop" else session.run("Another task")
-        assert isinstance(found, Failed if end == "stop" else Finished)
+        assert is_failed(found) if end == "stop" else is_finished(found)
         assert replay(graph, "t").differences == ()
 
 
@@ -151,7 +152,7 @@ WORDS: Sequence[Any] = ("yes", "no", "approve", "reject", "reject: not today", "
 
 def drawn_delegate(draw: random.Random, name: str, says: Sequence[Any], *tools: Any) -> BaseTool:
     model, limits = ScriptedModel(lambda _: draw.choice(says)), {"turns": draw.randint(1, 4)}
-    graph = build_graph(model, [note, pay, *tools], limits=limits, model_retries=None)
+    graph = build_graph(model, [note, pay, *tools], limits=limits, policy={"model_retries": None})
     return delegate(name, graph, description="Works.")
 
 
@@ -174,19 +175,21 @@ def drawn_thread(draw: random.Random, storage: Any, name: str) -> Graph:
         tools,
         storage=storage,
         limits=limits,
-        approvals=draw.choice([None, {"pay": True}]),
-        hand_over=draw.choice([[], ["pay"]]),
-        talk=draw.choice(["strict", "balanced", "natural"]),
-        rounds=draw.random() < 0.2,
-        model_retries=None,
-        prompt_tokens=draw.choice([None, None, 2_500]),
-        on_failure=draw.choice(["keep", "keep", "undo", "ask"]),
+        **adapted(
+            hand_over=draw.choice([[], ["pay"]]),
+            talk=draw.choice(["strict", "balanced", "natural"]),
+            rounds=draw.random() < 0.2,
+            model_retries=None,
+            prompt_tokens=draw.choice([None, None, 2_500]),
+            on_failure=draw.choice(["keep", "keep", "undo", "ask"]),
+            approvals=draw.choice([None, {"pay": True}]),
+        ),
     )
     session = Session(graph, name, on_pending=draw.choice(["answer", "supersede"]))
     command: Any = draw.choice(["go", "stay"])
     for _ in range(12):
         decision = session.run(command)
-        if isinstance(decision, Finished | Failed):
+        if isinstance(decision, Ended):
             status = decision.outcome.status
             if draw.random() < 0.5:
                 break
@@ -194,13 +197,13 @@ def drawn_thread(draw: random.Random, storage: Any, name: str) -> Graph:
                 session.undo(ask=draw.random() < 0.5)
                 command = draw.choice([None, "Never mind"])
                 continue
-            goes_on = {"limit": lambda: session.extend(2), "error": session.retry}.get(status)
+            goes_on = {"limit": lambda: session.go_on(2), "error": session.go_on}.get(status)
             if goes_on is None or draw.random() < 0.3:
                 command = draw.choice(["Another task", "And one more"])
                 continue
             goes_on()
             command = "Next"
-        elif isinstance(decision, Question | Approval | Confirmation | Action):
+        elif isinstance(decision, Question | Approval | Action):
             command = _answered(draw, decision)
         else:
             command = None
@@ -212,7 +215,7 @@ def _answered(draw: random.Random, waiting: Any) -> Any:
     if draw.random() < 0.2:
         return "Something else"
     if isinstance(waiting, Approval):
-        decisions = [{"call_id": one.call_id, "type": draw.choice(one.allowed)} for one in waiting.calls]
+        decisions = [{"call_id": one.id, "type": draw.choice(one.allowed)} for one in waiting.calls]
         filled: dict[str, dict[str, Any]] = {
             "edit": {"edited_action": {"name": "pay", "args": {"amount": 1}}},
             "respond": {"message": "done already"},
@@ -238,7 +241,6 @@ def test_drawn_threads_replay_without_a_difference(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_many_drawn_threads_replay_without_a_difference(tmp_path: Path) -> None:
     check_drawn(range(20, 20 + THREADS), tmp_path)

@@ -14,6 +14,7 @@ from signoff import StorageError, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
 from signoff.storage.schema import SCHEMA
 from tests.support.prepared import PreparedPython, run_python
+from tests.support.rows import ids
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 
@@ -71,6 +72,7 @@ import resource, sys
 from contextlib import ExitStack
 from pathlib import Path
 from signoff.storage.sqlite import thread_lock
+from tests.support.rows import ids
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 try:
     with ExitStack() as stack:
@@ -89,7 +91,7 @@ def test_more_runs_at_once_than_files_may_be_open_says_what_to_do(tmp_path: Path
 
 def test_threads_and_outcomes_are_in_one_file(tmp_path: Path) -> None:
     with sqlite_storage(filled(tmp_path / "t.sqlite")) as storage:
-        assert storage.threads() == ["t"]
+        assert ids(storage) == ["t"]
         (item,) = storage.store.search(("signoff", "outcomes", "t"))
     assert item.value["summary"] == "x"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.sqlite", "t.sqlite.locks"]

@@ -16,9 +16,10 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.store.base import PutOp
 
 from signoff import build_graph, go_on, sqlite_storage
-from signoff.graph.outcome import current_outcome
 from signoff.models import ScriptedModel, call
-from signoff.storage.sqlite import SqliteStorage
+from signoff.storage import SqliteStorage
+from tests.support.ends import saved_outcome
+from tests.support.rows import ids
 
 FILES = ("langgraph/store/sqlite", "langgraph/checkpoint/sqlite", "signoff/storage/")
 AT: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1"}}
@@ -43,7 +44,7 @@ OPERATIONS: dict[str, Callable[[SqliteStorage], Any]] = {
     "save a checkpoint": lambda storage: storage.checkpointer.put(AT, empty_checkpoint(), {}, {}),
     "read a checkpoint": lambda storage: storage.checkpointer.get_tuple(AT),
     "list checkpoints": lambda storage: list(storage.checkpointer.list(AT)),
-    "list threads": lambda storage: storage.threads(),
+    "list threads": lambda storage: ids(storage),
     "delete a thread": lambda storage: storage.checkpointer.delete_thread("t"),
 }
 
@@ -143,7 +144,7 @@ def test_a_run_that_was_interrupted_goes_on_in_the_same_process(line: int, stora
         return "paid"
 
     config: Any = {"configurable": {"thread_id": "t"}}
-    graph = build_graph(ScriptedModel(reply), [pay], storage=storage, tool_seconds=None)
+    graph = build_graph(ScriptedModel(reply), [pay], storage=storage, policy={"tool_seconds": None})
     go: Any = {"messages": [("user", "go")]}
     try:
         with raising_at(line):
@@ -153,9 +154,9 @@ def test_a_run_that_was_interrupted_goes_on_in_the_same_process(line: int, stora
         state = graph.get_state(config)
         if not state.values:
             graph.invoke(go, config)
-        elif current_outcome(state.values) is None:
-            graph.invoke(go_on(state), config)
-    outcome = current_outcome(graph.get_state(config).values)
+        elif saved_outcome(state.values) is None:
+            graph.invoke(go_on(), config)
+    outcome = saved_outcome(graph.get_state(config).values)
     assert outcome is not None
     assert outcome["status"] == "success"
 

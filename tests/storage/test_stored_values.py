@@ -19,7 +19,7 @@ from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, Marks
 from signoff.graph.outcome import Change, CheckRun, Usage
 from signoff.graph.state import MIDDLEWARE, AgentState, HookMarks
-from signoff.storage.sqlite import SqliteStorage
+from signoff.storage import SqliteStorage
 
 Keys = set[tuple[str, str]]
 
@@ -44,17 +44,19 @@ VERDICTS = {"accepted", "goes on", "needs a person", "phase"}
 REFUSALS = {"checks", "empty_summary", "middleware", "sent_back"}
 DECISIONS = {"approve", "edit", "reject", "respond"}
 # An input is written by LangGraph, without an event; a review ends in a deadlock where nobody can be asked,
-# which is where nothing is stored; no incident goes on after a change by `update_state`.
-NOT_STORED = {Event.INPUT, Event.GO_ON}
+# which is where nothing is stored.
+NOT_STORED = {Event.INPUT}
 
 # Keys that no incident leaves: what a provider's cache has served of the calls for a summary (the scripted
-# model has no cache), answers that reach a thread although they cannot be read, and the ledger of a tree.
+# model has no cache), answers that reach a thread although they cannot be read, the ids of those who have it
+# go on, and the ledger of a tree.
 LEDGER = {"TreeBudget", "BoundAbove", "GrantedCalls"}
 NOT_LEFT = {
     ("Spent", "cached_tokens"),
     ("Decisions", "problem"),
     ("Undoing", "problem"),
     ("AgentState", "tree"),
+    ("AgentState", "gone_on"),
 }
 
 

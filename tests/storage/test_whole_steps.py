@@ -12,15 +12,15 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
-from signoff import Limits, Session, StorageError, build_graph, current_outcome, delegate, sqlite_storage
+from signoff import Limits, Session, StorageError, build_graph, delegate, postgres_storage, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 from signoff.nodes.delegates.descent import DESCENT, Descent
+from signoff.storage import SqliteStorage
 from signoff.storage.base import fork_mark, short_version, version_mark, version_number
-from signoff.storage.postgres import postgres_storage
 from signoff.storage.postgres_pool import batches
-from signoff.storage.sqlite import SqliteStorage
+from tests.support.ends import saved_outcome
 from tests.support.servers.postgres import execute
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -230,7 +230,7 @@ def test_a_checkpoint_that_cannot_be_saved_loses_nothing_of_its_state(storage: S
     # A model that is asked once more has only the second reply.
     graph = graph_on(storage, SCRIPT[1:])
     graph.invoke(None, THREAD)
-    outcome = current_outcome(graph.get_state(THREAD).values)
+    outcome = saved_outcome(graph.get_state(THREAD).values)
     assert outcome is not None
     assert (outcome["status"], outcome["turns"]) == ("success", 2)
 

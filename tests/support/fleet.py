@@ -9,11 +9,10 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.types import Command
 
-from signoff import Limits, build_graph, extend, retry
-from signoff.graph.build import Graph, Storage
+from signoff import Graph, Limits, Storage, build_graph, go_on
 from signoff.graph.messages import is_genuine
 from signoff.models import ScriptedModel, call, reply
-from signoff.stats import rate
+from signoff.records import rate
 
 TURNS = 8
 REMINDED_AT = 7
@@ -161,10 +160,10 @@ def _step(letter: str, marker: str, number: int, told: Told) -> Any:
     return reply(*_CALLS[letter](marker, number), usage=USAGE)
 
 
-_ACTS: dict[str, Callable[[Any], Command[Any]]] = {
-    "answer": lambda _: Command(resume="blue"),
-    "extend": lambda values: extend(values, turns=5),
-    "retry": retry,
+_ACTS: dict[str, Command[Any]] = {
+    "answer": Command(resume="blue"),
+    "extend": go_on(turns=5),
+    "retry": go_on(),
 }
 
 
@@ -191,7 +190,7 @@ class Fleet:
             graph = self.graph if plan.acts else self.straight
             graph.invoke({"messages": [("user", plan.marker)]}, config)
             for act in plan.acts:
-                self.graph.invoke(_ACTS[act](self.graph.get_state(config).values), config)
+                self.graph.invoke(_ACTS[act], config)
             if plan.told.rating is not None:
                 rate(self.storage.store, plan.thread, plan.told.rating)
 

@@ -16,7 +16,7 @@ from langgraph.types import Command
 
 from signoff import build_graph
 from signoff.guards import Guards
-from signoff.models.scripted import ScriptedModel
+from signoff.models import ScriptedModel
 
 # What differs between two runs of the very same: times, and ids made of random ones.
 VARIES = ("seconds_active", "seconds_waiting", "seconds_retrying", "task", "usage")
@@ -56,10 +56,8 @@ class Case:
 
 def by_the_machine(case: Case) -> list[Any]:
     # Not streamed: `create_agent` asks for whole replies.
-    graph = build_graph(
-        ScriptedModel(case.script), tools(), **case.rules, **_storage(case), streaming="never"
-    )
-    return played(graph, case)
+    rules = {**case.rules, "policy": {**case.rules.get("policy", {}), "streaming": "never"}}
+    return played(build_graph(ScriptedModel(case.script), tools(), **rules, **_storage(case)), case)
 
 
 def by_the_guards(case: Case, *around: AgentMiddleware[Any, Any, Any]) -> list[Any]:

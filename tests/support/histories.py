@@ -1,14 +1,13 @@
 """Short words for writing histories down in tests."""
 
-from itertools import pairwise
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, InvalidToolCall, ToolMessage
 
+from signoff import standard_controls
 from signoff.graph.history.task import Task
 from signoff.graph.messages import KEY, append_messages, nudge, result
 from signoff.graph.state import AgentState
-from signoff.tools.control import standard_controls
 from signoff.tools.toolbox import make_toolbox
 
 CONTROLS = make_toolbox([], standard_controls())
@@ -81,37 +80,3 @@ def look(task: Task) -> dict[str, Any]:
         "answers": {call_id: words.text for call_id, words in task.answers.items()},
         "said": [message.text for message in task.messages],
     }
-
-
-_FOLLOWS = {
-    "human": {"ai", "calls"},
-    "ai": {"human"},
-    "calls": {"tool"},
-    "tool": {"tool", "ai", "calls"},
-}
-
-
-def assert_in_turn(prompt: list[BaseMessage]) -> None:
-    """The roles alternate as strict providers want it."""
-    shown = [message for message in prompt if message.type != "system"]
-    kinds = ["calls" if getattr(message, "tool_calls", None) else message.type for message in shown]
-    assert kinds[0] == "human", kinds
-    assert all(second in _FOLLOWS[first] for first, second in pairwise(kinds)), kinds
-
-
-def assert_sendable(view: list[BaseMessage]) -> None:
-    """A provider accepts it: one system message first, every call answered right after its reply."""
-    assert [message.type for message in view].count("system") == 1
-    assert view[0].type == "system"
-    waiting: list[str | None] = []
-    assert_in_turn(view)
-    for message in view:
-        if isinstance(message, ToolMessage):
-            assert waiting.pop(0) == message.tool_call_id
-        else:
-            assert not waiting
-        if isinstance(message, AIMessage):
-            assert not message.invalid_tool_calls
-            assert message.text or message.tool_calls
-            waiting = [found["id"] for found in message.tool_calls]
-    assert not waiting

@@ -8,7 +8,7 @@ from typing import Any
 from signoff import build_graph
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
-from signoff.storage.postgres import PostgresStorage
+from signoff.storage import PostgresStorage
 from tests.support.servers.postgres import execute
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from signoff.tools import ShellResult
 from signoff.tools.pty.processes import processes
-from signoff.tools.terminal import ShellResult
 
 PYTHON = sys.executable
 GETPASS = f"{PYTHON} -c 'import getpass; print(len(getpass.getpass()))'"

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import ToolException
 from langgraph.checkpoint.memory import InMemorySaver
 
 from signoff import build_graph, sqlite_storage
+from signoff.graph.foreign import Outputs, outputs_folder
 from signoff.models import ScriptedModel, call, reply
 from signoff.tools.files import workspace_tools
 
@@ -124,33 +126,60 @@ def test_with_create_agent(work: Path) -> None:
 
 
 @pytest.fixture
-def thread_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of results of a call without a thread, with what Python code may have left in it."""
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunnableConfig:
+    """A thread with a folder of results, with what Python code left in it, beside those of others."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    folder = tmp_path / "cache/signoff/outputs/no-thread/python"
-    folder.mkdir(parents=True)
-    (folder / "table.csv").write_text("a,b\n1,2\n")
-    (folder / "out").symlink_to(tmp_path / "work")
-    (folder.parent.parent / "another").mkdir()
-    (folder.parent.parent / "another/secret").write_text("secret")
-    return folder
+    saver = InMemorySaver()
+    for owned in (Outputs.of(outputs_folder(), saver, "t"), Outputs.of(outputs_folder(), None, None)):
+        folder = owned.own / "python"
+        folder.mkdir(parents=True)
+        (folder / "table.csv").write_text("a,b\n1,2\n")
+        (folder / "out").symlink_to(tmp_path / "work")
+        (folder / "up").symlink_to("..")
+    (outputs_folder() / "another").mkdir()
+    (outputs_folder() / "another/secret").write_text("secret")
+    return {"configurable": {"thread_id": "t", "__pregel_checkpointer": saver}}
 
 
-def test_the_folder_of_the_threads_results_is_read_and_never_written(work: Path, thread_folder: Path) -> None:
+def folder_of(config: RunnableConfig) -> Path:
+    saver = config.get("configurable", {}).get("__pregel_checkpointer")
+    return Outputs.of(outputs_folder(), saver, "t").own / "python"
+
+
+def test_the_folder_of_the_threads_results_is_read_and_never_written(
+    work: Path, config: RunnableConfig
+) -> None:
     tools = {tool.name: tool for tool in workspace_tools(work)}
-    path = str(thread_folder / "table.csv")
+    path = str(folder_of(config) / "table.csv")
     (work.parent / "cache").rename(work.parent / "real")
     (work.parent / "cache").symlink_to("real")
-    assert tools["read_file"].invoke({"path": path}).endswith("1|a,b\n2|1,2")
-    thread_folder = thread_folder.resolve()
-    path = str(thread_folder / "table.csv")
-    assert tools["read_file"].invoke({"path": path}) == f"{path}, lines 1 to 2 of 2:\n1|a,b\n2|1,2"
-    assert f"{path} (8 bytes)" in tools["list_files"].invoke({"path": str(thread_folder)})
-    assert f"{path}:2: 1,2" in tools["search_files"].invoke({"pattern": "1,2", "path": str(thread_folder)})
+    assert tools["read_file"].invoke({"path": path}, config).endswith("1|a,b\n2|1,2")
+    folder = folder_of(config).resolve()
+    path = str(folder / "table.csv")
+    assert tools["read_file"].invoke({"path": path}, config) == f"{path}, lines 1 to 2 of 2:\n1|a,b\n2|1,2"
+    assert f"{path} (8 bytes)" in tools["list_files"].invoke({"path": str(folder)}, config)
+    assert f"{path}:2: 1,2" in tools["search_files"].invoke({"pattern": "1,2", "path": str(folder)}, config)
     for other in ("../../another/secret", "out/a.py"):
         with pytest.raises(ToolException, match="outside the workspace"):
-            tools["read_file"].invoke({"path": f"{thread_folder}/{other}"})
+            tools["read_file"].invoke({"path": f"{folder}/{other}"}, config)
     for name, arguments in (("write_file", {"content": "x"}), ("edit_file", {"old": "a", "new": "x"})):
         with pytest.raises(ToolException, match="outside the workspace"):
-            tools[name].invoke({"path": path, **arguments})
-    assert (thread_folder / "table.csv").read_text() == "a,b\n1,2\n"
+            tools[name].invoke({"path": path, **arguments}, config)
+    assert (folder / "table.csv").read_text() == "a,b\n1,2\n"
+
+
+def test_without_a_database_only_a_result_that_is_named_is_read(work: Path, config: RunnableConfig) -> None:
+    """All threads without one have the same folder, and may not look around in it."""
+    tools = {tool.name: tool for tool in workspace_tools(work)}
+    folder = folder_of({})
+    result = tools["read_file"].invoke({"path": str(folder / "table.csv")})
+    assert result.endswith("1|a,b\n2|1,2")
+    for path in (folder, folder.parent, folder / "up", folder / "up/python", folder / "table.csv/..", "/"):
+        for name, arguments in (("list_files", {}), ("search_files", {"pattern": "1"})):
+            with pytest.raises(ToolException, match="outside the workspace"):
+                tools[name].invoke({"path": str(path), **arguments})
+    # Nor does a thread with a database read there, or the other way round.
+    nowhere: RunnableConfig = {}
+    for path, place in ((folder, config), (folder_of(config), nowhere)):
+        with pytest.raises(ToolException, match="outside the workspace"):
+            tools["list_files"].invoke({"path": str(path)}, place)

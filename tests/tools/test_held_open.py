@@ -13,11 +13,13 @@ from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from signoff import Finished, Session, build_graph, sqlite_storage
+from signoff import Session, build_graph, sqlite_storage
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
+from signoff.tools import ShellPool, terminal_tool
 from signoff.tools.sandbox import choose_sandbox, python_tool
-from signoff.tools.terminal import ShellPool, terminal_tool
+from tests.support.adapted import adapted
+from tests.support.ends import is_finished
 from tests.support.prepared import run_python
 from tests.support.process_table import runs
 
@@ -55,7 +57,7 @@ tools_that_hold = pytest.mark.parametrize("make", CALLS, ids=lambda make: make._
 
 def graph_of(tool: BaseTool, make: Make, times: int = 1, **given: Any) -> Graph:
     return build_graph(
-        ScriptedModel([CALLS[make], call("finish_task", summary="x")] * times), [tool], **given
+        ScriptedModel([CALLS[make], call("finish_task", summary="x")] * times), [tool], **adapted(**given)
     )
 
 
@@ -101,7 +103,7 @@ def test_it_ends_by_close_and_is_started_anew(make: Make, tmp_path: Path) -> Non
 def test_it_ends_when_the_graph_is_gone(tmp_path: Path) -> None:
     def run() -> None:
         graph = graph_of(shell(tmp_path), shell, checkpointer=InMemorySaver(), store=InMemoryStore())
-        assert isinstance(Session(graph, "t").run("go"), Finished)
+        assert is_finished(Session(graph, "t").run("go"))
 
     pids, until = started(run), time.monotonic() + 10
     gc.collect()

@@ -83,7 +83,7 @@ def test_the_thread_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with sqlite_storage(tmp_path / "a.sqlite") as storage, sqlite_storage(tmp_path / "b.sqlite") as other:
         ended, waits = ScriptedModel([call("big"), done, ask, done]), ScriptedModel([call("big"), ask])
         for model, place in ((ended, storage), (waits, other)):
-            graph = build_graph(model, [big], storage=place, result_chars=1_000)
+            graph = build_graph(model, [big], storage=place, policy={"result_chars": 1_000})
             Session(graph, "t").run("go")
             messages = graph.get_state({"configurable": {"thread_id": "t"}}).values["messages"]
             text = next(message.text for message in messages if isinstance(message, ToolMessage))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import socket
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import ToolException
 
+from signoff.graph import foreign_files
 from signoff.graph.foreign_files import NotRegular, open_regular, read_regular
 from signoff.tools.files import workspace_tools
 
@@ -109,6 +111,23 @@ def test_a_file_is_read_to_the_bound(tmp_path: Path) -> None:
     for name in ("a\0b", "missing", "\ud800"):
         with pytest.raises(OSError):  # noqa: PT011  any of them is what callers handle
             read_regular(tmp_path / name, 1)
+
+
+@pytest.mark.parametrize("lacking", ["O_NOFOLLOW", "O_NONBLOCK", "chown"])
+def test_a_system_without_these_reads_and_writes(
+    lacking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows has none of them."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/a.txt").write_text("one\n")
+    tools = {tool.name: tool for tool in workspace_tools(tmp_path)}
+    monkeypatch.delattr(os, lacking)
+    opens = runpy.run_path(foreign_files.__file__)
+    assert opens["read_regular"](tmp_path / "sub/a.txt", 2) == b"on"
+    with pytest.raises(OSError, match="regular"):
+        opens["open_regular"](tmp_path / "sub")
+    tools["write_file"].invoke({"path": "sub/a.txt", "content": "two\n"})
+    assert (tmp_path / "sub/a.txt").read_text() == "two\n"
 
 
 ODD = [

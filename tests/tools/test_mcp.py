@@ -12,15 +12,14 @@ import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
-from signoff import SetupError, build_graph, sqlite_storage
+from signoff import SetupError, build_graph, sqlite_storage, standard_controls
 from signoff.graph.build import Graph
 from signoff.graph.inside.installing import install_hint
 from signoff.graph.kinds import Kind, kind_of
-from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.models import ScriptedModel, call
-from signoff.tools.control import standard_controls
-from signoff.tools.mcp import mcp_tools
+from signoff.tools import mcp_tools
 from signoff.tools.toolbox import make_toolbox
+from tests.support.adapted import adapted
 from tests.support.process_table import gone, runs
 
 SERVERS = Path(__file__).parents[1] / "support" / "servers"
@@ -48,7 +47,7 @@ def ended(pids: Path) -> bool:
 
 def graph_calling(tools: list[BaseTool], *names: str, **given: Any) -> Graph:
     replies = [call(name, line="five to ada") if name == "put" else call(name) for name in names]
-    return build_graph(ScriptedModel([*replies, call("finish_task", summary="x")]), tools, **given)
+    return build_graph(ScriptedModel([*replies, call("finish_task", summary="x")]), tools, **adapted(**given))
 
 
 async def told(graph: Graph, mode: str, **config: Any) -> list[tuple[str, str]]:
@@ -173,7 +172,7 @@ async def test_hints_count_only_when_they_are_trusted(
     trust: bool, expected: dict[str, tuple[Kind, bool]], tmp_path: Path
 ) -> None:
     tools = await mcp_tools(rough("serves", tmp_path / "pids"), trust_hints=trust)
-    box = make_toolbox(tools, standard_controls(DEFAULT_TEXTS))
+    box = make_toolbox(tools, standard_controls())
     for tool in tools:
         said = (kind_of(tool), box.may_repeat(tool.name))
         assert said == expected.get(tool.name, (Kind.WRITE, False)), tool.name
@@ -187,7 +186,7 @@ def test_hints_on_a_tool_from_elsewhere_are_no_kind() -> None:
         return ""
 
     tool = StructuredTool.from_function(look, metadata={"readOnlyHint": True, "idempotentHint": True})
-    box = make_toolbox([tool], standard_controls(DEFAULT_TEXTS))
+    box = make_toolbox([tool], standard_controls())
     assert box.kinds["look"] is Kind.WRITE
     assert not box.may_repeat("look")
 

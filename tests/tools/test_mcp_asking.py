@@ -15,7 +15,7 @@ from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
 from signoff.session.decisions import Question
 from signoff.session.session import Session
-from signoff.tools.mcp import mcp_tools
+from signoff.tools import mcp_tools
 from signoff.tools.mcp_asking import make_question, read_answer
 
 SERVER = Path(__file__).parents[1] / "support" / "servers" / "mcp_asks.py"

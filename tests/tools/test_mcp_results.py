@@ -15,7 +15,7 @@ from signoff import build_graph
 from signoff.graph.blocks import NOTHING
 from signoff.guards import Guards
 from signoff.models import ScriptedModel, call
-from signoff.tools.mcp import mcp_tools
+from signoff.tools import mcp_tools
 from tests.support.servers.mcp_parts import NAMES
 
 SERVER = Path(__file__).parents[1] / "support" / "servers" / "mcp_parts.py"

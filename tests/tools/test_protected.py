@@ -11,10 +11,10 @@ import pytest
 from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
+from signoff.tools import Workspace
 from signoff.tools.files import workspace_tools
 from signoff.tools.protected import Protected
 from signoff.tools.sandbox import choose_sandbox, python_tool
-from signoff.tools.workspace import Workspace
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="links and pipes are those of Unix")
 
@@ -71,7 +71,6 @@ TABLE: list[tuple[str, Callable[[Path], object], dict[str, str], dict[str, str]]
     ("other letters", lambda root: put(root, ".GIT/config"), {".GIT": GIT}, {}),
     ("a bare repository", lambda root: repository(root, "b"), {"b": GIT}, {}),
     ("a bare repository below", lambda root: repository(root, "a/b"), {}, {"a/b": GIT}),
-    ("a second work tree's", lambda root: put(root, "w/HEAD", "w/commondir"), {"w": GIT}, {}),
     ("the root is one", lambda root: repository(root, ""), dict.fromkeys(("HEAD", "config"), GIT), {}),
     ("environments", _two_environments, {"e": ENV}, {"a/b": ENV}),
     ("by name alone", lambda root: put(root, ".venv/x"), {".venv": ENV}, {}),

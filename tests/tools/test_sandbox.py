@@ -45,6 +45,13 @@ def process_of(sandbox: LinuxSandbox, thread: str) -> int:
         ("1 / 0", "error", "", "ZeroDivisionError: division by zero\n", None),
         ("raise KeyboardInterrupt", "error", "", "KeyboardInterrupt\n", None),
         ("'\\0'.encode('\\0')", "error", "", "ValueError: embedded null character\n", None),
+        (
+            "-" * 50_000 + "1",
+            "error",
+            "",
+            "SyntaxError: the code is nested too deeply for Python\n",
+            None,
+        ),
         ("x = 'x' * 10**10", "memory", "", "MemoryError\n", None),
         ("import os; os._exit(0)", "killed", "", "", None),
         ("import asyncio\nasync def f(): return 7\nasyncio.run(f())\nasyncio.run(f())", "ok", "", "", "7"),
@@ -99,6 +106,9 @@ INTERRUPTED = {
     "a pattern": "import re; re.match('(a+)+$', 'a' * 40 + 'b')",
     "a queue": "import queue; queue.Queue().get()",
     "a coroutine": "import asyncio; await asyncio.sleep(60)",
+    "a pool": "import time\nfrom concurrent.futures import ThreadPoolExecutor\n"
+    "with ThreadPoolExecutor(1) as pool: pool.submit(time.sleep, 60).result()",
+    "a coroutine of a thread": "import asyncio, time\nawait asyncio.to_thread(time.sleep, 60)",
     "a join": "import threading, time\n"
     "thread = threading.Thread(target=time.sleep, args=(60,), daemon=True); thread.start(); thread.join()",
 }
@@ -114,6 +124,7 @@ def test_a_time_out_interrupts_and_the_variables_stay(sandbox: LinuxSandbox, cas
     assert GONE not in result.note
     assert result.seconds < 2
     assert "KeyboardInterrupt" in result.stderr
+    assert "sandbox/worker.py" not in result.stderr
     assert sandbox.run("x", thread="a").value == "1"
 
 
@@ -137,6 +148,13 @@ def test_what_does_not_stop_is_ended_and_that_is_said(sandbox: LinuxSandbox, cas
     assert sandbox.run("6 * 7", thread="a").value == "42"
 
 
+@pytest.mark.timed
+def test_signals_that_code_blocked_come_in_the_next_call(sandbox: LinuxSandbox) -> None:
+    sandbox.run("import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}); x = 1", thread="a")
+    assert sandbox.run("while True: pass", thread="a", timeout=0.3).exit == "timeout"
+    assert sandbox.run("x", thread="a").value == "1"
+
+
 def test_an_interrupt_reaches_only_its_call(sandbox: LinuxSandbox) -> None:
     """Calls that end just when their time is up; the next ones, in which a signal would be late, end well."""
     for number in range(20):
@@ -148,9 +166,9 @@ def test_an_interrupt_reaches_only_its_call(sandbox: LinuxSandbox) -> None:
 def test_late_output_is_marked(sandbox: LinuxSandbox) -> None:
     sandbox.run(
         "import threading, time, logging, sys\nlogging.basicConfig(stream=sys.stdout, format='%(message)s')\n"
-        "def work():\n    time.sleep(0.3); print('late', 'words')\n"
+        "def worker():\n    time.sleep(0.3); print('late', 'words')\n"
         "    print('two\\nlines'); logging.warning('logged')\n"
-        "threading.Thread(target=work).start()",
+        "threading.Thread(target=worker).start()",
         thread="a",
     )
     code = "import time\nfor n in range(5): print(n); time.sleep(0.1)\n"
@@ -161,11 +179,22 @@ def test_late_output_is_marked(sandbox: LinuxSandbox) -> None:
     assert {"0", "4", "of this call"} <= set(lines)
 
 
+@pytest.mark.parametrize(
+    "pool", ["concurrent.futures import ThreadPoolExecutor", "multiprocessing.pool import ThreadPool"]
+)
+def test_the_threads_of_a_pool_serve_the_call_that_gives_them_work(sandbox: LinuxSandbox, pool: str) -> None:
+    name = pool.rpartition(" ")[2]
+    assert (
+        sandbox.run(f"from {pool}\npool = {name}(2); list(pool.map(print, 'a'))", thread="a").stdout == "a\n"
+    )
+    assert sandbox.run("list(pool.map(print, 'b')); None", thread="a").stdout == "b\n"
+
+
 def test_output_is_cut_while_reading() -> None:
     sandbox = LinuxSandbox(bounds=Bounds(kept=1_000, written=300_000))
     result = sandbox.run("print('a' * 5_000 + 'z' * 5_000)", thread="a")
     assert (result.exit, result.truncated) == ("ok", True)
-    assert result.stdout.startswith("a" * 500 + "\n[... 9001 bytes of output left out ...]\nz")
+    assert result.stdout.startswith("a" * 500 + "\n[... 9,001 bytes of output left out here ...]\nz")
     assert result.stdout.endswith("z\n")
     assert len(result.stdout) < 1_100
     result = sandbox.run("while True: print('x' * 1_000)", thread="a", timeout=20)

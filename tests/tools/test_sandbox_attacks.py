@@ -19,19 +19,24 @@ def _unsafe(workspace: Path | None, writable: bool = True, bounds: Bounds | None
 
 
 KINDS: dict[str, Make] = {"linux": LinuxSandbox, "monty": MontySandbox, "unsafe": _unsafe}
-# Contained by how output is read, and by being in another process: the unsafe one has that too.
+# Contained by how output is read, what is looked at from outside, a temporary folder of its own, and by being
+# in another process: the unsafe one has that too.
 HELD_ANYWHERE = {
     *("endless loop", "endless C loop", "sleep", "deaf", "stopped", "endless output", "200 MB of output"),
     *("200 MB value", "memory bomb", "afterwards", "os._exit", "SystemExit", "crash"),
     *("deep recursion", "closed output", "closed handles", "forged answers", "answers without end", "twin"),
-    "poisoned interpreter",
+    *("poisoned interpreter", "many files", "thread bomb"),
 }
-# Possible for root alone, or where the host itself does not forbid it.
-MAY_BE_REFUSED = {"ptrace", "passwords", "mount", "chroot", "setuid", "user namespace", "disks"}
+# Possible for root alone, where the host itself does not forbid it, or only as fast as its disk is.
+MAY_BE_REFUSED = {
+    *("ptrace", "passwords", "mount", "chroot", "setuid", "user namespace", "disks"),
+    "empty files",
+}
 _QUICK = (
     *("home folder", "environment of others", "format string", "write outside", "tcp", "abstract socket"),
     *("socket pair", "kill", "giant file", "daemon", "forged answers", "closed output", "memory files"),
     *("git configuration", "own state", "locks", "traps", "setuid file"),
+    *("shared maps", "pages in pipes", "sets of rules"),
 )
 QUICK = tuple(attack for attack in ATTACKS if attack.name in _QUICK)
 

@@ -30,7 +30,8 @@ def test_one_absurd_allocation_is_an_error_and_the_variables_stay(sandbox: Linux
 
 HOLDING = {
     "memory": "held = []\nwhile True: held.append(b'x' * 1_000_000)",
-    "shared memory": "import mmap\nheld = mmap.mmap(-1, 10**9)\nwhile True: held.write(b'x' * 1_000_000)",
+    "mapped memory": "import mmap\nheld = mmap.mmap(-1, 10**9, access=mmap.ACCESS_COPY)\n"
+    "while True: held.write(b'x' * 1_000_000)",
     "private pages of a file": "import mmap, tempfile\n"
     "file = tempfile.TemporaryFile(); file.truncate(250_000_000)\n"
     "held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)\n"
@@ -87,7 +88,7 @@ time.sleep(5)
 def test_reserved_addresses_and_pages_of_files_are_no_memory(sandbox: LinuxSandbox) -> None:
     code = """
 import mmap, tempfile, time
-reserved = mmap.mmap(-1, 2 * 10**9)
+reserved = mmap.mmap(-1, 2 * 10**9, access=mmap.ACCESS_COPY)
 file = tempfile.TemporaryFile()
 for _ in range(240): file.write(b'x' * 1_000_000)
 file.flush()
@@ -161,6 +162,12 @@ CALLS = {
     "execve": (59, 221),
     "setsockopt": (54, 208),
     "sendmsg": (46, 211),
+    "vmsplice": (278, 75),
+    "splice": (275, 76),
+    "tee": (276, 77),
+    "landlock_create_ruleset": (444, 444),
+    "landlock_add_rule": (445, 445),
+    "landlock_restrict_self": (446, 446),
     "io_uring_setup": (425, 425),
     "inotify_init1": (294, 26),
     "io_setup": (206, 0),
@@ -186,7 +193,7 @@ def test_old_kernels_leave_signals_and_modes_to_the_filter() -> None:
     program = (
         "import os, sys\nfrom signoff.tools.sandbox.confine import filter_rules, install, libc\n"
         "libc().prctl(38, 1, 0, 0, 0)\n"
-        "install(filter_rules())\n"
+        "install(filter_rules(1))\n"
         "os.kill(os.getpid(), 0)\n"
         "for forbidden in (lambda: os.kill(os.getppid(), 0), lambda: os.killpg(0, 0), os.fork,\n"
         "                  lambda: os.chmod(sys.argv[1], 0), lambda: os.utime(sys.argv[1])):\n"

@@ -8,8 +8,7 @@ import pytest
 
 from signoff.graph.errors import SetupError
 from signoff.graph.inside.installing import install_hint
-from signoff.tools.sandbox import MontySandbox, Sandbox, UnsafeSandbox, choose_sandbox
-from signoff.tools.sandbox.base import Captured
+from signoff.tools.sandbox import MontySandbox, Sandbox, UnsafeSandbox, choose_sandbox, folder
 from signoff.tools.sandbox.folder import OwnFolders
 
 
@@ -52,7 +51,7 @@ def test_monty_keeps_variables_and_ends_what_takes_too_long(tmp_path: Path) -> N
     assert sandbox.run("1 / 0", thread="a").exit == "error"
     assert sandbox.run("x = 'x' * 10**10", thread="a").exit == "memory"
     late = sandbox.run("while True: pass", timeout=0.5, thread="a")
-    assert (late.exit, late.note) == ("timeout", "The time limit was reached.")
+    assert (late.exit, "The time limit was reached." in late.note) == ("timeout", True)
     sandbox.close()
 
 
@@ -76,29 +75,15 @@ def test_monty_reads_the_workspace_and_writes_to_a_folder_of_its_own(tmp_path: P
     assert open_workspace.run("open('out.txt', 'w').write('x')", thread="a").exit == "ok"
     open_workspace.close()
     (work / ".git").mkdir()
-    assert MontySandbox(work, writable=True).enforced()["workspace"] == "read-only, since .git is protected"
-
-
-@pytest.mark.parametrize("sizes", [[10], [3, 3, 3, 1], [1] * 10, [100], [7] * 50])
-def test_captured_output_keeps_both_ends(sizes: list[int]) -> None:
-    data = bytes(ord("a") + number % 26 for number in range(sum(sizes)))
-    captured, at = Captured(10), 0
-    for size in sizes:
-        captured.add(data[at : at + size])
-        at += size
-    assert captured.total == len(data)
-    assert captured.truncated == (len(data) > 10)
-    text = captured.text()
-    assert text == data.decode() if len(data) <= 10 else text.startswith(data[:5].decode() + "\n")
-    assert text.endswith(data[-5:].decode())
+    enforced = MontySandbox(work, writable=True).enforced()
+    assert (enforced["workspace"], enforced["protected"]) == ("read-only", ".git")
 
 
 # Other systems than Linux, as far as they differ.
 
 
-def test_without_locks_on_files_there_is_a_folder_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("signoff.tools.sandbox.folder.fcntl", None)
-    monkeypatch.setattr("signoff.tools.sandbox.folder._PROGRAMS", "/nowhere")
+def test_without_programs_that_delete_the_folder_goes_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "_PROGRAMS", "/nowhere")
     folders = OwnFolders()
     own = folders.of("a")
     (Path(own.path) / "x").touch()

@@ -72,6 +72,10 @@ def test_any_sandbox_serves(kind: str) -> None:
         pytest.importorskip("pydantic_monty")
     sandbox = MontySandbox() if kind == "monty" else UnsafeSandbox(unsafe=True)
     tool = python_tool(sandbox)
+    own = "/own" if kind == "monty" else "tempfile.gettempdir()"
+    assert own in tool.description
+    folder = f"'{own}'" if kind == "monty" else f"__import__('tempfile').{own.removeprefix('tempfile.')}"
+    assert "New files: " in call(tool, f"open({folder} + '/x', 'w').write('1')")
     assert call(tool, "x = 6") == "Done, with no output. Print what you want to see."
     assert call(tool, "print(x)\nx * 7") == "6\n42"
     sandbox.close()

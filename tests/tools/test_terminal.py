@@ -19,8 +19,8 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import LIMIT
 from signoff.graph.kinds import Kind, kind_of
+from signoff.tools import ShellPool, terminal_tool
 from signoff.tools.pty import output as pty_output
-from signoff.tools.terminal import ShellPool, terminal_tool
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from langchain_core.tools import ToolException
 
-from signoff.tools.terminal import Shell, ShellResult
+from signoff.tools import Shell, ShellResult
 from tests.support.terminals import GETPASS, PYTHON, found, long_sleep, plain, terminals, until
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ import pytest
 from langchain_core.tools import ToolException
 
 from signoff.graph.errors import SetupError
+from signoff.tools import Shell
 from signoff.tools.pty.job import without_echo
-from signoff.tools.terminal import Shell
 from tests.support.terminals import GETPASS, PYTHON, found, long_sleep, plain, until
 
 

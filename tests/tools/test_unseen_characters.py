@@ -12,7 +12,7 @@ from signoff.front.choices import arguments_text
 from signoff.front.record.draw import templates
 from signoff.front.text import one_line, plain, shell_command
 from signoff.front.unseen import UNSEEN
-from signoff.session.decisions import Approval, Confirmation, PendingCall, Question, Waiting
+from signoff.session.decisions import AnyWaiting, Approval, PendingCall, Question
 from signoff.web.pane_shell import announced
 from tests import unseen
 
@@ -37,7 +37,7 @@ def name(character: str) -> str:
     return f"⟨U+{ord(character):04X}⟩"
 
 
-def printed(waiting: Waiting) -> str:
+def printed(waiting: AnyWaiting) -> str:
     console = Console(file=io.StringIO(), width=100, no_color=True)
     console.print(card(asking(waiting), boxed=True))
     assert isinstance(console.file, io.StringIO)
@@ -55,7 +55,20 @@ PLACES = {
     "an approval": lambda text: printed(Approval("1", (call(text),))),
     "a name of an argument": lambda text: printed(Approval("1", (PendingCall("pay", {text: 1}),))),
     "a question": lambda text: printed(Question("1", text, (text,), "1")),
-    "a confirmation": lambda text: printed(Confirmation("1", text, pending_issues=(text,))),
+    "a confirmation": lambda text: printed(
+        Approval(
+            "i",
+            (
+                PendingCall(
+                    "finish_task",
+                    {"summary": text, "pending_issues": [text]},
+                    ("approve", "reject"),
+                    id="c",
+                ),
+            ),
+            {"finish": True},
+        )
+    ),
     "a page": lambda text: PAGE.render(text=text),
     "a command in the terminal of the web application": announced,
 }

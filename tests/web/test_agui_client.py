@@ -78,8 +78,8 @@ def test_a_whole_task_that_goes_on_in_other_processes(place: Place) -> None:
 def test_a_limit_and_more_turns(place: Place) -> None:
     client = place.client(place.serve(LONG, 0.0, "--turns", "2"))
     seen = client.run(text="Write")
-    assert (seen.failed, seen.last["result"]["status"], seen.state["moves"]) == (None, "limit", ["extend"])
-    seen = client.run(forwardedProps={"signoff": {"move": "extend", "turns": 10}})
+    assert (seen.failed, seen.last["result"]["status"], seen.state["moves"]) == (None, "limit", ["go_on"])
+    seen = client.run(forwardedProps={"signoff": {"move": "go_on", "turns": 10}})
     assert seen.last["result"]["status"] == "success"
 
 
@@ -87,9 +87,9 @@ def test_an_error_and_another_try(place: Place) -> None:
     mended = place.bench.folder / "mended"
     client = place.client(place.serve(FAILING % str(mended)))
     seen = client.run(text="Fail")
-    assert (seen.error[0], seen.state["moves"]) == ("model_error", ["retry"])
+    assert (seen.error[0], seen.state["moves"]) == ("model_error", ["go_on"])
     mended.touch()
-    seen = client.run(forwardedProps={"signoff": {"move": "retry"}})
+    seen = client.run(forwardedProps={"signoff": {"move": "go_on"}})
     assert seen.last["result"]["status"] == "success"
 
 
@@ -186,9 +186,9 @@ def test_a_client_that_never_reads(place: Place) -> None:
         assert len(list(place.bench.workspace.glob("w*.txt"))) == 16
 
 
-PAGE = blocks("docs/how-to/ag-ui.md")
+PAGE = blocks("docs/how-to/front-ends.md")
 (PROGRAM,) = (block.text for block in PAGE if block.title == "client.mjs")
-(SAID,) = (block.text for block in PAGE if block.language == "text")
+SAID = next(block.text for block in PAGE if block.text.startswith("question: "))
 SHOP = """[
     call("ask_user", question="Which port?"),
     call("run_shell", command="echo PORT = 8080 > config.py"),

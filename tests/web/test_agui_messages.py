@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.benches.agui import Seen, applied, events_of, run_input
 from tests.support.benches.web import WebBench, until
+from tests.support.rows import ids
 from tests.web.test_agui import LONG, TASK, asked, run
 
 
@@ -32,7 +33,7 @@ async def test_a_message_that_is_no_text_begins_nothing(bench: WebBench, name: s
     async with bench.served(LONG) as opened:
         seen = await run(opened, messages=[MESSAGES[name]])
         assert (seen.error[0], seen.error[1].endswith(".")) == ("refused", True)
-        assert opened.hub.storage.threads() == []
+        assert ids(opened.hub.storage) == []
 
 
 def users(seen: Seen) -> list[str]:
@@ -82,7 +83,7 @@ async def test_a_message_whose_run_comes_to_nothing_is_taken_back(
 async def test_a_move_does_not_send_a_message_along(bench: WebBench) -> None:
     async with bench.served(LONG, turns=2) as opened:
         first = await run(opened, "Write")
-        extend = {"signoff": {"move": "extend", "turns": 10}}
+        extend = {"signoff": {"move": "go_on", "turns": 10}}
         left = [*first.messages, SECOND]
         seen = await run(opened, messages=left, forwardedProps=extend)
         assert (seen.last["result"]["status"], users(seen)) == ("success", ["Write"])

@@ -24,7 +24,10 @@ TASK = """[
     call("edit_file", path="config.py", old="3000", new="8080"),
     call("run_shell", command="cat config.py"),
     call("list_files"),
-    call("finish_task", summary="The port is 8080.", pending_issues=["Nobody has tried it."]),
+    call(
+        "finish_task", summary="The port is 8080.", pending_issues=["Nobody has tried it."],
+        requires_user_confirmation=True,
+    ),
 ]"""
 SLOW = """[call("write_file", path=f"{at}.txt", content="x") for at in range(8)] + [
     call("finish_task", summary="Written."),
@@ -93,7 +96,8 @@ def test_a_whole_task(chromium: str, bench: WebBench, view: str, tmp_path: Path)
             seen.press("More turns")
             seen.shows("Please confirm")
             fits(seen, given["width"])
-            seen.press("Confirm")
+            seen.page.screenshot(path=str(tmp_path / "confirm.png"))
+            seen.press("Approve")
             seen.stands("Asserted: done")
             seen.page.locator("pre.diff .add", has_text="8080").first.wait_for()
             seen.page.locator("summary", has_text="read_file").click()
@@ -354,7 +358,8 @@ def test_a_port_that_is_taken_is_told(bench: WebBench, served: Served) -> None:
 
 def outcome(bench: WebBench) -> str:
     with bench.database.open() as storage:
-        return str((look(reading_graph(storage), "web").outcome or {}).get("status"))
+        outcome = look(reading_graph(storage), "web").outcome
+        return str(outcome and outcome.status)
 
 
 def test_without_its_packages_it_names_the_command_that_adds_them() -> None:

@@ -10,19 +10,25 @@ from typing import Any, NoReturn
 
 import pytest
 
+from signoff import Session, build_graph, sqlite_storage
 from signoff.front.database import Database
 from signoff.front.settings import recall
 from signoff.front.work import Work
 from signoff.graph.errors import ThreadError
+from signoff.models import ScriptedModel, call
 from signoff.session.status import Condition
 from signoff.web.beside import Beside
 from signoff.web.log import MOST_BYTES, MOST_ENTRIES, Log, changes
 from tests.support.benches.web import Opened, WebBench, until
+from tests.support.rows import ids
 
 PORT = """[
     call("ask_user", question="Which port?", options=["8080", "9090"]),
     call("run_shell", command="echo it ran >> ran.txt; cat ran.txt"),
-    call("finish_task", summary="The port is set.", pending_issues=["Nobody has tried it."]),
+    call(
+        "finish_task", summary="The port is set.", pending_issues=["Nobody has tried it."],
+        requires_user_confirmation=True,
+    ),
 ]"""
 ONE_COMMAND = """[
     call("run_shell", command="echo ran >> ran.txt"),
@@ -101,7 +107,7 @@ async def test_of_many_answers_at_once_one_counts(bench: WebBench) -> None:
         await opened.answer("1")
         await opened.rests()
         waiting = opened.waiting()
-        body = {"interrupt_id": waiting.interrupt_id, "shown": waiting.shown}
+        body = {"interrupt_id": waiting.interrupt_id, "shown": waiting.document()["shown"]}
         found = await asyncio.gather(*(opened.post("answer", texts=["approve"], **body) for _ in range(20)))
         assert sorted(status for status, _ in found) == [200] + [409] * 19
         assert all("too late" in told["problem"] for status, told in found if status == 409)
@@ -123,7 +129,7 @@ async def test_a_client_that_goes_in_the_middle_of_an_approval(bench: WebBench, 
         await asyncio.gather(sending, return_exceptions=True)
         await opened.rests()
         # It has reached the server as a whole, or not at all; sent again it runs at most once.
-        again = {"interrupt_id": waiting.interrupt_id, "shown": waiting.shown}
+        again = {"interrupt_id": waiting.interrupt_id, "shown": waiting.document()["shown"]}
         await opened.post("answer", texts=["approve"], **again)
         await opened.rests()
         assert (bench.workspace / "ran.txt").read_text() == "it ran\n"
@@ -220,7 +226,7 @@ async def test_a_thread_that_is_deleted_as_a_run_begins_is_deleted_or_runs(
         await asyncio.sleep(moment)
         begins = (await opened.post("write", text="Again"))[0]
         deleted = (await deleting)[0]
-        threads = opened.hub.storage.threads()
+        threads = ids(opened.hub.storage)
         if (deleted, begins) == (409, 200):
             assert (threads, opened.hub.room("t1").here) == (["t1"], True)
         elif begins == 200:
@@ -261,9 +267,8 @@ async def test_a_limit_an_error_a_stop_a_fork_and_the_end_of_a_thread(bench: Web
     async with bench.served(LONG, turns=2) as opened:
         reader = opened.read()
         await begun(opened)
-        await reader.sees("Turn limit reached", 'data-move="extend"')
-        assert (await opened.post("move", move="retry"))[0] == 422
-        assert await opened.post("move", move="extend", turns=10) == (200, {})
+        await reader.sees("Turn limit reached", 'data-move="go_on"')
+        assert await opened.post("move", move="go_on", turns=10) == (200, {})
         await opened.rests()
         await reader.sees("Asserted: done", "data-fork=")
         checkpoint = reader.parts["p-turn-1-2"].partition('data-fork="')[2].partition('"')[0]
@@ -279,7 +284,7 @@ async def test_a_limit_an_error_a_stop_a_fork_and_the_end_of_a_thread(bench: Web
         assert await opened.post("delete", "t1-fork-1") == (200, {})
         await until(lambda: copied.events[-1][0] == "gone")
         assert (await opened.post("delete", "t1-fork-1"))[0] == 422
-        assert opened.hub.storage.threads() == ["t1"]
+        assert ids(opened.hub.storage) == ["t1"]
         await reader.leave()
 
 
@@ -293,7 +298,7 @@ async def test_a_pause_that_comes_at_once_counts(bench: WebBench) -> None:
             assert await opened.post("move", move="pause") == (200, {})
             assert (await beginning)[0] == 200
             await opened.rests()
-            assert opened.status().condition is Condition.STOPPED
+            assert opened.status().condition is Condition.PAUSED
 
 
 async def test_of_two_first_tasks_the_settings_of_the_one_that_runs_count(bench: WebBench) -> None:
@@ -400,7 +405,7 @@ async def test_hostile_words_are_text_wherever_they_stand(bench: WebBench) -> No
         reply("{evil}", call("think", thought="{evil}", approach="{evil}", status="{evil}")),
         call("run_shell", command="echo '{evil}'"),
         call("ask_user", question="{evil}", options=["{evil}", "b"]),
-        call("finish_task", summary="{evil}", pending_issues=["{evil}"]),
+        call("finish_task", summary="{evil}", pending_issues=["{evil}"], requires_user_confirmation=True),
     ]"""
     async with bench.served(steps, approve="terminal") as opened:
         reader = opened.read()
@@ -484,3 +489,21 @@ async def test_an_answer_to_something_else_is_refused(bench: WebBench) -> None:
         assert not (bench.workspace / "ran.txt").exists()
         with pytest.raises(ThreadError):
             await opened.hub.room("t1").move("dance", 1)
+
+
+async def test_a_thread_of_a_program_is_shown_and_never_run_with_other_tools(bench: WebBench) -> None:
+    asking = [call("ask_user", question="Which port?", options=["8080", "9090"])]
+    with sqlite_storage(bench.database.where) as storage:
+        Session(build_graph(ScriptedModel(asking), storage=storage), "t1").run("do it")
+    async with bench.served(PORT) as opened:
+        reader = opened.read()
+        await reader.sees("Which port?")
+        before = opened.status().values
+        for refused in (
+            await opened.answer("8080"),
+            await opened.post("write", text="more"),
+            await opened.post("move", move="stop"),
+        ):
+            assert (refused[0], "--graph" in refused[1]["problem"]) == (422, True), refused
+        assert opened.status().values == before
+        await reader.leave()

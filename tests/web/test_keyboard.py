@@ -14,7 +14,10 @@ STEPS = """[
     call("run_shell", command="echo no > no.txt"),
     call("run_shell", command="echo first > ran.txt"),
     call("list_files"),
-    call("finish_task", summary="Done.", pending_issues=["Nobody has tried it."]),
+    call(
+        "finish_task", summary="Done.", pending_issues=["Nobody has tried it."],
+        requires_user_confirmation=True,
+    ),
 ]"""
 SLOW = """[call("write_file", path=f"{at}.txt", content="x") for at in range(40)]"""
 FAILS = """[ValueError("the model is down")]"""
@@ -83,9 +86,9 @@ def test_every_action_by_keyboard_alone(chromium: str, bench: WebBench, served: 
         reach(seen, "#turns", "Shift+Tab")
         keys.press("Control+a")
         keys.type("5")
-        press(seen, '[data-move="extend"]')
+        press(seen, '[data-move="go_on"]')
         seen.shows("Please confirm")
-        press(seen, '[data-text="yes"]', "Shift+Tab")
+        press(seen, '[data-kind="approve"]', "Shift+Tab")
         seen.stands("Asserted: done")
         press(seen, '[data-name="p-turn-1-3"] [data-fork]', "Shift+Tab")
         seen.page.wait_for_url(lambda url: url.endswith("-fork-1"))
@@ -159,7 +162,7 @@ def test_another_try_after_an_error(chromium: str, bench: WebBench) -> None:
             seen.page.goto(served.address)
             seen.shows("Describe the task below")
             seen.send("Go")
-            press(seen, '[data-move="retry"]', "Shift+Tab")
+            press(seen, '[data-move="go_on"]', "Shift+Tab")
             tried_twice = "call_llm → finish → compress → decide → call_llm → finish"
             seen.page.locator("#timeline", has_text=tried_twice).wait_for(state="attached")
     finally:

@@ -76,7 +76,7 @@ def test_enter_on_a_move_presses_no_other_one_in_its_place(chromium: str, bench:
     with opened(chromium, bench, LOOKS, "--turns", "2", delay=0.3) as seen:
         seen.send("Go")
         seen.stands("Turn limit reached")
-        for move, next_move in (("extend", "stop"), ("pause", "go_on"), ("go_on", "pause")):
+        for move, next_move in (("go_on", "stop"), ("pause", "go_on"), ("go_on", "pause")):
             seen.page.locator(f'[data-move="{move}"]').focus()
             seen.page.keyboard.press("Enter")
             seen.page.locator(f'[data-move="{next_move}"]').wait_for()

@@ -101,7 +101,7 @@ def test_a_proxy_lets_people_in_by_their_names(bench: WebBench, public: str) -> 
             assert ada.post("/api/write", json={"thread": "t1", "text": "Set it"}).status_code == 200
             # Each event as it happens; nothing else would fill a buffer.
             next(line for line in lines if "data-interrupt" in line)
-            waits = look_at(bench).waiting
+            waits = look_at(bench).wait()
             assert waits is not None
             body = {"thread": "t1", "interrupt_id": waits.interrupt_id, "texts": ["8080"]}
             assert ada.post("/api/answer", json=body).status_code == 200

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from signoff.session.decisions import Action, Approval, Confirmation, PendingCall, Question, Waiting
-from signoff.session.events import CallFinished
+from signoff.events import CallFinished
+from signoff.session.decisions import Action, AnyWaiting, Approval, PendingCall, Question
 from signoff.session.history import Turn
 from signoff.web.render import RenderedThread, Stand
 from tests.support.benches.page import TASK, Node, read, run_of
@@ -31,7 +31,7 @@ ASKED: dict[str, tuple[str, Mapping[str, Any]]] = {
 }
 
 
-def asked(waiting: Waiting) -> Node:
+def asked(waiting: AnyWaiting) -> Node:
     return read(RenderedThread().parts(run_of(waiting=waiting), Stand())["ask"])
 
 
@@ -54,7 +54,21 @@ def test_all_of_a_question_and_of_a_claim_is_shown() -> None:
     options = tuple(f"the option {number}" for number in range(90))
     for waiting, texts in (
         (Question("i", SCRIPT, options, "c", SCRIPT.replace("\n", " ")), (*LINES, *options)),
-        (Confirmation("i", SCRIPT, "done", tuple(LINES), "c", SCRIPT), LINES),
+        (
+            Approval(
+                "i",
+                (
+                    PendingCall(
+                        "finish_task",
+                        {"summary": SCRIPT, "pending_issues": LINES},
+                        ("approve", "reject"),
+                        id="c",
+                    ),
+                ),
+                {"finish": True},
+            ),
+            LINES,
+        ),
     ):
         place = asked(waiting).one(class_="asked")
         assert place.all(class_="left-out") == []

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.benches.agui import run_input
 from tests.support.benches.web import Opened, WebBench, until
+from tests.support.rows import ids
 
 DONE = '[call("finish_task", summary=f"Done, {at}.") for at in range(9)]'
 WHERE = """[
@@ -90,7 +91,7 @@ async def test_an_id_that_is_none_is_refused(bench: WebBench, request_id: str) -
         body = json.dumps({"thread": "t1", "text": "Go", "request": request_id})
         headers = {"Content-Type": "application/json"}
         assert (await opened.client.post("/api/write", content=body, headers=headers)).status_code == 422
-        assert opened.hub.storage.threads() == []
+        assert ids(opened.hub.storage) == []
 
 
 @pytest.mark.parametrize("typed", ["two", "0", "", "1.5", "1000000", None, "9" * 5_000])
@@ -99,7 +100,7 @@ async def test_turns_are_a_number_or_refused_in_a_sentence(bench: WebBench, type
         if typed is not None:
             status, told = await opened.post("write", text="Go", settings={"turns": typed})
             assert (status, "is not a valid number of turns; type" in told["problem"]) == (422, True)
-            status, told = await opened.post("move", move="extend", turns=typed)
+            status, told = await opened.post("move", move="go_on", turns=typed)
             assert (status, "is not a valid number of turns; type" in told["problem"]) == (422, True)
         assert await opened.post("write", text="Go", settings={"turns": "12"}) == (200, {})
         await opened.rests()

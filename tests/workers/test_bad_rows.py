@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from signoff import ThreadError
+from signoff import ThreadError, postgres_storage
 from signoff.front.database import database
 from signoff.front.threads import find_threads
 from signoff.models import call
 from signoff.session.commands import Answer
-from signoff.storage.postgres import postgres_storage
 from signoff.workers.figures import job_states
 from signoff.workers.inbox import DEFAULT_QUEUE, TASK, read_inbox
 from tests.support.benches.session import DONE
@@ -84,7 +83,8 @@ def listed(bench: Bench) -> dict[str, str]:
 
 
 def outcomes(bench: Bench, *threads: str) -> list[str]:
-    return [str((bench.status(thread).outcome or {}).get("status")) for thread in threads]
+    ends = [bench.status(thread).outcome for thread in threads]
+    return [str(outcome and outcome.status) for outcome in ends]
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["waiting", "held by a dead worker"])

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from langchain_core.tools import StructuredTool
 
-from signoff import build_graph
+from signoff import build_graph, postgres_storage
 from signoff.cli.workers import OneGraph
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
-from signoff.storage.postgres import PostgresStorage, postgres_storage
+from signoff.storage import PostgresStorage
 from signoff.workers.figures import job_states
 from signoff.workers.inbox import MOST_DEATHS, read_inbox
 from signoff.workers.worker import Worker

@@ -19,14 +19,19 @@ PAGE = (ROOT / "docs/how-to/workers.md").read_text(encoding="utf-8")
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.M | re.S)
+    return re.findall(rf"^```{language}\b[^\n]*\n(.*?)^```", PAGE, re.M | re.S)
+
+
+def program(words: str) -> str:
+    """The program of the page that has these words."""
+    return next(block for block in blocks("python") if words in block)
 
 
 def test_every_command_exists_with_its_options() -> None:
     commands = get_command(app).commands  # type: ignore[attr-defined]  # the app is a group
     lines = [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines()]
     named = [words for words in lines if words and words[0] == "signoff"]
-    assert {words[1] for words in named} == {"worker", "submit", "threads", "resume"}
+    assert {words[1] for words in named} == {"worker", "run", "threads", "resume"}
     for words in named:
         known = {option for parameter in commands[words[1]].params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= known
@@ -34,7 +39,7 @@ def test_every_command_exists_with_its_options() -> None:
 
 def test_the_ten_lines_for_another_engine_are_those_of_the_example() -> None:
     code = (ROOT / "examples/engine.py").read_text()
-    assert blocks("python")[-1] in code
+    assert program("def run_thread") in code
 
 
 def test_every_figure_of_the_workers_is_told() -> None:
@@ -48,9 +53,8 @@ def test_a_graph_of_ones_own_runs_what_is_submitted_from_python_and_by_the_comma
 ) -> None:
     bench = Bench(tmp_path)
     bench.env["SIGNOFF_DATABASE"] = postgres_url
-    agent, submits = blocks("python")[:2]
-    (tmp_path / "my_agent.py").write_text(agent)
-    submits = re.sub(r"postgresql://[^\"]*", postgres_url, submits)
+    (tmp_path / "my_agent.py").write_text(program("def agent"))
+    submits = re.sub(r"postgresql://[^\"]*", postgres_url, program("import submit"))
     done = subprocess.run([sys.executable, "-W", "error", "-c", submits], cwd=ROOT, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
     for line in blocks("sh")[1].splitlines()[::-1]:

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from signoff import Answer, Extend, Limits, Question, Retry, Session, SetupError, ThreadBusy, build_graph
+from signoff import Answer, Limits, Question, Session, SetupError, ThreadBusy, build_graph, go_on
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel, call
 from signoff.workers import Driven, Order, drive, post
-from signoff.workers.drive import Driving
+from signoff.workers.driving import Driving
 from signoff.workers.inbox import Inbox, edit_inbox, read_inbox, unless_known
-from tests.random_kills import storage_at
+from tests.support.adapted import adapted
 from tests.support.benches.session import DONE, look, pay, play
+from tests.support.databases import storage_at
 
 ASK = call("ask_user", question="Which?")
 PAY = call("pay", amount=1)
@@ -32,11 +33,14 @@ class Bench:
 
     def graph(self) -> Graph:
         model = ScriptedModel(play(*self.steps))
-        return build_graph(model, self.tools, storage=self.storage, limits=self.limits, **self.options)
+        return build_graph(
+            model, self.tools, storage=self.storage, limits=self.limits, **adapted(**self.options)
+        )
 
     def post(self, *requests: Any, task: str = "") -> None:
         for request in requests:
-            name = getattr(request, "id", None) or f"id of {request}"
+            update = getattr(request, "update", None) or {}
+            name = update.get("go_on", {}).get("id") or getattr(request, "id", None) or f"id of {request}"
             post(self.storage.store, "t", Order(name, request, task))
 
     def drive(self) -> Driven:
@@ -58,7 +62,7 @@ class Bench:
         return [order.request for order in inbox.orders]
 
     def waits_for(self) -> str:
-        waiting = self.session.status().waiting
+        waiting = self.session.status().wait()
         assert waiting is not None
         return waiting.interrupt_id
 
@@ -77,7 +81,7 @@ def test_nothing_is_known_of_the_thread(bench: Bench) -> None:
 def test_a_task_is_run_once_however_often_it_is_driven(bench: Bench) -> None:
     bench.post("one")
     ended = bench.drive()
-    assert (ended.state, type(ended.decision).__name__) == ("ended", "Finished")
+    assert (ended.state, type(ended.decision).__name__) == ("ended", "Ended")
     assert [bench.drive(), bench.drive()] == [Driven("t", "ended")] * 2
     assert (bench.said, bench.left) == (["one"], [])
 
@@ -121,8 +125,8 @@ def test_a_thread_that_was_killed_goes_on(bench: Bench) -> None:
 REPEATED: dict[str, tuple[list[Any], Callable[[Bench], Any]]] = {
     "a task": ([DONE], lambda bench: "one"),
     "an answer": ([ASK, ASK, DONE], lambda bench: Answer("blue", bench.waits_for())),
-    "more turns": ([PAY, PAY, PAY], lambda bench: Extend(1, "more")),
-    "another try": ([RuntimeError("no"), RuntimeError("no")], lambda bench: Retry("again")),
+    "more turns": ([PAY, PAY, PAY], lambda bench: go_on(1, "more")),
+    "another try": ([RuntimeError("no"), RuntimeError("no")], lambda bench: go_on(id="again")),
 }
 
 
@@ -220,7 +224,7 @@ def test_an_id_that_cannot_be_kept_is_refused(order_id: Any, bench: Bench) -> No
 def test_an_extension_of_a_task_that_is_over_is_dropped(bench: Bench) -> None:
     bench.post("one")
     bench.drive()
-    bench.post(Extend(5, "more"), Retry("again"), task=bench.session.status().task.id)
+    bench.post(go_on(5, "more"), go_on(id="again"), task=bench.session.status().task.id)
     assert (bench.drive().state, bench.left) == ("ended", [])
 
 

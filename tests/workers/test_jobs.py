@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from procrastinate.jobs import Status
 
-from signoff.storage.postgres import postgres_storage
+from signoff import postgres_storage
 from tests.support.benches.workers import Bench, opened, silence, taken
 from tests.support.servers.postgres import execute
 

@@ -12,18 +12,20 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 
-from signoff import Answer, Extend, Limits, Retry, Session, build_graph
+from signoff import Answer, Limits, Session, build_graph, go_on
 from signoff.graph.build import Graph
 from signoff.graph.messages import is_genuine, is_reply, nudge_kind
 from signoff.models import ScriptedModel, call
 from signoff.session.status import ThreadStatus
 from signoff.workers import Order, drive, post
 from signoff.workers.inbox import read_inbox
-from tests.random_kills import LONGEST, storage_at
+from tests.support.databases import storage_at
 
 pytestmark = pytest.mark.slow
 
 THREADS = 4
+# Seconds that a process lives at most: so that a few kills fall on every thread.
+LONGEST = {"sqlite": 0.12, "postgres": 0.25}
 STEPS: list[Any] = [
     call("pay", amount=1),
     call("ask_user", question="Which?"),
@@ -79,15 +81,13 @@ def driven_and_killed(database: str, thread_id: str, paid: Path, seconds: float)
 
 def next_order(thread_status: ThreadStatus) -> Order | None:
     """What a person does who finds the thread like this."""
-    task, outcome = thread_status.task.id, thread_status.outcome or {}
-    if thread_status.waiting:
-        return Order(
-            f"answer {thread_status.waiting.interrupt_id}", Answer("blue", thread_status.waiting.interrupt_id)
-        )
-    if outcome.get("status") == "limit":
-        return Order("more", Extend(2, "more"), task)
-    if outcome.get("status") == "error":
-        return Order("again", Retry("again"), task)
+    task, outcome = thread_status.task.id, thread_status.outcome
+    if waiting := thread_status.wait():
+        return Order(f"answer {waiting.interrupt_id}", Answer("blue", waiting.interrupt_id))
+    if outcome and outcome.status == "limit":
+        return Order("more", go_on(2, "more"), task)
+    if outcome and outcome.status == "error":
+        return Order("again", go_on(id="again"), task)
     return Order("two", "two") if outcome and task == "one" else None
 
 

@@ -12,26 +12,26 @@ import pytest
 
 from signoff import (
     Answer,
-    Extend,
     Limits,
-    Retry,
     Session,
     SetupError,
     StorageError,
     ThreadError,
-    Undo,
     build_graph,
+    go_on,
+    postgres_storage,
     sqlite_storage,
+    undo,
 )
 from signoff.graph.inside.installing import install_hint
 from signoff.models import ScriptedModel, call
-from signoff.storage.postgres import postgres_storage
 from signoff.workers import drive, pause, submit
 from signoff.workers.inbox import read_inbox
 from signoff.workers.jobs import JobQueries
 from signoff.workers.tables import prepare, wake
 from tests.support.benches.session import DONE
 from tests.support.benches.workers import Bench
+from tests.support.rows import ids
 from tests.support.servers.postgres import execute
 
 ASK = call("ask_user", question="Which?")
@@ -59,7 +59,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         "Workers take the text of a task, .*messages",
     ),
     "a list of texts": ({"request": ["go"]}, r"Workers take the text of a task, .*not \['go'\]"),
-    "a class": ({"request": Retry}, "Workers take the text of a task, .*not the class Retry"),
+    "a class": ({"request": Answer}, "Workers take the text of a task, .*not the class Answer"),
     "an empty task": ({"request": " "}, "The task is empty"),
     "a number for a thread": ({"thread_id": 7}, "A thread id must be valid text.*not 7"),
     "a configuration for a thread": ({"thread_id": {"configurable": {}}}, "A thread id must be valid text"),
@@ -72,7 +72,7 @@ def test_a_mistake_is_told_and_changes_nothing(bench: Bench) -> None:
     for given, says in MISTAKES.values():
         with pytest.raises(SetupError, match=says):
             submit(bench.storage, **{"request": "go", **given})
-    assert bench.storage.threads() == []
+    assert ids(bench.storage) == []
 
 
 def test_a_database_that_nobody_has_opened_is_told(postgres_url: str) -> None:
@@ -80,7 +80,7 @@ def test_a_database_that_nobody_has_opened_is_told(postgres_url: str) -> None:
         lambda storage: submit(storage, "go"),
         lambda storage: pause(storage, "t"),
     ]
-    for way, storage in product(ways, [postgres_url, postgres_storage(postgres_url), None]):
+    for way, storage in product(ways, [postgres_url, None]):
         with pytest.raises(SetupError, match="Workers need a PostgreSQL database"):
             way(storage)
     with pytest.raises(SetupError, match="was not made by build_graph"):
@@ -159,7 +159,7 @@ def test_an_answer_that_is_submitted_again_decides_on_nothing_else(bench: Bench)
     assert (read_inbox(bench.storage.store, "t"), bench.jobs("todo")) == before
     bench.work()
     before = (read_inbox(bench.storage.store, "t"), bench.jobs("todo"))
-    for repeated in (Answer("approve"), Answer("reject"), "another task", Extend(3), None):
+    for repeated in (Answer("approve"), Answer("reject"), "another task", go_on(3), None):
         bench.submit(repeated, id="click-1", queue="another")
     assert (read_inbox(bench.storage.store, "t"), bench.jobs("todo")) == before
     bench.work()
@@ -171,8 +171,8 @@ def test_an_answer_that_is_submitted_again_decides_on_nothing_else(bench: Bench)
 
 REPEATED: dict[str, tuple[tuple[Any, ...], Any]] = {
     "a task": ((DONE, DONE), "two"),
-    "more turns": ((call("think", thought="a"), call("think", thought="b"), DONE), Extend(1)),
-    "another try": ((RuntimeError("no"), RuntimeError("no"), DONE), Retry()),
+    "more turns": ((call("think", thought="a"), call("think", thought="b"), DONE), go_on(1)),
+    "another try": ((RuntimeError("no"), RuntimeError("no"), DONE), go_on()),
     "going on": ((DONE, DONE), None),
 }
 
@@ -244,10 +244,8 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (nothing, ["one"], r"Workers take the text of a task, .* not \['one'\]"),
     (nothing, 3, "Workers take the text of a task, .* not 3"),
     (ended, Answer("blue"), "has ended and does not wait for an answer"),
-    (ended, Extend(3), "ended with success"),
-    (ended, Undo(), r"Workers do not undo what thread 't' has done: call Session\(graph, thread_id\)"),
+    (ended, undo(), r"Workers do not undo what thread 't' has done: call Session\(graph, thread_id\)"),
     (waits, "two", "waits for answer; answer that first"),
-    (waits, Extend(3), "has not ended"),
     (waits, Answer("blue", "another"), "no longer waits for this answer"),
     (answered, Answer("red"), "has already been told how to go on"),
     (waits_for_approval, Answer("perhaps"), "perhaps"),
@@ -274,11 +272,11 @@ def test_an_answer_an_extension_and_another_try_are_carried_out_by_a_worker(benc
         bench.work()
         bench.submit(Answer("blue"))
     bench.work()
-    assert bench.status().outcome["reason"] == "model_error"  # type: ignore[index]  # it has ended
+    assert bench.status().outcome.reason == "model_error"  # type: ignore[union-attr]  # it has ended
     bench.steps = (ASK, ASK, DONE)
-    bench.submit(Retry())
+    bench.submit(go_on())
     bench.work()
-    assert bench.status().outcome["status"] == "success"  # type: ignore[index]  # it has ended
+    assert bench.status().outcome.status == "success"  # type: ignore[union-attr]  # it has ended
 
 
 @pytest.mark.slow
@@ -313,7 +311,7 @@ def test_a_thread_that_was_begun_elsewhere_can_be_handed_over(bench: Bench) -> N
     Session(bench.graph(), "t").run("one")
     bench.submit(Answer("blue"))
     bench.work()
-    assert (bench.said(), bench.status().outcome["status"]) == (["one"], "success")  # type: ignore[index]  # as above
+    assert (bench.said(), bench.status().outcome.status) == (["one"], "success")  # type: ignore[union-attr]  # as above
 
 
 @pytest.mark.slow

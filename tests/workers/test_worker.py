@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from signoff import postgres_storage
 from signoff.models import call
-from signoff.storage.postgres import postgres_storage
 from signoff.workers.figures import backlog, job_states
 from signoff.workers.inbox import read_inbox
 from signoff.workers.jobs import JobQueries

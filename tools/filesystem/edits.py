@@ -1,40 +1,33 @@
 """One exact replacement in a text, and what to tell a model whose text is not there."""
 
 import difflib
+import json
 import re
 import time
 from bisect import bisect_left
-from dataclasses import dataclass
-from heapq import nlargest
+from collections.abc import Iterator
 
 from langchain_core.tools import ToolException
 
-from signoff.graph.foreign import count_noun
-from signoff.tools.filesystem.looks import character_names, differences, look
+from signoff.graph.foreign import capped
+from signoff.tools.filesystem.looks import look, odd_characters
+from signoff.tools.filesystem.paths import few
 from signoff.tools.filesystem.text import around, end_of, split_lines, with_ends
 
-_MOST_PLACES = 3
+_CONTEXT = 3
+_MOST_SHOWN = 4_000
 _MOST_NAMED_LINES = 10
 _MOST_REPLACED = 100_000
 _MOST_IN_A_LINE = 300
-_MOST_SCORED = 50
 _SECONDS = 2.0
 _LEAST_ALIKE = 0.5
-_WORD = re.compile(r"\w+")
 _LINE_NUMBER = re.compile(r"^ *\d+\|", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Edited:
-    """The changed text; the offset and the length of what was put at each place in it."""
-
-    text: str
-    places: tuple[tuple[int, int], ...]
-
-
-def replaced(text: str, old: str, new: str, name: str, *, everywhere: bool) -> Edited:
+def replaced(text: str, old: str, new: str, name: str, *, everywhere: bool) -> tuple[str, str]:
     """`text` with `new` in the place of `old`, whatever the line endings of these two: those of the text are
-    kept. `old` must be there exactly once, unless `everywhere`. Raises ToolException with advice."""
+    kept; and what a model is told of it. `old` must be there exactly once, unless `everywhere`. Raises
+    ToolException with advice."""
     plain = text.replace("\r\n", "\n")
     windows_ends = [match.start() - index for index, match in enumerate(re.finditer("\r\n", text))]
     starts = _starts(plain, old, overlapping=not everywhere)
@@ -46,23 +39,28 @@ def replaced(text: str, old: str, new: str, name: str, *, everywhere: bool) -> E
         raise ToolException(
             f"old occurs more than {_MOST_REPLACED:,} times in {name}; change it by a command."
         )
-    in_a_line = with_ends(new, _end_of(text))
+    in_a_line = with_ends(new, end_of(text))
     parts: list[str] = []
-    places: list[tuple[int, int]] = []
-    done = length = 0
+    done = 0
     for start in starts:
         first = start + bisect_left(windows_ends, start)
         last = start + len(old) + bisect_left(windows_ends, start + len(old))
-        put = with_ends(new, _end_of(text[first:last])) if "\n" in old else in_a_line
+        put = with_ends(new, end_of(text[first:last])) if "\n" in old else in_a_line
         parts += [text[done:first], put]
-        length += first - done
-        places.append((length, len(put)))
-        length, done = length + len(put), last
-    return Edited("".join([*parts, text[done:]]), tuple(places))
+        done = last
+    edited = "".join([*parts, text[done:]])
+    what = f"Edited {name}. The lines there are now:"
+    if len(starts) > 1:
+        what = f"Edited {name} in {len(starts):,} places. The lines around the first are now:"
+    return edited, f"{what}\n{_shown(edited, len(parts[0]), len(parts[0]) + len(parts[1]))}"
 
 
-def _end_of(text: str) -> str:
-    return end_of(text.count("\n"), text.count("\r\n"))
+def _shown(text: str, start: int, end: int) -> str:
+    """The lines around this part of a text; of a long line, the part around its start."""
+    lines, first = split_lines(text), _line_at(text, start)
+    within_line = start - (text.rfind("\n", 0, start) + 1)
+    shown = _numbered(lines, first - _CONTEXT, _line_at(text, end) + _CONTEXT, first, within_line)
+    return capped(shown, limit=_MOST_SHOWN, keep=None)
 
 
 def _starts(text: str, old: str, *, overlapping: bool) -> list[int]:
@@ -75,23 +73,23 @@ def _starts(text: str, old: str, *, overlapping: bool) -> list[int]:
     return starts
 
 
-def line_at(text: str, offset: int) -> int:
+def _line_at(text: str, offset: int) -> int:
     return text.count("\n", 0, offset) + 1
 
 
-def numbered(lines: list[str], first: int, shown: int = 0) -> str:
-    """`lines` as "12|text", counted from `first`; of a long line a part, of the first one that around the
-    character `shown`."""
-    rows = [around(line, 0 if index else shown, _MOST_IN_A_LINE) for index, line in enumerate(lines)]
-    return "\n".join(f"{number}|{row}" for number, row in enumerate(rows, first))
+def _numbered(lines: list[str], first: int, last: int, number: int, shown: int) -> str:
+    """The lines from `first` to `last` as "12|text"; of a long line a part, of that with this number the part
+    around the character `shown`."""
+    numbers = range(max(first, 1), min(last, len(lines)) + 1)
+    starts = {number: shown - _MOST_IN_A_LINE // 3}
+    return "\n".join(f"{n}|{around(lines[n - 1], starts.get(n, 0), _MOST_IN_A_LINE)}" for n in numbers)
 
 
 def _ambiguous(text: str, starts: list[int], name: str) -> str:
-    lines = dict.fromkeys(str(line_at(text, start)) for start in starts[:_MOST_NAMED_LINES])
+    lines = dict.fromkeys(str(_line_at(text, start)) for start in starts[:_MOST_NAMED_LINES])
     more = " and more" if len(starts) > _MOST_NAMED_LINES else ""
-    word = "line" if len(lines) == 1 else "lines"
     return (
-        f"old occurs more than once in {name}, at {word} {', '.join(lines)}{more}; nothing was changed. "
+        f"old occurs more than once in {name}, in lines {', '.join(lines)}{more}; nothing was changed. "
         "Include more lines before or after it in old, so that it fits one place only, or pass "
         "replace_all=true to change all of them."
     )
@@ -101,32 +99,16 @@ def _missing(text: str, old: str, name: str) -> str:
     problem = f"old is not in {name}; nothing was changed."
     if _LINE_NUMBER.search(old) and _LINE_NUMBER.sub("", old) in text:
         return f"{problem} Leave out the line numbers and the bar that read_file puts before each line."
-    if advice := _too_many_ends(text, old) or _alike(text, old):
+    if advice := _alike(text, old):
         return f"{problem} {advice}"
     if " ".join(old.split()) in " ".join(text.split()):
         problem += " It is there with other spaces, indentation or line breaks."
-    lines = split_lines(text)
-    places, compared = _closest(lines, split_lines(old))
-    looked = "" if compared == len(lines) else f" (only the first {compared:,} lines were compared)"
-    if not places:
+    place, looked = _closest(split_lines(text), split_lines(old))
+    if not place:
         return (
             f"{problem} No line comes close{looked}; read the file with read_file and copy the text exactly."
         )
-    return f"{problem} The closest lines are below{looked}; copy the text exactly.\n" + "\n...\n".join(places)
-
-
-def _too_many_ends(text: str, old: str) -> str:
-    """Advice if `old` matches except for line endings after it, as at the end of a file without one."""
-    bare, body = old.rstrip("\n"), text.rstrip("\n")
-    if not bare or bare == old or not body.endswith(bare):
-        return ""
-    has = len(text) - len(body)
-    ends = count_noun(has, "line end") if has else "no line end"
-    wanted = count_noun(len(old) - len(bare), "line end")
-    line = line_at(text, len(body))
-    return (
-        f"The file has {ends} behind line {line}, its last one, where old has {wanted}: leave out the rest."
-    )
+    return f"{problem} The closest lines are below{looked}; copy the text exactly.\n{place}"
 
 
 def _alike(text: str, old: str) -> str:
@@ -135,63 +117,51 @@ def _alike(text: str, old: str) -> str:
     at = looks.find(wanted) if wanted.strip() else -1
     if at < 0:
         return ""
-    first = looks.count("\n", 0, at)
-    there = text.split("\n")[first : first + wanted.count("\n") + 1]
-    names: dict[str, None] = {}
-    for number, (line, part) in enumerate(zip(there, old.split("\n"), strict=True), start=first + 1):
-        for has, wants in differences(line, part):
-            names.setdefault(
-                f"line {number} has {character_names(has)} where old has {character_names(wants)}"
-            )
-    shown = "; ".join(list(names)[:_MOST_PLACES]) or f"from line {first + 1} on"
-    more = ", and more" if len(names) > _MOST_PLACES else ""
+    # Also at what only looks like the end of a line, which then differs.
+    lines = text.splitlines(keepends=True)
+    above = looks.count("\n", 0, at)
+    first = number = 1 + sum(line.endswith("\n") for line in lines[:above])
+    places: list[str] = []
+    for line, part in zip(lines[above:], old.splitlines(keepends=True), strict=False):
+        sides = {"the file": odd_characters(line, part), "old": odd_characters(part, line)}
+        places += [f"in line {number} {side} has {few(names)}" for side, names in sides.items() if names]
+        number += line.endswith("\n")
+    # Else the same characters are there in another order.
+    shown = few(places) or f"line {first} is {json.dumps(lines[above].rstrip()[:_MOST_IN_A_LINE])}"
     return (
-        f"It looks the same in the file but is written otherwise: {shown}{more}. Write it in old as the file "
-        "has it, in JSON with escapes such as \\u00a0."
+        f"It looks the same in the file but is written otherwise: {shown}. Write it in old as the file has "
+        "it, in JSON with escapes such as \\u00a0."
     )
 
 
-def _closest(lines: list[str], old: list[str]) -> tuple[list[str], int]:
-    """The places in `lines` that are most similar to `old`, found by its longest line, each once; and how
-    many lines were compared in the time for it."""
+def _closest(lines: list[str], old: list[str]) -> tuple[str, str]:
+    """The place in `lines` that is most similar to `old`, found by its longest line, if any is; and how far
+    they were compared, if the time for it was too short."""
     anchor = max(range(len(old)), key=lambda index: len(old[index].strip()))
     wanted = old[anchor].strip()[:_MOST_IN_A_LINE]
-    if not wanted:
-        return [], len(lines)
-    scores, compared = _scores(lines, wanted)
-    matcher = difflib.SequenceMatcher(b=wanted)
-    ratios: dict[int, float] = {}
-    for number in nlargest(_MOST_SCORED, scores, scores.__getitem__):
-        matcher.set_seq1(lines[number].strip()[:_MOST_IN_A_LINE])
-        ratios[number] = matcher.ratio()
-    best = nlargest(_MOST_PLACES, ratios, ratios.__getitem__)
-    close = [number for number in best if ratios[number] >= _LEAST_ALIKE]
-    span = min(len(old), _MOST_NAMED_LINES)
-    places: list[tuple[int, int]] = []
-    for start in sorted(number - anchor for number in close):
-        first, end = max(start - 1, 0), min(max(start, 0) + span + 1, len(lines))
-        if places and first <= places[-1][1]:
-            places[-1] = (places[-1][0], max(end, places[-1][1]))
-        else:
-            places.append((first, end))
-    return [numbered(lines[first:end], first + 1) for first, end in places], compared
-
-
-def _scores(lines: list[str], wanted: str) -> tuple[dict[int, float], int]:
-    """How many characters of words each line shares with `wanted`, then how many characters at all: this
-    finds the few whose similarity is worth its time. The first of equal lines stands for all."""
-    words = set(_WORD.findall(wanted))
-    matcher = difflib.SequenceMatcher(b=wanted)
+    matcher = difflib.SequenceMatcher(b=wanted, autojunk=False)
     end = time.monotonic() + _SECONDS
-    scores: dict[int, float] = {}
-    known: set[str] = set()
-    for number, line in enumerate(lines):
-        if number % 256 == 0 and time.monotonic() > end:
-            return scores, number
-        text = line.strip()[:_MOST_IN_A_LINE]
-        if text not in known:
-            known.add(text)
-            matcher.set_seq1(text)
-            shared = words.intersection(_WORD.findall(text))
-            scores[number] = sum(map(len, shared)) + matcher.quick_ratio()
-    return scores, len(lines)
+    known, most = {""}, _LEAST_ALIKE
+    place = looked = ""
+    for number, start, part in _parts(lines, len(wanted)):
+        if part in known:
+            continue
+        if time.monotonic() > end:
+            looked = f" (only what is before character {start + 1:,} of line {number:,} was compared)"
+            break
+        known.add(part)
+        matcher.set_seq1(part)
+        # The exact figure takes far longer than these bounds of it.
+        if matcher.real_quick_ratio() > most and matcher.quick_ratio() > most and matcher.ratio() > most:
+            most, first = matcher.ratio(), number - anchor
+            place = _numbered(lines, first - 1, first + min(len(old), _MOST_NAMED_LINES), number, start)
+    return place, looked
+
+
+def _parts(lines: list[str], length: int) -> Iterator[tuple[int, int, str]]:
+    """Each line with its number; of a long one parts that overlap, so that one holds a text of this length
+    wherever it is, and where they start."""
+    for number, line in enumerate(lines, 1):
+        step = max(length // 2, 1) if len(line) > _MOST_IN_A_LINE else _MOST_IN_A_LINE
+        for start in range(0, len(line), step):
+            yield number, start, line[start : start + 3 * step].strip()

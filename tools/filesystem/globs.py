@@ -5,9 +5,10 @@ anywhere, their expressions have a deadline.
 """
 
 import re
+import time
 from collections.abc import Callable, Sequence
+from fnmatch import translate
 from functools import lru_cache
-from itertools import islice
 
 import regex  # type: ignore[import-untyped]  # the package has no types
 from langchain_core.tools import ToolException
@@ -17,15 +18,30 @@ from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 from signoff.tools.filesystem.paths import quote_path
 
 _MOST_IN_A_GLOB = 1_000
-_MOST_BRACES = 50
-# Stand for the parts of braces; a path cannot have the first.
-_OPEN, _OR, _CLOSE = "\0(", "\0|", "\0)"
-_SIGNS = {_OPEN: "(?:", _OR: "|", _CLOSE: ")", "?": "."}
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
-_PART = re.compile(r"\0.|(?:(?<=^)|(?<=[/(|]))\*\*/|\*+|\[(?P<set>[^\]][^\]]*)\]|.", re.DOTALL)
-_MOST_RULES = 2_000
-_MOST_IN_A_RULE = 1_000
+# What braces become, and folders of any depth; all else is as in `fnmatch`.
+_SIGNS = {"\1": "(?:", "\2": "|", "\3": ")", "**/": "(?:.*/)?"}
+_PART = re.compile(r"([\1\2\3]|(?<![^/\1\2])\*\*/)")
+
+MOST_OF_RULES = 32_000
+"""How many bytes of a `.gitignore` are read: a hostile one of these takes a second."""
+
+_MOST_RULES = 1_000
+_MOST_IN_A_RULE = 200
 _RULE_SECONDS = 0.2
+
+
+class Deadline:
+    """A bound on the time of a walk or a search."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """The seconds left; 0 when the time is up."""
+        return max(self._end - time.monotonic(), 0.0)
 
 
 def fitting(glob: str | None, folder: str = ".") -> Callable[[str], bool]:
@@ -38,16 +54,15 @@ def fitting(glob: str | None, folder: str = ".") -> Callable[[str], bool]:
     """
     if not glob:
         return lambda path: True
-    if len(glob) > _MOST_IN_A_GLOB or glob.count("{") > _MOST_BRACES:
-        raise ToolException(
-            f"The glob {quote_path(glob)} is longer than {_MOST_IN_A_GLOB:,} characters or has more than "
-            f"{_MOST_BRACES} braces; use a shorter one."
-        )
+    if len(glob) > _MOST_IN_A_GLOB:
+        raise ToolException(f"The glob {quote_path(glob)} has over {_MOST_IN_A_GLOB:,} characters; cut it.")
     short = re.sub(r"(?:^|(?<=/))(?:\./|/)+", "", glob)
     short += "*" if short.endswith("/") else ""
+    forms = {short, _grouped(short)}
+    forms |= {form.replace("[", "[[]") for form in forms}
     try:
-        either = regex.compile(f"{_expression(_grouped(short))}|{_expression(short)}", regex.DOTALL)
-    except regex.error:
+        either = regex.compile("|".join(map(_expression, forms)), regex.DOTALL)
+    except (regex.error, RecursionError):
         raise ToolException(f"The glob {quote_path(glob)} is not valid; leave out its brackets.") from None
     prefix = "" if folder == "." else f"{folder}/"
 
@@ -62,75 +77,71 @@ def fitting(glob: str | None, folder: str = ".") -> Callable[[str], bool]:
 
 
 def _grouped(glob: str) -> str:
-    """`glob` with its braces and their commas, from the inside out, as signs that no path has."""
+    """`glob` with signs for its braces and their commas, from the inside out."""
     before = ""
     while before != glob:
         before = glob
-        glob = _BRACES.sub(lambda match: f"{_OPEN}{match[1].replace(',', _OR)}{_CLOSE}", glob)
+        glob = _BRACES.sub(lambda match: "\1" + match[1].replace(",", "\2") + "\3", glob)
     return glob
 
 
 def _expression(glob: str) -> str:
-    return _PART.sub(_translated, glob)
-
-
-def _translated(part: re.Match[str]) -> str:
-    text = part[0]
-    if text in _SIGNS:
-        return _SIGNS[text]
-    if text.startswith("*"):
-        return "(?:.*/)?" if text.endswith("/") else ".*"
-    if part["set"]:
-        inner = part["set"].replace("\\", r"\\").replace("[", r"\[")
-        inner = f"^{inner[1:]}" if inner.startswith("!") else inner.replace("^", r"\^")
-        return f"(?:[{inner}]|{re.escape(text)})"
-    return re.escape(text)
+    """The glob as a regular expression: `translate` wraps each part in "(?s:" and ")\\Z"."""
+    return "".join(_SIGNS.get(part) or translate(part)[4:-3] for part in _PART.split(glob))
 
 
 class IgnoreRules:
-    """The rules of a `.gitignore`; none is left once one of them took too long."""
+    """The rules of a `.gitignore`, as one expression each; none is left once they took too long.
 
-    def __init__(self, rules: Sequence[tuple["regex.Pattern[str]", bool]]) -> None:
-        # The last one that matches decides.
-        self._rules = rules[::-1]
-        all_of_them = "|".join(rule.pattern for rule, _ in rules)
-        self._any = regex.compile(all_of_them, regex.DOTALL) if rules else None
+    is_partial: whether some, or all by now, are not applied.
+    """
+
+    def __init__(self, rules: Sequence[str], *, is_partial: bool) -> None:
+        self.is_partial = is_partial
+        # The last one that matches decides, so it comes first.
+        self._rules = regex.compile("|".join(reversed(rules)), regex.DOTALL) if rules else None
 
     def verdict(self, path: str) -> bool | None:
         """Whether a rule excludes this path, which ends in a slash for a folder; None if none matches."""
         try:
-            if self._any is None or not self._any.search(path, timeout=_RULE_SECONDS):
-                return None
-            matching = (out for rule, out in self._rules if rule.search(path, timeout=_RULE_SECONDS))
-            return next(matching, None)
+            match = self._rules and self._rules.match(path, timeout=_RULE_SECONDS)
         except TimeoutError:
-            self._any = None
-            return None
+            self._rules = match = None
+            self.is_partial = True
+        return None if match is None else match.groupdict().get("kept") is None
+
+
+Rules = tuple[tuple[str, IgnoreRules], ...]
+"""The rules of several folders, each with its folder, "" or a path that ends in a slash."""
 
 
 @lru_cache(256)
-def rules_of(text: str) -> IgnoreRules:
-    """The rules of a `.gitignore` with this text; what is not a rule is passed over, as git does."""
-    rules: list[tuple[regex.Pattern[str], bool]] = []
-    for line in islice(text.split("\n"), _MOST_RULES):
-        if len(line) > _MOST_IN_A_RULE or not line.strip("/\r "):
-            continue
+def rules_of(data: bytes) -> IgnoreRules:
+    """The rules of a `.gitignore` with this content, within bounds; what is not a rule is passed over, as git
+    does."""
+    rules: list[str] = []
+    lines = data.decode("utf-8-sig", "surrogateescape").split("\n")
+    # The last line may be cut.
+    lines = lines[:-1] if len(data) > MOST_OF_RULES else lines
+    written = [line for line in lines if not line.startswith("#") and line.strip("/\r ")]
+    used = [line for line in written[:_MOST_RULES] if len(line) <= _MOST_IN_A_RULE]
+    for line in used:
         try:
             rule, excludes = GitIgnoreSpecPattern.pattern_to_regex(line)
             if rule is not None and excludes is not None:
                 # Only for the entry itself: what is below an excluded folder is never asked for.
                 end = "\\Z" if "ps_d" in rule else "." if rule.endswith("/") else ""
-                rules.append((regex.compile(rule + end, regex.DOTALL), excludes))
+                start = "" if rule.startswith("^") else ".*"
+                kept = "" if excludes else "(?P<kept>)"
+                regex.compile(rule)
+                rules.append(f"{start}{rule}{end}{kept}")
         except (GitIgnorePatternError, regex.error):
             continue
-    return IgnoreRules(rules)
+    return IgnoreRules(rules, is_partial=len(data) > MOST_OF_RULES or used != written)
 
 
-def is_ignored(rules: Sequence[tuple[str, IgnoreRules]], path: str, *, is_folder: bool) -> bool:
-    """Whether the innermost rules that match this path exclude it. rules: each with its folder, "" or a path
-    that ends in a slash."""
-    for folder, own in reversed(rules):
-        verdict = own.verdict(path[len(folder) :] + "/" * is_folder)
-        if verdict is not None:
-            return verdict
-    return False
+def is_ignored(rules: Rules, path: str, deadline: Deadline, *, is_folder: bool) -> bool:
+    """Whether the innermost rules that match this path exclude it; false when the time is up."""
+    name = path + "/" * is_folder
+    verdicts = (each.verdict(name[len(folder) :]) for folder, each in reversed(rules) if deadline.left)
+    return next((verdict for verdict in verdicts if verdict is not None), False)

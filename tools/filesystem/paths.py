@@ -5,14 +5,13 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 
 from langchain_core.tools import ToolException
 
 from signoff.graph.foreign import valid_text
-from signoff.graph.foreign_files import NotRegular
-from signoff.tools.filesystem.looks import look
+from signoff.tools.filesystem.looks import LINE_END, look
 
 DEEPEST = 100
 """How many folders a path may lead through."""
@@ -20,25 +19,20 @@ DEEPEST = 100
 _MOST_CHARACTERS = 4_000
 _MOST_COMPARED = 10_000
 _MOST_NAMED = 5
-_SEPARATORS = re.compile("[" + re.escape("/" + os.sep) + "]+")
-_LINE_ENDS = re.compile("[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
+# Python gives bytes that are not UTF-8 as U+DC80 to U+DCFF.
+_NO_BYTES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 _REASONS = {
     errno.ENOENT: "There is no {path}; call list_files to see what is there.",
     errno.EISDIR: "{path} is a folder; pass the path of a file.",
     errno.ENOTDIR: "A part of {path} is not a folder; call list_files to see what is there.",
     errno.EEXIST: "A part of {path} is not a folder; call list_files to see what is there.",
     errno.ELOOP: "{path} goes through a link that changed or does not end; use the path of the real file.",
-    errno.EACCES: "{path} may not be accessed: permission denied; choose another file.",
-    errno.EPERM: "{path} may not be accessed: permission denied; choose another file.",
-    errno.EROFS: "{path} is on a read-only file system; write somewhere else.",
-    errno.ENAMETOOLONG: "The path {path} is too long; use a shorter one.",
-    errno.ENOSPC: "{path} could not be written: the disk is full.",
 }
 
 
 def one_line(path: str) -> str:
     """`path` as valid text on one line."""
-    return _LINE_ENDS.sub(lambda end: end[0].encode("unicode_escape").decode(), valid_text(path))
+    return str(LINE_END.sub(lambda end: end[0].encode("unicode_escape").decode(), valid_text(path)))
 
 
 def quote_path(path: str) -> str:
@@ -66,15 +60,9 @@ def explained(path: str) -> Iterator[None]:
     """Turns an OSError into a ToolException that names `path` and says what to do."""
     try:
         yield
-    except NotRegular as error:
-        what = "a folder; pass the path of a file"
-        if not os.path.isdir(error.filename):
-            what = "not a regular file (a device, a pipe or the like); choose another"
-        raise ToolException(f"{quote_path(path)} is {what}.") from error
     except OSError as error:
-        reason = _REASONS.get(
-            error.errno or 0, "{path} cannot be used: " + (error.strerror or "failed") + "."
-        )
+        why = (error.strerror or type(error).__name__).lower()
+        reason = _REASONS.get(error.errno or 0, f"{{path}} cannot be used: {why}; choose another path.")
         raise ToolException(reason.format(path=quote_path(path))) from error
 
 
@@ -86,11 +74,9 @@ def steps(path: str, roots: tuple[str, ...]) -> list[str]:
     """
     if not path.strip():
         raise ToolException("The path is empty; pass a path relative to the workspace, such as src/app.py.")
-    if "\0" in path or re.search("[\ud800-\udfff]", path):
-        raise ToolException(
-            f"{quote_path(path)} contains characters that a path cannot contain; remove them."
-        )
-    names = [name for name in _SEPARATORS.split(_below(path, roots)) if name not in ("", ".")]
+    if "\0" in path or _NO_BYTES.search(path):
+        raise ToolException(f"{quote_path(path)} holds what a path cannot contain; remove it.")
+    names = [name for name in _below(path, roots).split("/") if name not in ("", ".")]
     if len(path) > _MOST_CHARACTERS or len(names) > DEEPEST:
         raise ToolException(
             f"The path {quote_path(path)} is too long; use one of at most {_MOST_CHARACTERS:,} characters "
@@ -100,11 +86,10 @@ def steps(path: str, roots: tuple[str, ...]) -> list[str]:
 
 
 def _below(path: str, roots: tuple[str, ...]) -> str:
-    absolute = os.path.isabs(path) or os.path.splitdrive(path)[0]
-    if not absolute and path != "~" and not path.startswith("~/"):
+    if not os.path.isabs(path) and path != "~" and not path.startswith("~/"):
         return path
     for root in roots:
-        if path == root or path.startswith(root.rstrip(os.sep) + os.sep):
+        if path == root or path.startswith(root + "/"):
             return path[len(root) :]
     raise outside(path)
 
@@ -113,23 +98,19 @@ def alike(root: str, path: str) -> str | None:
     """The path below `root` that looks like the missing `path` and has the names of existing entries, as far
     as exactly one looks like a name: in another normal form, with another space, or with bytes that a listing
     shows as U+FFFD. None if there is no such name."""
-    real, names = root, os.path.relpath(path, root).split(os.sep)
-    for name in names:
-        if not os.path.lexists(os.path.join(real, name)):
-            name = _only_alike(real, name) or name
-        real = os.path.join(real, name)
+    real = root
+    for name in os.path.relpath(path, root).split(os.sep):
+        exact = os.path.join(real, name)
+        real = exact if os.path.lexists(exact) else os.path.join(real, _only_alike(real, name) or name)
     return real if real != path else None
 
 
 def _only_alike(folder: str, name: str) -> str | None:
-    wanted = look(name)
-    try:
-        with os.scandir(folder) as entries:
-            names = (entry.name for entry in islice(entries, _MOST_COMPARED))
-            matches = [each for each in names if look(one_line(each)) == wanted]
-    except OSError:
-        return None
-    return matches[0] if len(matches) == 1 else None
+    wanted, names = look(name), list[str]()
+    with suppress(OSError), os.scandir(folder) as entries:
+        first = (entry.name for entry in islice(entries, _MOST_COMPARED))
+        names = [each for each in first if look(one_line(each)) == wanted]
+    return names[0] if len(names) == 1 else None
 
 
 def spelled(path: str) -> str:

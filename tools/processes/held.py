@@ -64,6 +64,7 @@ _holdings: weakref.WeakKeyDictionary[Callable[..., Any], Holding] = weakref.Weak
 _by_owner: weakref.WeakKeyDictionary[Any, Holding] = weakref.WeakKeyDictionary()
 _by_saver: weakref.WeakKeyDictionary[Any, weakref.WeakSet[OpenResources]] = weakref.WeakKeyDictionary()
 _by_graph: weakref.WeakKeyDictionary[Any, OpenResources] = weakref.WeakKeyDictionary()
+_closed_with: weakref.WeakKeyDictionary[Any, Callable[[], None]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 _at_work: set[threading.Thread] = set()
 _ending = threading.Event()
@@ -104,10 +105,18 @@ def used_by(graph: Any, saver: Any, tools: Iterable[BaseTool]) -> None:
             _by_saver.setdefault(saver, weakref.WeakSet()).add(held)
 
 
+def close_with(graph: Any, close: Callable[[], None]) -> None:
+    """Calls `close`, which may be called again, when `graph` is closed, and when it is gone."""
+    _closed_with[graph] = close
+    when_gone(graph, close)
+
+
 def end_graph(graph: Any) -> None:
-    """Closes the resources of the tools of `graph`."""
+    """Closes the resources of the tools of `graph`, and what else is closed with it."""
     if held := _by_graph.get(graph):
         held.end()
+    if close := _closed_with.get(graph):
+        close()
 
 
 def end_with(saver: Any) -> None:

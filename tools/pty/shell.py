@@ -80,7 +80,7 @@ class Shell:
         interactive: bool = False,
         prompt: str = "",
     ) -> None:
-        self.cwd = os.path.abspath(os.fspath(cwd))
+        self.cwd: str = os.path.abspath(os.fspath(cwd))
         self.interactive = interactive
         self._executable = bash_path(self.cwd)
         self._size = (rows, cols)
@@ -100,7 +100,7 @@ class Shell:
         # Whether a person has typed since bash last showed its prompt, and whether that was after a command
         # had ended but before the prompt that follows it: that prompt then does not answer the input.
         self._typed, self._early = False, False
-        self.closed = False
+        self.closed: bool = False
         """Whether `close` was called."""
         self._bash = self._started()
 

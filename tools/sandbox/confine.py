@@ -4,18 +4,20 @@ Runs inside the sandbox, on the standard library alone. None of it can be undone
 that this process may still reach. A seccomp filter refuses system calls: a call that is not named here is
 allowed, up to the newest one known when this was written; newer calls fail as if they did not exist. Landlock
 does not restrict file locks, which need only a readable file: the filter answers them as granted and grants
-none, so that the code holds nobody up.
+none, so that the code holds nobody up. Calls that need a capability are not named: the code has none but, as
+root, the one to pass over the modes of files.
 """
 
 import ctypes
 import errno
 import functools
 import os
+import signal
 import stat
 import struct
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 
 @functools.cache
@@ -25,225 +27,148 @@ def libc() -> ctypes.CDLL:
 
 
 def checked(result: int, what: str) -> int:
-    """Returns `result`; raises OSError with `what` in its text when the result means that the call failed."""
+    """`result`; raises OSError with `what` in its text when the result means that the call failed."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
     return result
 
 
-_MAY_CREATE, _ADD, _RESTRICT = 444, 445, 446  # the same on every processor
+# System calls with the same number on every processor.
+_MAY_CREATE, _ADD, _RESTRICT, _OPENAT2 = 444, 445, 446, 437
+_NO_LINKS = 4
 _EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
 _MAY_TRUNCATE = 1 << 14
 _OF_A_FILE = _EXECUTE | _WRITE | _READ | _MAY_TRUNCATE
 _LOOK = _EXECUTE | _READ | _LIST
-# By version of Landlock: everything it can refuse. Devices, sockets and pipes may not be made anywhere: who
-# opens one outside could wait for ever.
-_ALL = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
-_CHANGE = _ALL[3] & ~(1 << 6 | 1 << 9 | 1 << 10 | 1 << 11)
-_SCOPED = 6
-"""From this version on, Landlock also restricts signals and abstract sockets."""
+_RIGHTS_OF_NONE, _RIGHTS_OF_ALL = 12, 15
+"""Each version of Landlock up to the third knows one more right on files. What later ones know beside files,
+the filter refuses under every version."""
+# Devices, sockets and pipes may not be made anywhere: who opens one outside could wait for ever.
+_CHANGE = (1 << _RIGHTS_OF_ALL) - 1 & ~(1 << 6 | 1 << 9 | 1 << 10 | 1 << 11)
+_TRUNCATES = 3
+"""From this version on Landlock also restricts truncating."""
 
 
-def version() -> int:
-    """Returns the version of Landlock in this kernel; 0 where there is none."""
-    number: int = libc().syscall(_MAY_CREATE, None, 0, 1)
-    return max(number, 0)
+def landlock_version() -> int:
+    """The version of Landlock in this kernel; 0 where there is none."""
+    return max(int(libc().syscall(_MAY_CREATE, None, 0, 1)), 0)
 
 
-def _straight(path: str) -> int:
-    """Opens `path` one component at a time and returns its file descriptor.
+def restrict_files(version: int, read: Iterable[str], write: Iterable[str]) -> None:
+    """Leaves only these files and folders open for reading and running, and to be changed. Raises OSError.
 
-    Another process may put a link in its place at any time.
+    Skips a path that does not exist. There may be no link on the way to a path that may be changed, where
+    another program can put one at any time.
     """
-    place = os.open("/", os.O_PATH | os.O_CLOEXEC)
-    for name in path.strip("/").split("/"):
-        try:
-            following = os.open(name, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=place)
-        finally:
-            os.close(place)
-        place = following
-        if stat.S_ISLNK(os.fstat(place).st_mode):
-            os.close(place)
-            raise FileNotFoundError(errno.ENOENT, "a link", path)
-    return place
+    if not version:
+        raise OSError(errno.ENOSYS, "Landlock is not available in this kernel")
+    handled = (1 << min(_RIGHTS_OF_NONE + version, _RIGHTS_OF_ALL)) - 1
+    attributes = struct.pack("=Q", handled)
+    created = libc().syscall(_MAY_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0)
+    ruleset = checked(created, "landlock_create_ruleset")
+    for path in read:
+        _allow(ruleset, path, handled & _LOOK, 0)
+    for path in write:
+        _allow(ruleset, path, handled & (_LOOK | _CHANGE), _NO_LINKS)
+    checked(libc().syscall(_RESTRICT, ruleset, 0), "landlock_restrict_self")
+    os.close(ruleset)
 
 
-class Rules:
-    """The paths that will be reachable. Created and filled while all paths still are."""
-
-    def __init__(self) -> None:
-        self.version = version()
-        if not self.version:
-            raise OSError(errno.ENOSYS, "Landlock is not available in this kernel")
-        self._handled = _ALL[min(self.version, max(_ALL))]
-        network, scoped = (3 if self.version >= 4 else 0), (3 if self.version >= _SCOPED else 0)
-        size = 24 if self.version >= _SCOPED else 16 if self.version >= 4 else 8
-        attributes = struct.pack("=QQQ", self._handled, network, scoped)
-        handle = libc().syscall(_MAY_CREATE, attributes, ctypes.c_size_t(size), 0)
-        self._handle = checked(handle, "landlock_create_ruleset")
-
-    def allow(self, paths: Iterable[str], *, change: bool = False) -> None:
-        """Allows reading and running files below `paths`, and with `change` also creating and changing them.
-
-        Skips a path that does not exist. Follows no link on the way to a path that may be changed.
-        """
-        for path in paths:
-            try:
-                place = _straight(path) if change else os.open(path, os.O_PATH | os.O_CLOEXEC)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            try:
-                self._add(place, (_LOOK | _CHANGE if change else _LOOK) & self._handled)
-            finally:
-                os.close(place)
-
-    def _add(self, place: int, access: int) -> None:
-        if not stat.S_ISDIR(os.fstat(place).st_mode):
-            access &= _OF_A_FILE
-        rule = struct.pack("=Qi", access, place)
-        checked(libc().syscall(_ADD, self._handle, 1, rule, 0), "landlock_add_rule")
-
-    def enforce(self) -> None:
-        """Applies the rules to this process and all that it starts from now on. Raises OSError."""
-        checked(libc().syscall(_RESTRICT, self._handle, 0), "landlock_restrict_self")
-        os.close(self._handle)
+def _allow(ruleset: int, path: str, rights: int, resolve: int) -> None:
+    how = struct.pack("=QQQ", os.O_PATH | os.O_CLOEXEC, 0, resolve)
+    place = libc().syscall(_OPENAT2, -100, os.fsencode(path), how, ctypes.c_size_t(len(how)))
+    if place < 0 and ctypes.get_errno() in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+        return
+    checked(place, path)
+    if not stat.S_ISDIR(os.fstat(place).st_mode):
+        rights &= _OF_A_FILE
+    checked(libc().syscall(_ADD, ruleset, 1, struct.pack("=Qi", rights, place), 0), "landlock_add_rule")
+    os.close(place)
 
 
 NEWEST = 462
 """The newest call known when this was written, `mseal`. From 424 on, both processors use the same numbers."""
 
 # Every call that is named here, with its numbers on x86_64 and on aarch64, which lacks some.
-_NETWORK = """
+_REFUSED = """
+    # network
     accept=43/202 accept4=288/242 bind=49/200 connect=42/203 listen=50/201 socket=41/198
-"""
-_NEW_PROCESSES = """
-    execve=59/221 execveat=322/281 fork=57/- vfork=58/-
-"""
-_OTHER_PROCESSES = """
-    kcmp=312/272 migrate_pages=256/238 move_pages=279/239 perf_event_open=298/241 pidfd_getfd=438/438
-    process_madvise=440/440 process_mrelease=448/448 process_vm_readv=310/270 process_vm_writev=311/271
-    ptrace=101/117
-"""
-# Ending the process group has to end everything.
-_LEAVING_THE_GROUP = """
+    # processes, and leaving the group, which is ended as a whole
+    execve=59/221 execveat=322/281 fork=57/- vfork=58/- ptrace=101/117 process_vm_readv=310/270
+    process_vm_writev=311/271 pidfd_getfd=438/438 pidfd_send_signal=424/424 perf_event_open=298/241
     setpgid=109/154 setsid=112/157
-"""
-_FILE_SYSTEMS = """
-    chroot=161/51 fanotify_init=300/262 fanotify_mark=301/263 fsconfig=431/431 fsmount=432/432
-    fsopen=430/430 fspick=433/433 listmount=458/458 mount=165/40 mount_setattr=442/442 move_mount=429/429
-    name_to_handle_at=303/264 open_by_handle_at=304/265 open_tree=428/428 pivot_root=155/41
-    quotactl=179/60 quotactl_fd=443/443 setns=308/268 statmount=457/457 truncate=76/45 umount2=166/39
-    unshare=272/97
-"""
-# Parts of the kernel that often have bugs, or that bypass this filter.
-_WAYS_AROUND = """
-    _sysctl=156/- add_key=248/217 bpf=321/280 io_uring_enter=426/426 io_uring_register=427/427
-    io_uring_setup=425/425 keyctl=250/219 landlock_add_rule=445/445 landlock_create_ruleset=444/444
-    landlock_restrict_self=446/446 lookup_dcookie=212/18 memfd_secret=447/447 modify_ldt=154/-
-    nfsservctl=180/42 personality=135/92 request_key=249/218 seccomp=317/277 sysfs=139/- uselib=134/-
-    userfaultfd=323/282 ustat=136/-
-"""
-_MACHINE = """
-    acct=163/89 adjtimex=159/171 clock_adjtime=305/266 clock_settime=227/112 delete_module=176/106
-    finit_module=313/273 init_module=175/105 ioperm=173/- iopl=172/- kexec_file_load=320/294
-    kexec_load=246/104 reboot=169/142 setdomainname=171/162 sethostname=170/161 settimeofday=164/170
-    swapoff=168/225 swapon=167/224 syslog=103/116 vhangup=153/58
-"""
-_USERS = """
-    capset=126/91 setfsgid=123/152 setfsuid=122/151 setgid=106/144 setgroups=116/159 setregid=114/143
-    setresgid=119/149 setresuid=117/147 setreuid=113/145 setuid=105/146
-"""
-# Memory that neither a limit nor the memory check counts: files in memory (`memfd_secret` is above), larger
-# buffers of sockets, and sockets that are on their way inside of others.
-_UNCOUNTED = """
-    memfd_create=319/279 sendmmsg=307/269 sendmsg=46/211 setsockopt=54/208
-"""
-# A user or a machine has few of them, and other programs need some.
-_SCARCE = """
-    inotify_init=253/- inotify_init1=294/26 io_setup=206/0
-"""
-# Shared memory and queues that outlive their process.
-_OUTLIVING = """
-    mq_open=240/180 mq_unlink=241/181 msgctl=71/187 msgget=68/186 msgrcv=70/188 msgsnd=69/189
-    semctl=66/191 semget=64/190 semop=65/193 semtimedop=220/192 shmat=30/196 shmctl=31/195 shmget=29/194
-"""
-# Modes, owners, times and attributes, which Landlock does not restrict.
-_METADATA = """
+    # ways around this filter, or where the kernel often has bugs
+    add_key=248/217 bpf=321/280 io_uring_setup=425/425 keyctl=250/219 memfd_secret=447/447 modify_ldt=154/-
+    personality=135/92 request_key=249/218 seccomp=317/277 unshare=272/97 userfaultfd=323/282
+    syslog=103/116 landlock_create_ruleset=444/444 landlock_add_rule=445/445 landlock_restrict_self=446/446
+    # memory that no limit counts: in files, larger buffers of sockets, sockets in others, pages in pipes
+    memfd_create=319/279 sendmmsg=307/269 sendmsg=46/211 setsockopt=54/208 splice=275/76 tee=276/77
+    vmsplice=278/75
+    # names that take no place on the disk: hard links
+    link=86/- linkat=265/37
+    # scarce: a user or a machine has few of them
+    fanotify_init=300/262 inotify_init=253/- inotify_init1=294/26 io_setup=206/0
+    # outliving their process
+    mq_open=240/180 mq_unlink=241/181 msgctl=71/187 msgget=68/186 msgrcv=70/188 msgsnd=69/189 semctl=66/191
+    semget=64/190 semop=65/193 semtimedop=220/192 shmat=30/196 shmctl=31/195 shmget=29/194
+    # modes, owners, times and attributes, which Landlock does not restrict
     chmod=90/- chown=92/- fchmod=91/52 fchmodat=268/53 fchmodat2=452/452 fchown=93/55 fchownat=260/54
     fremovexattr=199/16 fsetxattr=190/7 futimesat=261/- lchown=94/- lremovexattr=198/15 lsetxattr=189/6
     removexattr=197/14 setxattr=188/5 utime=132/- utimensat=280/88 utimes=235/-
 """
-# Refused with some arguments, or answered.
-_IN_PART = """
+_REFUSED_IN_PART = """
     clone=56/220 clone3=435/435 creat=85/- fallocate=285/47 fcntl=72/25 flock=73/32 ioctl=16/29
-    ioprio_set=251/30 kill=62/129 mknod=133/- mknodat=259/33 open=2/- openat=257/56 openat2=437/437
-    pidfd_send_signal=424/424 prctl=157/167 prlimit64=302/261 rt_sigqueueinfo=129/138
-    rt_tgsigqueueinfo=297/240 sched_setaffinity=203/122 sched_setattr=314/274 sched_setparam=142/118
-    sched_setscheduler=144/119 setpriority=141/140 socketpair=53/199 tgkill=234/131 tkill=200/130
+    ioprio_set=251/30 kill=62/129 mknod=133/- mknodat=259/33 mmap=9/222 open=2/- openat=257/56 openat2=437/437
+    prctl=157/167 prlimit64=302/261 rt_sigqueueinfo=129/138 rt_tgsigqueueinfo=297/240 sendfile=40/71
+    sched_setaffinity=203/122 sched_setattr=314/274 sched_setparam=142/118 sched_setscheduler=144/119
+    setpriority=141/140 socketpair=53/199 tgkill=234/131 tkill=200/130 truncate=76/45
 """
-_REFUSED = "".join(
-    (
-        _NETWORK,
-        _NEW_PROCESSES,
-        _OTHER_PROCESSES,
-        _LEAVING_THE_GROUP,
-        _FILE_SYSTEMS,
-        _WAYS_AROUND,
-        _MACHINE,
-        _USERS,
-        _UNCOUNTED,
-        _SCARCE,
-        _OUTLIVING,
-        _METADATA,
-    )
-)
 
 
 def _numbers(table: str) -> dict[str, tuple[int, int | None]]:
-    pairs = (entry.partition("=") for entry in table.split())
-    columns = ((name, numbers.split("/")) for name, _, numbers in pairs)
-    return {name: (int(intel), None if arm == "-" else int(arm)) for name, (intel, arm) in columns}
+    entries = [entry for line in table.splitlines() if "#" not in line for entry in line.split()]
+    columns = {name: numbers.split("/") for name, numbers in (entry.split("=") for entry in entries)}
+    return {name: (int(intel), None if arm == "-" else int(arm)) for name, (intel, arm) in columns.items()}
 
 
-DENIED = tuple(_numbers(_REFUSED))
-"""Refused always."""
-NUMBERS = _numbers(_REFUSED + _IN_PART)
+NUMBERS = _numbers(_REFUSED + _REFUSED_IN_PART)
+_PROCESSORS = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+"""What the kernel calls a processor, and its column in the table."""
+_OF_A_PROCESS = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
+"""Calls whose first argument is a process, 0 for this one."""
 _SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 """Calls whose first argument is the process that gets a signal."""
 
 
-def send_signal(process: int, number: int) -> None:
-    """Sends a signal to the main thread of `process`, and to no other one."""
-    column = _ARCHITECTURES[os.uname().machine][1]
-    libc().syscall(NUMBERS["tgkill"][column], process, process, number)
+def interrupt(process: int) -> None:
+    """Sends SIGINT to the main thread of `process`: another one could hand it on late, in the next call."""
+    if sys.platform == "linux" and os.uname().machine in _PROCESSORS:
+        _, column = _PROCESSORS[os.uname().machine]
+        libc().syscall(NUMBERS["tgkill"][column], process, process, signal.SIGINT)
+    else:
+        os.kill(process, signal.SIGINT)
 
 
-_ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
 _EQUAL, _GREATER = 0x15, 0x25
-_X32 = 0x40000000
 
+_SET_PDEATHSIG, _SET_DUMPABLE, _SET_SECURE_BITS, _NO_NEW_PRIVILEGES = 1, 4, 28, 38
+_NO_SETUID_FIXUP = 4
 _NAMESPACES = 0x7E020080  # CLONE_NEW*
 _THREAD = 0x00010000
-_OWN_ONLY = (
-    "prlimit64",
-    "sched_setaffinity",
-    "sched_setscheduler",
-    "sched_setparam",
-    "sched_setattr",
-)
-_TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _LOCKS = (6, 7, 37, 38, 1024)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE
-_SIGNAL_OWNER = (8, 15)  # F_SETOWN, F_SETOWN_EX
+_SIGNAL_OWNERS = (("fcntl", 8), ("fcntl", 15), ("ioctl", 0x8901), ("ioctl", 0x8902))  # of files and sockets
 _SIZE_OF_A_PIPE = 1031  # F_SETPIPE_SZ
-_SIGNAL_OWNER_OF_A_SOCKET = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
 _TRUNCATE, _ACCESS_MODE = 0o1000, 0o3
 _CREATE, _TEMPORARY = 0o100, 0o20000000
 _SPECIAL = 0o6000
 """Run as the owner, run as the group."""
-_GIVES_A_MODE = (("creat", 1), ("mknod", 1), ("mknodat", 2))
+_MAKES = (("creat", 1), ("mknod", 1), ("mknodat", 2))
+"""Calls that make a file, and which argument is its mode."""
+_OPENS = (("open", 1), ("openat", 2))
+"""Calls that open a file, and which argument has the flags; a mode follows."""
 
 
 class Test(NamedTuple):
@@ -263,76 +188,72 @@ class FilterRule(NamedTuple):
     error: int = errno.EPERM
 
 
-def filter_rules() -> Iterator[FilterRule]:
-    """Yields the rules of the system calls that are refused, for this process."""
-    yield from (FilterRule(name) for name in DENIED)
+def filter_rules(version: int) -> Iterator[FilterRule]:
+    """The system calls that are refused, for this process, beside this version of Landlock."""
+    yield from (FilterRule(name) for name in _numbers(_REFUSED))
     yield FilterRule("flock", error=0)
     yield from (FilterRule("fcntl", (Test(1, command),), error=0) for command in _LOCKS)
     # Their flags are in memory, which a filter cannot read: the C library then falls back to the older call.
-    yield from (FilterRule(name, error=errno.ENOSYS) for name in ("clone3", "openat2"))
-    yield FilterRule("clone", (Test(0, 0, _NAMESPACES, holds=False),))
-    yield FilterRule("clone", (Test(0, 0, _THREAD),))
+    # Into a pipe, sendfile puts pages of files, as splice does: who copies with it falls back, too.
+    yield from (FilterRule(name, error=errno.ENOSYS) for name in ("clone3", "openat2", "sendfile"))
+    # MAP_SHARED and MAP_ANONYMOUS: memory that counts for no process once its pages are unmapped.
+    yield FilterRule("mmap", (Test(3, 0x21, 0x21),))
+    yield FilterRule("clone", (Test(0, _THREAD, _THREAD | _NAMESPACES, holds=False),))
     # A pair of datagram sockets could still send to any other socket by its address.
     yield FilterRule("socketpair", (Test(0, 1, holds=False),))
     yield FilterRule("socketpair", (Test(1, 1, 0xF, holds=False),))
-    yield from (FilterRule(name, (Test(0, 0, holds=False),)) for name in _OWN_ONLY)
+    # Of other processes.
+    yield from (FilterRule(name, (Test(0, 0, holds=False),)) for name in _OF_A_PROCESS)
     yield from (FilterRule(name, (Test(1, 0, holds=False),)) for name in ("setpriority", "ioprio_set"))
-    yield from (
-        FilterRule("ioctl", (Test(1, request),)) for request in (*_TERMINAL_INPUT, *_SIGNAL_OWNER_OF_A_SOCKET)
-    )
+    yield from (FilterRule(name, (Test(0, os.getpid(), holds=False),)) for name in _SIGNALS)
+    # A file descriptor could otherwise send any signal to any process of the user when it has data.
+    yield from (FilterRule(name, (Test(1, command),)) for name, command in _SIGNAL_OWNERS)
+    yield FilterRule("fcntl", (Test(1, _SIZE_OF_A_PIPE),))
     # The attributes of a file, which its owner changes by a descriptor that only reads.
     yield from (FilterRule("ioctl", (Test(1, kind << 8, 0xFF00),)) for kind in b"fX")
-    # A file descriptor could otherwise send any signal to any process of the user when it has data.
-    yield from (FilterRule("fcntl", (Test(1, command),)) for command in _SIGNAL_OWNER)
-    yield FilterRule("fcntl", (Test(1, _SIZE_OF_A_PIPE),))
-    yield FilterRule("prctl", (Test(0, 1),))  # PR_SET_PDEATHSIG: it must end with its owner
-    # Landlock before its third version does not refuse truncating a file that is opened for reading.
-    for name, argument in (("open", 1), ("openat", 2)):
-        yield FilterRule(name, (Test(argument, _TRUNCATE, _TRUNCATE | _ACCESS_MODE),))
+    # It must end with its owner, which must be able to look at it.
+    yield from (FilterRule("prctl", (Test(0, option),)) for option in (_SET_PDEATHSIG, _SET_DUMPABLE))
     # A setuid file would give whoever runs it the rights of this user.
-    yield from (FilterRule(name, (Test(mode, 0, _SPECIAL, holds=False),)) for name, mode in _GIVES_A_MODE)
-    for name, flags in (("open", 1), ("openat", 2)):
+    yield from (FilterRule(name, (Test(mode, 0, _SPECIAL, holds=False),)) for name, mode in _MAKES)
+    for name, flags in _OPENS:
         # Without these flags there is no mode, and the argument holds an arbitrary value.
         creates = Test(flags, 0, _CREATE | _TEMPORARY, holds=False)
         yield FilterRule(name, (creates, Test(flags + 1, 0, _SPECIAL, holds=False)))
+    if version < _TRUNCATES:
+        yield FilterRule("truncate")
+        for name, flags in _OPENS:
+            yield FilterRule(name, (Test(flags, _TRUNCATE, _TRUNCATE | _ACCESS_MODE),))
     # It fills a disk faster than it can be checked; the C library then writes instead.
     yield FilterRule("fallocate", error=errno.EOPNOTSUPP)
-    # Landlock before its sixth version does not restrict signals.
-    yield from (FilterRule(name, (Test(0, os.getpid(), holds=False),)) for name in _SIGNALS)
-    yield FilterRule("pidfd_send_signal")
 
 
-def install(wanted: Iterable[FilterRule]) -> None:
+def install(rules: Iterable[FilterRule]) -> None:
     """Installs the filter permanently on this process, its new threads and its children. Raises OSError."""
-    if os.uname().machine not in _ARCHITECTURES or struct.calcsize("P") != 8:
-        raise OSError(errno.ENOSYS, f"there is no seccomp filter for the processor {os.uname().machine}")
-    audit, column = _ARCHITECTURES[os.uname().machine]
-    program = b"".join(_program(wanted, audit, column))
+    machine = os.uname().machine
+    if machine not in _PROCESSORS or struct.calcsize("P") != 8:
+        raise OSError(errno.ENOSYS, f"there is no seccomp filter for the processor {machine}")
+    program = filter_program(rules, machine)
     buffer = ctypes.create_string_buffer(program, len(program))
-
-    class Program(ctypes.Structure):
-        _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
-
-    filled = Program(len(program) // 8, ctypes.addressof(buffer))
-    checked(libc().prctl(22, 2, ctypes.byref(filled), 0, 0), "seccomp")
+    # struct sock_fprog: a length, and after padding the address.
+    filled = struct.pack("HP", len(program) // 8, ctypes.addressof(buffer))
+    checked(libc().prctl(22, 2, filled, 0, 0), "seccomp")
 
 
-def _program(wanted: Iterable[FilterRule], audit: int, column: int) -> Iterator[bytes]:
-    yield _step(_LOAD, 4)
-    yield from (_step(_EQUAL, audit, 1, 0), _step(_RETURN, _KILL))
-    yield _step(_LOAD, 0)
-    yield from (_step(_GREATER, _X32 - 1, 0, 1), _step(_RETURN, _KILL))
-    yield from (_step(_GREATER, NEWEST, 0, 1), _step(_RETURN, _ERRNO | errno.ENOSYS))
-    for rule in wanted:
+def filter_program(rules: Iterable[FilterRule], machine: str) -> bytes:
+    """The filter for a processor, in the language of the kernel."""
+    audit, column = _PROCESSORS[machine]
+    steps = [
+        *(_step(_LOAD, 4), _step(_EQUAL, audit, 1, 0), _step(_RETURN, _KILL)),
+        *(_step(_LOAD, 0), _step(_GREATER, NEWEST, 0, 1), _step(_RETURN, _ERRNO | errno.ENOSYS)),
+    ]
+    for rule in rules:
         number = NUMBERS[rule.name][column]
         if number is not None:
-            yield from _rule(rule, number)
-    yield _step(_RETURN, _ALLOW)
+            steps += _rule(rule, number)
+    return b"".join([*steps, _step(_RETURN, _ALLOW)])
 
 
 def _rule(rule: FilterRule, number: int) -> list[bytes]:
-    if not rule.tests:
-        return [_step(_EQUAL, number, 0, 1), _step(_RETURN, _ERRNO | rule.error)]
     length = 3 * len(rule.tests) + 2
     steps = [_step(_EQUAL, number, 0, length)]
     for place, test in enumerate(rule.tests):
@@ -348,68 +269,49 @@ def _step(code: int, value: int, met: int = 0, unmet: int = 0) -> bytes:
     return struct.pack("=HBBI", code, met, unmet, value)
 
 
-_SET_PDEATHSIG, _SET_DUMPABLE, _KEEP_CAPABILITIES, _DROP_BOUNDING, _SET_SECURE_BITS = 1, 4, 8, 24, 28
-_NO_SETUID_FIXUP = 4
-_NO_NEW_PRIVILEGES, _AMBIENT, _AMBIENT_RAISE = 38, 47, 2
 _CAPABILITIES_3 = 0x20080522
-_SIGKILL = 9
+_DAC_OVERRIDE = 1
 
 
-class Confinement(NamedTuple):
-    """The restrictions to apply.
-
-    addresses, file_size: bytes for the process and for each file. cpu: seconds. threads, descriptors: how
-    many at once. uid: the user to become, None to keep the current one. keep: capabilities that this user
-    keeps. read, write: the folders and files that Landlock leaves open. owner: the process to end with."""
-
-    addresses: int
-    file_size: int
-    cpu: int
-    threads: int
-    descriptors: int
-    uid: int | None
-    keep: Sequence[int]
-    read: Sequence[str]
-    write: Sequence[str]
-    owner: int
+NOBODY = 65_534
+"""The user that root becomes."""
 
 
-def confine(wanted: Confinement) -> dict[str, bool | str]:
-    """Applies the restrictions and returns which ones hold. Raises OSError when a required one fails."""
+def confine(bounds: Mapping[str, int], read: Sequence[str], write: Sequence[str], owner: int) -> None:
+    """Applies all restrictions. Raises OSError when one fails.
+
+    bounds: as in `signoff.tools.sandbox.base.Bounds`. read, write: what Landlock leaves open. owner: the
+    process to end with.
+    """
     os.umask(0o022)
-    rules = Rules()
-    rules.allow(wanted.read)
-    rules.allow(wanted.write, change=True)
-    _limit(wanted)
+    _limit(bounds)
     checked(libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no_new_privs")
-    if wanted.uid is not None:
-        _become(wanted.uid, wanted.keep)
-    _end_with(wanted.owner)
-    rules.enforce()
-    install(filter_rules())
-    return {
-        "landlock": f"version {rules.version}",
-        "seccomp": True,
-        "own user": wanted.uid is not None,
-        "no new privileges": True,
-    }
+    if os.geteuid() == 0:
+        # Else access(2) would answer as if there were no capability.
+        libc().prctl(_SET_SECURE_BITS, _NO_SETUID_FIXUP, 0, 0, 0)
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    _drop_capabilities()
+    # A change of user has taken it away; who watches this process needs it.
+    checked(libc().prctl(_SET_DUMPABLE, 1, 0, 0, 0), "dumpable")
+    checked(libc().prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "end with the owner")
+    if os.getppid() != owner:
+        raise ProcessLookupError("the owner has already ended")
+    version = landlock_version()
+    restrict_files(version, read, write)
+    install(filter_rules(version))
 
 
-def _limit(wanted: Confinement) -> None:
-    # Not at the top: a module that only describes a confinement may be imported on Windows, which lacks it.
+def _limit(bounds: Mapping[str, int]) -> None:
+    # Not at the top: Windows lacks it.
     import resource
 
     limits = {
-        resource.RLIMIT_AS: wanted.addresses,
-        resource.RLIMIT_FSIZE: wanted.file_size,
-        resource.RLIMIT_CPU: wanted.cpu,
-        resource.RLIMIT_NOFILE: wanted.descriptors,
-        resource.RLIMIT_SIGPENDING: wanted.descriptors,
+        resource.RLIMIT_AS: bounds["addresses"],
+        resource.RLIMIT_FSIZE: bounds["file"],
+        resource.RLIMIT_NOFILE: bounds["descriptors"],
         resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_MEMLOCK: 0,
-        resource.RLIMIT_MSGQUEUE: 0,
-        # Without a user of its own, the limit also counts the user's other programs.
-        resource.RLIMIT_NPROC: wanted.threads + (0 if wanted.uid is not None else _tasks()),
     }
     for kind, most in limits.items():
         _, hard = resource.getrlimit(kind)
@@ -417,49 +319,9 @@ def _limit(wanted: Confinement) -> None:
         resource.setrlimit(kind, (least, least))
 
 
-def _tasks() -> int:
-    """Returns how many processes and threads the user has now."""
-    count = 0
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        # It may end at any time.
-        with suppress(OSError):
-            if os.stat(f"/proc/{name}").st_uid == os.getuid():
-                count += len(os.listdir(f"/proc/{name}/task"))
-    return count
-
-
-def _become(uid: int, keep: Iterable[int]) -> None:
-    """Becomes the user `uid` without groups, and keeps only the capabilities in `keep` that it has."""
-    kept = [number for number in keep if _effective() >> number & 1]
-    for number in range(64):
-        # Fails past the last capability of this kernel, or where none may be dropped; then none can be gained
-        # either, because no_new_privs is set.
-        if number not in kept:
-            libc().prctl(_DROP_BOUNDING, number, 0, 0, 0)
-    os.setgroups([])
-    checked(libc().prctl(_KEEP_CAPABILITIES, 1, 0, 0, 0), "keep capabilities")
-    # Else access(2) would answer as if there were none.
-    libc().prctl(_SET_SECURE_BITS, _NO_SETUID_FIXUP, 0, 0, 0)
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
-    mask = sum(1 << number for number in kept)
-    low, high = mask & 0xFFFFFFFF, mask >> 32
-    header = struct.pack("=Ii", _CAPABILITIES_3, 0)
-    checked(libc().capset(header, struct.pack("=6I", low, low, low, high, high, high)), "capset")
-    for number in kept:
-        checked(libc().prctl(_AMBIENT, _AMBIENT_RAISE, number, 0, 0), "ambient capability")
-    # A process that has changed its user may otherwise not read its own /proc entries.
-    checked(libc().prctl(_SET_DUMPABLE, 1, 0, 0, 0), "dumpable")
-
-
-def _effective() -> int:
-    data = ctypes.create_string_buffer(24)
-    checked(libc().capget(struct.pack("=Ii", _CAPABILITIES_3, 0), data), "capget")
-    words: tuple[Any, ...] = struct.unpack("=6I", data.raw)
-    return int(words[0]) | int(words[3]) << 32
-
-
-def _end_with(owner: int) -> None:
-    checked(libc().prctl(_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "end with the owner")
-    if os.getppid() != owner:
-        raise ProcessLookupError("the owner has already ended")
+def _drop_capabilities() -> None:
+    """Keeps at most the one to pass over modes: root may work in folders that belong to others."""
+    header, sets = struct.pack("=Ii", _CAPABILITIES_3, 0), ctypes.create_string_buffer(24)
+    checked(libc().capget(header, sets), "capget")
+    kept = struct.unpack("=6I", sets.raw)[1] & 1 << _DAC_OVERRIDE
+    checked(libc().capset(header, struct.pack("=6I", kept, kept, 0, 0, 0, 0)), "capset")

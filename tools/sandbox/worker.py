@@ -1,9 +1,9 @@
 """The interpreter inside the sandbox: confines itself, then runs the code that it is sent.
 
-Started as a program of its own (see `program`), isolated, on the standard library alone. Arguments: the
-number of the file descriptor that requests come from and of the one that answers go to. A request is a JSON
-line: first {confinement, folder, own, packages}, then {id, code} each. The answers: {ready} or {failed}, then
-{id, exit, value, refused, database}. Whoever reads them must not trust them: the code can write them too.
+Started as a program of its own (see `process`), isolated, on the standard library alone. Argument: the number
+of the file descriptor from which requests come and to which answers go. A request is a JSON line: first
+{confinement, folder, own, packages}, then {id, code} each. The answers: {ready} or {failed}, then {id, exit,
+value, refused, database}. Whoever reads them must not trust them: the code can write them too.
 
 SIGINT interrupts the code of the current call, and nothing else: between calls it is ignored.
 """
@@ -12,14 +12,14 @@ import _signal  # type: ignore[import-not-found]  # it has no stubs
 import _thread
 import ast
 import builtins
+import errno
 import fcntl
-import functools
 import io
 import json
 import linecache
 import os
-import re
 import signal
+import site
 import sys
 import traceback
 import types
@@ -27,23 +27,28 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-from signoff.tools.sandbox.adapt import Hook, adapt, add_names
+from signoff.tools.sandbox.adapt import Hook, adapt
+from signoff.tools.sandbox.confine import confine
 
 _MOST_OF_A_VALUE = 100_000
-_HIGH = 100
 _HERE = os.path.dirname(__file__)
 _COROUTINE = 0x80
 """The flag of code that awaits at the top."""
-_EARLIER = "[printed by an earlier call] "
+_EARLIER = "[printed by a thread of an earlier call] "
 _VALUE = " value"
 """The variable of the last expression's value; no code can use this name."""
 
 
 class Calls:
-    """The number of the current call, or of the next one, and in which one each thread was started."""
+    """The number of the current call, or of the next one, and in which one each thread was started.
 
-    def __init__(self) -> None:
+    threads: how many there may be; who starts more by other ways is ended from outside.
+    """
+
+    def __init__(self, threads: int) -> None:
         self.number = 1
+        self._threads = threads
+        self._numbers: dict[int, int] = {}
         self._local = _thread._local()
         # `threading` takes the function when it is imported. The second one is for Python 3.13 and later.
         for name in ("start_new_thread", "start_joinable_thread"):
@@ -52,26 +57,35 @@ class Calls:
 
     def _numbering(self, start: Callable[..., Any]) -> Callable[..., Any]:
         def start_numbered(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-            number = getattr(self._local, "number", self.number)
+            if _thread._count() >= self._threads:
+                raise RuntimeError(f"can't start new thread: there are {self._threads}, and may be no more")
+            number = self._of_this_thread()
 
             def run(*values: Any, **options: Any) -> Any:
-                self._local.number = number
+                self._numbers[_thread.get_ident()] = number
                 return function(*values, **options)
 
             return start(run, *arguments, **keywords)
 
         return start_numbered
 
+    def begin(self) -> None:
+        """A thread of a pool that waits there for work serves the call that begins."""
+        for thread, frame in sys._current_frames().items():
+            if frame.f_code.co_filename.endswith(("/futures/thread.py", "/multiprocessing/pool.py")):
+                self._numbers[thread] = self.number
+
+    def _of_this_thread(self) -> int:
+        return self._numbers.get(_thread.get_ident(), self.number)
+
     def marked(self, text: str) -> str:
-        """Returns `text`, marked at the start of each line if it comes from a thread of an earlier call."""
-        local = self._local
-        if getattr(local, "number", self.number) == self.number or not isinstance(text, str) or not text:
+        """`text`, marked at the start of each line if it comes from a thread of an earlier call."""
+        if self._of_this_thread() == self.number or not isinstance(text, str) or not text:
             return text
-        begins = getattr(local, "begins", True)
-        local.begins = text.endswith("\n")
-        lines = text.split("\n")
-        marked = [_EARLIER + line if line and (begins or at) else line for at, line in enumerate(lines)]
-        return "\n".join(marked)
+        begins = getattr(self._local, "begins", True)
+        self._local.begins = text.endswith("\n")
+        lines = enumerate(text.split("\n"))
+        return "\n".join(_EARLIER + line if line and (begins or at) else line for at, line in lines)
 
 
 class Output(io.TextIOWrapper):
@@ -89,28 +103,13 @@ class Output(io.TextIOWrapper):
         return len(text)
 
 
-def _printing_at_once(original: Callable[..., None]) -> Callable[..., None]:
-    """`print` that writes once: each write of an `Output` wakes up who reads it."""
-
-    @functools.wraps(original)
-    def print_at_once(*values: Any, **options: Any) -> None:
-        end = options.get("end", "\n")
-        if options.keys() <= {"end"} and isinstance(end, str) and sys.stdout is not None:
-            sys.stdout.write(" ".join(map(str, values)) + end)
-        else:
-            original(*values, **options)
-
-    return print_at_once
-
-
 class Streams:
     """stdin, stdout and stderr as they were at the start, whatever the code does to them."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self._kept = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, _HIGH) for number in range(3)]
+        self._kept = [fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 100) for number in range(3)]
         self._outputs = [Output(number, calls) for number in (1, 2)]
-        builtins.print = _printing_at_once(builtins.print)
 
     def restore(self) -> None:
         for number, kept in enumerate(self._kept):
@@ -128,18 +127,17 @@ class Streams:
             with suppress(Exception):
                 stream.flush()
 
-    def error(self, text: str) -> None:
-        os.write(self._kept[2], text.encode(errors="backslashreplace"))
-
 
 class Namespace:
-    """A namespace that outlives the calls. hook: None where nothing is refused."""
+    """A namespace that outlives the calls.
 
-    def __init__(self, hook: Hook | None) -> None:
+    threads: how many may run. sources: the newest source that defines a class, by the name of the class."""
+
+    def __init__(self, hook: Hook, threads: int, sources: dict[str, str]) -> None:
         self._hook = hook
-        self._calls = Calls()
+        self._calls = Calls(threads)
         self._streams = Streams(self._calls)
-        self._sources: list[str] = []
+        self._sources = sources
         self._running = self._interrupted = False
         self._process = os.getpid()
         self._module = types.ModuleType("__main__")
@@ -148,48 +146,38 @@ class Namespace:
         sys.modules["__main__"] = self._module
         signal.signal(signal.SIGINT, self._interrupt)
 
-    def source_of(self, kind: type) -> str | None:
-        """Returns the name of the newest source that defines the class `kind`."""
-        pattern = re.compile(rf"^\s*class\s+{re.escape(kind.__name__)}\b", re.MULTILINE)
-        for name in reversed(self._sources):
-            if pattern.search("".join(linecache.getlines(name))):
-                return name
-        return None
-
     def run(self, code: str) -> dict[str, Any]:
-        """Returns how the code ended (ok, error, memory, interrupted), the text of the last expression's
+        """How the code ended (ok, error, memory, large, interrupted), the text of the last expression's
         value, and whether it tried to write, or opened a database, where it cannot write.
         """
         self._streams.restore()
         # The function of `signal` makes an enumeration of the handler, which is slow.
         _signal.signal(_signal.SIGINT, self._interrupt)
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
         self._interrupted = False
-        if self._hook:
-            self._hook.listen()
+        self._hook.listen()
+        self._calls.begin()
         exit, value = "ok", None
         try:
             value = self._run(code, f"<python {self._calls.number}>")
-        except SystemExit as wanted:
-            if wanted.code not in (None, 0):
-                exit = "error"
-                self._streams.flush()
-                self._streams.error(f"SystemExit: {wanted.code}\n")
         except BaseException as error:  # noqa: BLE001  (whatever the code raised is its result)
-            self._running = False
-            exit = "memory" if isinstance(error, MemoryError) else "error"
-            self._streams.flush()
-            self._streams.error(_traceback_text(error))
+            if not isinstance(error, SystemExit) or error.code not in (None, 0):
+                exit = "memory" if isinstance(error, MemoryError) else "error"
+                if isinstance(error, OSError) and error.errno == errno.EFBIG:
+                    exit = "large"
+                self._streams.flush()
+                self._streams.restore()
+                sys.stderr.write(text := _traceback_text(error))
+                self._hook.hear_error(text)
         self._streams.flush()
         if os.getpid() != self._process:
             # A process that the code forked, which ran to the end of the code.
             os._exit(0)
         # What a thread prints from here on is late.
         self._calls.number += 1
-        outcome: dict[str, Any] = {"exit": "interrupted" if self._interrupted else exit, "value": value}
-        if self._hook:
-            self._hook.listening = False
-            outcome |= {"refused": self._hook.refused, "database": self._hook.database}
-        return outcome
+        self._hook.listening = False
+        noted = {"refused": self._hook.refused, "database": self._hook.database}
+        return {"exit": "interrupted" if self._interrupted else exit, "value": value, **noted}
 
     def _interrupt(self, number: int, frame: types.FrameType | None) -> None:
         if self._running:
@@ -198,13 +186,16 @@ class Namespace:
 
     def _run(self, code: str, name: str) -> str | None:
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
-        self._sources.append(name)
         # Not ast.parse, which would appear in the traceback of a syntax error.
         flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        tree: ast.Module = compile(code, name, "exec", flags)
+        try:
+            tree: ast.Module = compile(code, name, "exec", flags)
+        except MemoryError:
+            raise SyntaxError("the code is nested too deeply for Python") from None
         if tree.body and isinstance(last := tree.body[-1], ast.Expr):
             target = ast.copy_location(ast.Name(_VALUE, ast.Store()), last)
             tree.body[-1] = ast.copy_location(ast.Assign([target], last.value), last)
+        self._sources |= {node.name: name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
         names = self._module.__dict__
         program = compile(tree, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         self._running = True
@@ -223,66 +214,56 @@ class Namespace:
 
 
 def _traceback_text(error: BaseException) -> str:
-    """Returns the traceback as Python prints it, without the lines of the sandbox."""
-    steps = []
-    trace = error.__traceback__
-    while trace is not None:
-        if os.path.dirname(trace.tb_frame.f_code.co_filename) != _HERE:
-            steps.append(trace)
-        trace = trace.tb_next
-    for step, following in zip(steps, [*steps[1:], None]):  # noqa: B905  (without steps, nothing follows)
-        step.tb_next = following
+    """The traceback as Python prints it, without the lines of the sandbox."""
     try:
-        return "".join(traceback.format_exception(type(error), error, steps[0] if steps else None))
+        part: Any = (shown := traceback.TracebackException.from_exception(error))
+        while part:
+            lines = [line for line in part.stack if os.path.dirname(line.filename) != _HERE]
+            part.stack = traceback.StackSummary.from_list(lines) if lines else None
+            part = part.__cause__ or part.__context__
+        return "".join(shown.format())
     except Exception:  # noqa: BLE001  (an exception that cannot be formatted is named by its class)
         return f"{type(error).__name__}\n"
 
 
-def answer(handle: int, message: dict[str, Any]) -> None:
+def answer(channel: int, message: dict[str, Any]) -> None:
     data = json.dumps(message).encode() + b"\n"
     while data:
-        data = data[os.write(handle, data) :]
+        data = data[os.write(channel, data) :]
 
 
-def begin(settings: dict[str, Any]) -> tuple[Namespace, dict[str, bool | str]]:
+def begin(settings: dict[str, Any]) -> Namespace:
     """Confines this process as asked and makes the packages importable. Raises OSError."""
     os.chdir(settings["folder"])
-    held: dict[str, bool | str] = {}
-    hook = None
-    if wanted := settings["confinement"]:
-        from signoff.tools.sandbox.confine import Confinement, confine
-
-        held = confine(Confinement(**wanted))
-        hook = Hook(wanted["write"])
+    hook, threads, sources = Hook([]), sys.maxsize, dict[str, str]()
+    if confinement := settings["confinement"]:
+        confine(**confinement)
+        hook, threads = Hook(confinement["write"]), confinement["bounds"]["threads"]
+        sys.addaudithook(hook.hear)
+        adapt(settings["own"], sources)
     # A file that grows too large raises an error in the code instead of ending the interpreter.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    for name in [name for name in sys.modules if name.split(".")[0] == "signoff"]:
+    for name in [name for name in sys.modules if name.startswith("signoff")]:
         del sys.modules[name]
     sys.path[:] = ["", *sys.path, *settings["packages"]]
-    add_names()
-    namespace = Namespace(hook)
-    if hook:
-        adapt(settings["own"], namespace.source_of)
-    return namespace, held
+    # Python itself adds these names.
+    site.setquit()
+    site.sethelper()
+    return Namespace(hook, threads, sources)
 
 
 def main() -> None:
-    """Serves the file descriptors named on the command line, one request after the other."""
-    requests, answers = int(sys.argv[1]), int(sys.argv[2])
+    """Serves the file descriptor named on the command line, one request after the other."""
+    channel = int(sys.argv[1])
     sys.argv = [""]
-    for handle in (requests, answers):
-        os.set_inheritable(handle, False)
-    source: BinaryIO = os.fdopen(requests, "rb")
+    os.set_inheritable(channel, False)
+    requests: BinaryIO = os.fdopen(channel, "rb", closefd=False)
     try:
-        namespace, held = begin(json.loads(source.readline()))
+        namespace = begin(json.loads(requests.readline()))
     except OSError as error:
-        answer(answers, {"failed": str(error)})
+        answer(channel, {"failed": str(error)})
         return
-    answer(answers, {"ready": held})
-    while line := source.readline():
+    answer(channel, {"ready": True})
+    while line := requests.readline():
         request = json.loads(line)
-        answer(answers, {"id": request["id"], **namespace.run(request["code"])})
-
-
-if __name__ == "__main__":
-    main()
+        answer(channel, {"id": request["id"], **namespace.run(request["code"])})

@@ -33,7 +33,8 @@ PROMPT_TOKENS = 100_000_000
 
 def signoff(turns: int, database: str | None) -> Run:
     """Without a time limit on tools, as the others are: so a lone sync tool needs no thread."""
-    return _signoff(turns, database, tool_seconds=None, prompt_tokens=PROMPT_TOKENS, compaction="lines")
+    policy = {"tool_seconds": None, "prompt_tokens": PROMPT_TOKENS, "compaction": "lines"}
+    return _signoff(turns, database, policy=policy)
 
 
 def defaults(turns: int, database: str | None) -> Run:

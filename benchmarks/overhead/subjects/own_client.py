@@ -18,7 +18,10 @@ def _signoff(
 ) -> Callable[[], Any]:
     model = model_of(url, chunks, turns)
     graph = build_graph(
-        model, [step], limits=Limits(turns=turns), tool_seconds=None, compaction="lines", **given
+        model,
+        [step],
+        limits=Limits(turns=turns),
+        policy={"tool_seconds": None, "compaction": "lines", **given},
     )
     heard: Callable[[], Any] = listened(graph, turns * chunks)
 

@@ -51,7 +51,7 @@ def signoff(
     url: str | None = None,
 ) -> Crowd:
     """url: of a PostgreSQL database, in place of `database`."""
-    stack, given = ExitStack(), dict[str, Any](tool_seconds=None)
+    stack, given = ExitStack(), dict[str, Any](policy={"tool_seconds": None})
     if url is not None:
         given["storage"] = stack.enter_context(postgres_storage(url))
     elif database is not None:

@@ -26,8 +26,8 @@ def _signoff(
     given: dict[str, Any] = {} if budget is None else {"prompt_tokens": budget}
     graph = build_graph(
         ChatOpenAI(model="m", base_url=url, api_key="none", stream_usage=True), [look],  # type: ignore[arg-type]  # text is taken
-        system_prompt=sessions.SYSTEM, limits=Limits(turns=2 * turns), compaction=compaction,
-        checkpointer=InMemorySaver(), **given,
+        system_prompt=sessions.SYSTEM, limits=Limits(turns=2 * turns),
+        policy={"compaction": compaction, **given}, checkpointer=InMemorySaver(),
     )  # fmt: skip
 
     def run() -> int:

@@ -13,20 +13,19 @@ from wire import Adapter, Refused, Report, Setup, named
 
 from signoff import (
     Approval,
-    Confirmation,
     Decision,
-    Failed,
-    Finished,
+    Ended,
     Limits,
+    Outcome,
     Paused,
     Question,
     Session,
     ThreadError,
     build_graph,
     delegate,
-    expire,
     sqlite_storage,
 )
+from signoff.session import expire
 
 STOPPED = ("cancelled", "superseded")
 
@@ -95,7 +94,7 @@ class Signoff(Adapter):
             return self._report(
                 self._session.resume, {"decisions": [_decision(one, "") for one in decisions]}
             )
-        calls = {call.call_id: (wait, call.name) for wait in waits for call in wait.calls}
+        calls = {call.id: (wait, call.name) for wait in waits for call in wait.calls}
         answers: dict[str, list[dict[str, Any]]] = {}
         for id, one in named(list(calls), decisions):
             wait, name = calls.get(id, (waits[0], ""))
@@ -112,8 +111,8 @@ class Signoff(Adapter):
 
     def resume(self) -> Report:
         outcome = self._session.status().outcome
-        if outcome is not None and outcome["status"] == "error":
-            return self._report(lambda _: self._session.retry(), None)
+        if outcome is not None and outcome.status == "error":
+            return self._report(lambda _: self._session.go_on(), None)
         return self._report(self._session.run, None)
 
     def expire(self) -> Report:
@@ -153,20 +152,22 @@ def _decision(one: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _told(decision: Decision, waits: Sequence[Any]) -> Report:
     match decision:
-        case Finished(outcome=outcome):
+        case Ended(outcome=Outcome(status="error") as outcome):
+            return Report(
+                "stopped" if outcome.reason in STOPPED else "error", f"{outcome.reason}: {outcome.error}"
+            )
+        case Ended(outcome=outcome):
             # As JSON: a session gives an instance of the type that was asked for.
             final = outcome.summary if outcome.result is None else outcome.model_dump(mode="json")["result"]
             status = outcome.status if outcome.status == "limit" or outcome.succeeded else "error"
             return Report(status, f"{outcome.status}, {outcome.reason}, {outcome.claim}", final)
-        case Failed(error=error, outcome=outcome):
-            return Report("stopped" if outcome.reason in STOPPED else "error", f"{outcome.reason}: {error}")
         case Question(text=text):
             return Report("question", text)
-        case Confirmation(problem=problem):
+        case Approval(finishes=True, problem=problem):
             return Report("question", f"a person is to confirm the finish: {problem}")
         case Approval():
             calls = [call for wait in waits if isinstance(wait, Approval) for call in wait.calls]
-            pending = [{"name": c.name, "args": dict(c.args), "id": c.call_id} for c in calls]
+            pending = [{"name": c.name, "args": dict(c.args), "id": c.id} for c in calls]
             return Report("approval", pending=pending)
         case Paused(by=by):
             return Report("stopped", f"paused by {by}")

@@ -20,8 +20,7 @@ from signoff.front.record import text
 from signoff.front.record.timeline import look
 from signoff.front.text import plain
 from signoff.graph.drawing.layout import PAUSES
-from signoff.graph.foreign import count_noun
-from signoff.graph.vocabulary import CLAIMS, VERIFIED, WAITS, heading
+from signoff.text import CLAIMS, VERIFIED, WAITS, count_noun, heading
 from signoff.tools.approvals import DECISIONS
 
 FOLDER = Path(__file__).parent

@@ -21,10 +21,10 @@ from signoff.graph.drawing.layout import (
     Point,
     Route,
 )
-from signoff.graph.foreign import count_noun
-from signoff.graph.machine import FIRST, LAST, TRANSITIONS, WHAT_IT_DOES, Event, State
-from signoff.session.path import Step
-from signoff.session.status import Condition
+from signoff.graph.machine import FIRST, LAST, WHAT_IT_DOES
+from signoff.machine import TRANSITIONS, Event, State
+from signoff.session import Condition, Step
+from signoff.text import count_noun
 
 _RING = 9
 # In drawing order.
@@ -202,7 +202,7 @@ def _flag(run: Run, state: State) -> str:
         return "runs here"
     if run.status.condition is Condition.ENDED:
         return "ended here"
-    return "waits here" if run.status.waiting else "stopped here"
+    return "waits here" if run.status.wait() else "stopped here"
 
 
 def _doors(drawn: Sequence[Line], counts: Counts) -> list[tuple[str, int, str]]:

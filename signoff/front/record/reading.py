@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from signoff.front.database import OpenStorage
-from signoff.front.record.run import Run
+from signoff.front.programs import naming_graph
+from signoff.front.record.run import DATABASE, Run
 from signoff.front.settings import recall
 from signoff.nodes.journal import recorded
 from signoff.session.below import ChildThread, children
@@ -26,15 +27,16 @@ def read_run(storage: OpenStorage, thread_id: str) -> Run:
         ends = [end for end in recorded(storage.store, thread_id) if end.thread_id == thread_id]
     outcomes: dict[str, Mapping[str, Any]] = {end.task: end.model_dump() for end in ends}
     if status.outcome is not None:
-        outcomes[status.outcome["task"]] = dict(status.outcome)
+        outcomes[status.outcome.task] = status.outcome.model_dump(mode="json")
     settings = recall(storage.store, thread_id)
     below = {call_id: _child(child, running) for call_id, child in machines.items()}
-    return Run(status, history, outcomes, path, running, settings, below)
+    database = naming_graph(DATABASE, storage, thread_id)
+    return Run(status, history, outcomes, path, running, settings, below, database=database)
 
 
 def _child(found: ChildThread, running: bool) -> Run:
     status = found.status
-    outcomes = {} if status.outcome is None else {status.outcome["task"]: dict(status.outcome)}
+    outcomes = {} if status.outcome is None else {status.outcome.task: status.outcome.model_dump(mode="json")}
     goes_on = running and status.outcome is None
     below = {call_id: _child(one, running) for call_id, one in found.below.items()}
     return Run(status, found.chapters, outcomes, found.steps, goes_on, None, below, found.path)

@@ -1,5 +1,6 @@
 """The data of a page, read from the database, and the totals over it."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,22 +9,22 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
+from signoff import ThreadStatus, Turn
+from signoff.events import Answered, CallFinished
+from signoff.front.choices import waits_for
 from signoff.front.database import Database
 from signoff.front.report import CommandReport, Exit, of_outcome, of_stop, of_waits
 from signoff.front.settings import Settings
-from signoff.graph.foreign import valid_text
 from signoff.graph.history.task import phases_of
-from signoff.graph.machine import Event, State
 from signoff.graph.messages import marks
-from signoff.graph.vocabulary import Heading, heading, stands
+from signoff.machine import Event, State
 from signoff.nodes.model.providers import SCRIPTED
-from signoff.session.events import Answered, CallFinished
-from signoff.session.history import Chapter, Turn
-from signoff.session.path import Step
-from signoff.session.status import Condition, ThreadStatus
+from signoff.session import Condition, Step
+from signoff.session.history import Chapter
+from signoff.text import Heading, heading, stands, valid_text
 
 # The reader of a page has another database, so its commands name none.
-_DATABASE = Database("", named=False)
+DATABASE = Database("", named=False)
 _INPUT = "input"
 
 
@@ -44,7 +45,7 @@ class Run:
 
     outcomes: of the tasks that have ended, by task. steps: those of `path.steps`. running: a process runs it
     now. below: what its delegates have run, by the ids of their calls. path: the names of the delegates that
-    lead to it; empty for the thread itself.
+    lead to it; empty for the thread itself. database: as the commands that go on name it.
     """
 
     status: ThreadStatus
@@ -55,6 +56,7 @@ class Run:
     settings: Settings | None = None
     below: Mapping[str, "Run"] = field(default_factory=dict)
     path: tuple[str, ...] = ()
+    database: Database = DATABASE
 
     @property
     def all_below(self) -> Sequence["Run"]:
@@ -74,7 +76,7 @@ class Run:
             return heading(self.now.outcome)
         if self.now.waiting is None:
             return Heading("Stopped", "amber", "‖")
-        word = stands("waiting", self.now.waiting.waits_for)
+        word = stands("waiting", waits_for(self.now.waiting))
         return Heading(word.title[:1].upper() + word.title[1:], word.tone, word.sign)
 
     @property
@@ -91,7 +93,7 @@ class Run:
     @property
     def workspace(self) -> str:
         """Returns the workspace, without the user's name."""
-        folder, home = self.settings.workspace if self.settings else "", str(Path.home())
+        folder, home = self.settings.workspace if self.settings else "", os.path.expanduser("~")
         return (
             f"~{folder.removeprefix(home)}" if Path(folder).is_relative_to(home) and home != "/" else folder
         )
@@ -102,19 +104,19 @@ class Run:
         if self.running:
             return CommandReport(self.thread_id, "stopped", Exit.PAUSED)
         if self.status.outcome is not None:
-            return self.ending(self.status.outcome)
-        if self.status.waiting:
+            return self.ending(self.status.outcome.model_dump(mode="json"))
+        if self.status.wait():
             return self.waits[0]
-        return of_stop(valid_text(self.thread_id), _DATABASE)
+        return of_stop(valid_text(self.thread_id), self.database)
 
     @cached_property
     def waits(self) -> Sequence[CommandReport]:
         """Returns each of all that the thread waits for, with the commands that answer it."""
-        return of_waits(self.status.waits, valid_text(self.thread_id), _DATABASE)
+        return of_waits(self.status.waits, valid_text(self.thread_id), self.database)
 
     def ending(self, outcome: Mapping[str, Any]) -> CommandReport:
         """Returns how a task ended."""
-        return of_outcome(outcome, valid_text(self.thread_id), _DATABASE)
+        return of_outcome(outcome, valid_text(self.thread_id), self.database)
 
     @cached_property
     def totals(self) -> Totals:

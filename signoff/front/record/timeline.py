@@ -7,15 +7,8 @@ from difflib import SequenceMatcher
 from functools import partial
 from typing import Any
 
-from signoff.front.calls import SHELL_END, arguments
-from signoff.front.record.run import Run
-from signoff.front.record.text import Fold, fold, line
-from signoff.graph.blocks import as_json
-from signoff.graph.machine import State
-from signoff.graph.texts import FINISH_NAME
-from signoff.graph.vocabulary import heading
-from signoff.session.decisions import Action, Approval, PendingCall, Waiting
-from signoff.session.events import (
+from signoff import Action, Approval, PendingCall, Turn, Waiting
+from signoff.events import (
     Answered,
     CallFinished,
     Confirmed,
@@ -25,9 +18,15 @@ from signoff.session.events import (
     Thought,
     Wrote,
 )
-from signoff.session.history import Chapter, Turn
-from signoff.session.path import Step
-from signoff.session.status import Condition
+from signoff.front.calls import SHELL_END, arguments
+from signoff.front.record.run import Run
+from signoff.front.record.text import Fold, fold, line
+from signoff.graph.blocks import as_json
+from signoff.graph.texts import FINISH_NAME
+from signoff.machine import State
+from signoff.session import Condition, Step
+from signoff.session.history import Chapter
+from signoff.text import heading
 from signoff.tools.approvals import DECISIONS
 
 _MOST_SIGNS = 160
@@ -222,6 +221,10 @@ class Pause:
     left: int
     ways: Sequence[tuple[str, str]]
 
+    @property
+    def document(self) -> dict[str, Any]:
+        return self.waiting.document()
+
 
 @dataclass(frozen=True)
 class Gap:
@@ -282,7 +285,7 @@ def pieces(run: Run) -> Iterator[tuple[int, Piece]]:
             yield at, end
     known = {chapter.task for chapter in run.chapters}
     outcome = run.status.outcome
-    if not run.chapters or (outcome and outcome["task"] not in known):
+    if not run.chapters or (outcome and outcome.task not in known):
         for last in _last(run):
             yield len(run.chapters) + 1, last
 

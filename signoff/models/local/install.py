@@ -139,5 +139,5 @@ def model_info() -> ModelInfo:
         packages_needed=needed,
         xllamacpp=server,
         ready=ready,
-        next_step=None if ready else "run `signoff model install`",
+        next_step=None if ready else "run `python -m signoff.models.local install`",
     )

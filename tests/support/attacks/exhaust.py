@@ -1,6 +1,6 @@
 """Hostile programs that exhaust the machine, do not end, or break their own interpreter."""
 
-from tests.support.attacks.attack import Attack, Observed, broken, late
+from tests.support.attacks.attack import Attack, Leak, Observed, broken, late
 
 _MANY_PROCESSES = 100
 _MANY_THREADS = 200
@@ -30,6 +30,10 @@ def _memory(observed: Observed) -> str:
 def _memory_files(observed: Observed) -> str:
     held = observed.seen.unmapped
     return f"{held / 1e6:,.0f} MB that no limit counts" if held > _UNCOUNTED else ""
+
+
+def _leaked(what: str) -> Leak:
+    return lambda observed: what if "LEAKED" in observed.output_text else ""
 
 
 def _files(observed: Observed) -> str:
@@ -178,7 +182,72 @@ for number in range(300):
 if number > 200: print("LEAKED", number)
 time.sleep(1)
 """,
-        lambda observed: "too much was held in sockets" if "LEAKED" in observed.output_text else "",
+        _leaked("too much was held in sockets"),
+    ),
+    Attack(
+        "shared maps",
+        "hold memory in maps whose pages are unmapped again, which then count for no process",
+        """
+import mmap, os
+def hold(handle, length, **how):
+    try:
+        held = mmap.mmap(handle, length, **how)
+        sum(held[at] for at in range(0, length, 4096))
+        held.madvise(mmap.MADV_DONTNEED)
+        print("LEAKED shared memory")
+    except (OSError, ValueError) as error:
+        print(error)
+hold(-1, 10_000_000, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
+hold(-1, 10_000_000, access=mmap.ACCESS_WRITE)
+for mode, access in ((os.O_RDONLY, mmap.ACCESS_READ), (os.O_RDWR, mmap.ACCESS_WRITE)):
+    try:
+        handle = os.open("/dev/zero", mode)
+    except OSError as error:
+        print(error)
+    else:
+        hold(handle, 10_000_000, access=access)
+""",
+        _leaked("memory that counts for no process was held"),
+    ),
+    Attack(
+        "pages in pipes",
+        "hold pages in pipes: by vmsplice, splice, tee and sendfile",
+        """
+import ctypes, os, tempfile
+libc = ctypes.CDLL(None, use_errno=True)
+class Part(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+page = ctypes.create_string_buffer(b"x" * 4096)
+file = tempfile.TemporaryFile()
+file.write(b"x" * 4096); file.flush()
+def put(into):
+    part = Part(ctypes.addressof(page), 4096)
+    return libc.vmsplice(into, ctypes.byref(part), 1, 0)
+def join(into):
+    other, end = os.pipe()
+    os.write(end, b"x")
+    return libc.tee(other, into, 1, 0)
+for way in (
+    put,
+    join,
+    lambda into: libc.splice(file.fileno(), ctypes.byref(ctypes.c_longlong(0)), into, None, 4096, 0),
+    lambda into: libc.sendfile(into, file.fileno(), ctypes.byref(ctypes.c_longlong(0)), 4096),
+):
+    if way(os.pipe()[1]) > 0:
+        print("LEAKED", way)
+""",
+        _leaked("pages were held in pipes"),
+    ),
+    Attack(
+        "sets of rules",
+        "hold memory of the kernel in rules of Landlock",
+        """
+import ctypes, struct
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.syscall(444, struct.pack("=Q", 1), ctypes.c_size_t(8), 0) >= 0:
+    print("LEAKED a set of rules")
+""",
+        _leaked("rules were made"),
     ),
     Attack("endless output", "print without end", "while True: print('x' * 1000)", _output, 1.5),
     Attack("200 MB of output", "print 200 MB", "for _ in range(200): print('x' * 1_000_000)", _output, 3.0),

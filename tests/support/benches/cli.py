@@ -18,9 +18,7 @@ from typer.testing import CliRunner, Result
 
 from signoff import Session, build_graph, sqlite_storage
 from signoff.cli.app import app
-from signoff.front.settings import Options, variables
 from signoff.models import ScriptedModel, call
-from tests.support.prepared import Prepared
 
 # Made once: typer's runner makes all commands anew for each one that it runs.
 typer.testing._get_command = functools.cache(get_command)  # type: ignore[attr-defined]  # typer names no other way
@@ -28,16 +26,20 @@ typer.testing._get_command = functools.cache(get_command)  # type: ignore[attr-d
 PROGRAM = (sys.executable, "-m", "signoff.cli")
 # What would change what a run is made of, and how it looks.
 CLEAN: dict[str, str | None] = {
-    **dict.fromkeys(variable for name in Options.model_fields for variable in variables(name)),
-    **dict.fromkeys(("OPENAI_API_KEY", "FORCE_COLOR", "NO_COLOR")),
+    **dict.fromkeys(name for name in os.environ if name.startswith("SIGNOFF_")),
+    **dict.fromkeys(("OPENAI_API_KEY", "OPENAI_BASE_URL", "FORCE_COLOR", "NO_COLOR")),
     "SIGNOFF_CONFIG": "none",
 }
 
 SCRIPT = """
-from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call, reply
 
 STEPS = {steps}
+
+def is_reply(message):
+    '''Not the message by which the machine says how a task ended: no provider says why it stopped.'''
+    said = message.response_metadata
+    return message.type == "ai" and (not said or "finish_reason" in said)
 
 def step(messages):
     '''The step after as many replies as the history holds: it also serves a run that goes on elsewhere.'''
@@ -116,26 +118,19 @@ class Bench:
         """How many turns the thread's current task has had."""
         return len(self.json("show", thread)["tasks"][-1]["turns"])
 
-    def start(self, *words: str, real: bool = False, **streams: Any) -> subprocess.Popen[str]:
-        """`signoff WORDS` in a process of its own. real: one that starts Python, and imports, like a user's;
-        so does one with settings that only the start of Python reads."""
-        env = {**os.environ, **{key: value for key, value in self.env.items() if value is not None}}
-        for key in CLEAN:
-            if self.env.get(key) is None:
-                env.pop(key, None)
-        streams = {
+    def start(self, *words: str, **streams: Any) -> subprocess.Popen[str]:
+        """`signoff WORDS` in a process of its own."""
+        env = {name: value for name, value in {**os.environ, **self.env}.items() if value is not None}
+        piped: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
             "stderr": subprocess.PIPE,
-            **streams,
         }
-        if real or any(name.startswith(("PYTHON", "LC_", "LANG")) for name in self.env):
-            return subprocess.Popen([*PROGRAM, *words], text=True, env=env, cwd=self.folder, **streams)
-        return Prepared(words, text=True, env=env, cwd=self.folder, **streams)
+        return subprocess.Popen([*PROGRAM, *words], text=True, env=env, cwd=self.folder, **(piped | streams))
 
-    def process(self, *words: str, real: bool = False) -> tuple[int, str, str]:
-        """Exit code, stdout and stderr of `signoff WORDS` in a process of its own."""
-        with self.start(*words, real=real) as process:
+    def process(self, *words: str, real: bool = True) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of `signoff WORDS` in a process of its own. real: it always is."""
+        with self.start(*words) as process:
             out, err = process.communicate(timeout=60)
         return process.returncode, out, err
 
@@ -197,3 +192,9 @@ def bare(words: Sequence[str]) -> list[str]:
     at = words.index("--database")
     own = [*words[:at], *words[at + 2 :]]
     return [re.sub(r"^(approve|reject|yes)@[0-9a-f]{6}\b", r"\1", word) for word in own]
+
+
+def first_offered(out: str, thread: str = "t1") -> list[str] | None:
+    """The first of the commands that were printed, bare, as of thread t1."""
+    found = next(iter(offered(out).values()), None)
+    return found and ["t1" if word == thread else word for word in bare(found)]

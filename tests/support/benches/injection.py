@@ -13,10 +13,10 @@ from langgraph.store.memory import InMemoryStore
 from signoff import Limits, Session, build_graph
 from signoff.graph.machine import Event
 from signoff.graph.messages import marks, nudge_kind
-from signoff.models import ScriptedModel
-from signoff.models.tagged import TaggedText
+from signoff.models import ScriptedModel, TaggedText
 from signoff.session.path import Step, steps
 from signoff.tools.files import workspace_tools
+from tests.support.adapted import adapted
 
 GO: dict[str, Any] = {"messages": [("user", "do it")]}
 # What the same work with the same result means is no matter here: harmless words are all alike.
@@ -85,7 +85,7 @@ class Bench:
             options["compaction"] = ScriptedModel(lambda _: self.text_of_digest())
         model = TaggedText(model=self.model) if place.tagged else self.model
         saved: dict[str, Any] = {"checkpointer": self.saver, "store": InMemoryStore()}
-        self.graph = build_graph(model, self.tools(), **{"limits": LIMITS, **saved, **options})
+        self.graph = build_graph(model, self.tools(), **adapted(**{"limits": LIMITS, **saved, **options}))
         self.threads = 0
 
     def tools(self) -> list[BaseTool | Callable[..., Any]]:

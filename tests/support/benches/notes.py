@@ -9,12 +9,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
-from signoff import Session, build_graph
-from signoff.graph.build import Graph
-from signoff.graph.messages import nudge_kind
-from signoff.models import ScriptedModel, call
-from signoff.models.tagged import TAGGED_LIMITS, TaggedText
-from signoff.tools.sandbox import choose_sandbox, python_tool
+from signoff import Graph, Session, Turn, build_graph
+from signoff.events import Nudged
+from signoff.models import TAGGED_LIMITS, ScriptedModel, TaggedText, call
+from signoff.tools import choose_sandbox, python_tool
+from tests.support.adapted import adapted
 
 GO: Any = {"messages": [("user", "Do it.")]}
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -56,7 +55,7 @@ class Ran:
     def __init__(self, *steps: Any, given: Any = GO, **options: Any) -> None:
         self.model = ScriptedModel(list(steps))
         made = {"checkpointer": InMemorySaver(), "store": InMemoryStore(), **options}
-        self.graph: Graph = build_graph(self.model, made.pop("tools", WORKING), **made)
+        self.graph: Graph = build_graph(self.model, made.pop("tools", WORKING), **adapted(**made))
         self.state = self.graph.invoke(given, THREAD)
 
     @property
@@ -74,7 +73,11 @@ class Ran:
 
     @property
     def nudges(self) -> list[str]:
-        return [kind for message in self.messages if (kind := nudge_kind(message))]
+        return [event.why for turn in self.history for event in turn.events if isinstance(event, Nudged)]
+
+    @property
+    def history(self) -> list[Turn]:
+        return Session(self.graph, "t").history()
 
     @property
     def results(self) -> list[str]:
@@ -91,7 +94,7 @@ def one_call(name: str, call_id: str, **args: Any) -> Any:
 
 def session(*steps: Any, **options: Any) -> Session:
     made = {"checkpointer": InMemorySaver(), "store": InMemoryStore(), **options}
-    return Session(build_graph(ScriptedModel(list(steps)), WORKING, **made), "t")
+    return Session(build_graph(ScriptedModel(list(steps)), WORKING, **adapted(**made)), "t")
 
 
 # The text protocol.
@@ -117,7 +120,9 @@ class Coded(Ran):
         principles = {"constitution": options.pop("constitution")} if "constitution" in options else {}
         self.model = ScriptedModel(list(steps))
         made = {"checkpointer": InMemorySaver(), "store": InMemoryStore(), "limits": TAGGED_LIMITS, **options}
-        self.graph = build_graph(TaggedText(self.model, **principles), made.pop("tools", [python()]), **made)
+        self.graph = build_graph(
+            TaggedText(self.model, **principles), made.pop("tools", [python()]), **adapted(**made)
+        )
         self.state = self.graph.invoke(GO, THREAD)
 
     @property

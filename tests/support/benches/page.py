@@ -8,13 +8,13 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
+from signoff.events import Answered, CallFinished, Nudged, Thought, Wrote
 from signoff.front.settings import Settings
 from signoff.graph.machine import State
 from signoff.graph.messages import result
 from signoff.graph.outcome import Outcome
 from signoff.page import Run
-from signoff.session.decisions import Action, Approval, Confirmation, PendingCall, Question, Waiting
-from signoff.session.events import Answered, CallFinished, Nudged, Thought, Wrote
+from signoff.session.decisions import Action, AnyWaiting, Approval, PendingCall, Question
 from signoff.session.history import Chapter, Turn
 from signoff.session.path import Step
 from signoff.session.status import Condition, ThreadStatus
@@ -120,7 +120,7 @@ def run_of(
     *turns: Turn,
     words: tuple[str, ...] = ("Do it",),
     ended: dict[str, Any] | None = None,
-    waiting: Waiting | None = None,
+    waiting: AnyWaiting | None = None,
     steps: list[Step] | None = None,
     **fields: Any,
 ) -> Run:
@@ -131,8 +131,8 @@ def run_of(
     thread_status = ThreadStatus(
         thread,
         condition,
+        outcome=Outcome.model_validate(ended) if ended else None,
         values=values,
-        waiting=waiting,
         changed="2026-11-22T04:52:45Z",
         waits=() if waiting is None else (waiting,),
     )
@@ -145,11 +145,23 @@ def ends(word: str) -> dict[str, Callable[[], dict[str, Any]]]:
     phase = {"percentage": 50, "summary": word, "next_phase": word, "turn": 1}
     failed = {"claim": None, "verified": None, "error": word, "last_text": word, "open_work": [word]}
     calls = (PendingCall(word, {word: word}, ("approve",), word), PendingCall("run_shell", {"command": word}))
-    waits: dict[str, Waiting] = {
+    waits: dict[str, AnyWaiting] = {
         "question": Question("i", word, (word, word), "c", word),
-        "approval": Approval("i", calls, word),
+        "approval": Approval("i", calls, problem=word),
         "action": Action("i", word, {word: word}, unknown=True),
-        "confirmation": Confirmation("i", word, word, (word,), "c", word),
+        "confirmation": Approval(
+            "i",
+            (
+                PendingCall(
+                    "finish_task",
+                    {"summary": word, "pending_issues": [word]},
+                    ("approve", "reject"),
+                    id="c",
+                ),
+            ),
+            {"finish": True},
+            problem=word,
+        ),
     }
     return {
         "success": lambda: {

@@ -1,18 +1,14 @@
-"""Sessions on a bench: a database, tools, and both ways of every method."""
+"""Sessions on a bench: a database and tools."""
 
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from langchain_core.tools import tool
 
-from signoff import (
-    Decision,
-    Session,
-    build_graph,
-)
+from signoff import Session, build_graph
 from signoff.graph.messages import is_reply
 from signoff.models import ScriptedModel, call
+from tests.support.adapted import adapted
 
 
 @tool
@@ -57,46 +53,6 @@ class Bench:
             ScriptedModel(play(*steps)),
             options.pop("tools", [look, pay, run]),
             storage=self.storage,
-            **options,
+            **adapted(**options),
         )
         return Session(graph, thread_id, **given)
-
-
-class Sync:
-    """The methods of a session, for tests that go through both ways."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-
-    async def step(self, command: Any = None) -> Decision:
-        return self.session.step(command)
-
-    async def run(self, command: Any = None) -> Decision:
-        return self.session.run(command)
-
-    async def resume(self, answer: Any) -> Decision:
-        return self.session.resume(answer)
-
-    async def events(self, command: Any = None, **options: Any) -> list[Any]:
-        return list(self.session.events(command, **options))
-
-
-class Async(Sync):
-    async def step(self, command: Any = None) -> Decision:
-        return await self.session.astep(command)
-
-    async def run(self, command: Any = None) -> Decision:
-        return await self.session.arun(command)
-
-    async def resume(self, answer: Any) -> Decision:
-        return await self.session.aresume(answer)
-
-    async def events(self, command: Any = None, **options: Any) -> list[Any]:
-        return [event async for event in self.session.aevents(command, **options)]
-
-
-ways = pytest.mark.parametrize("way", [Sync, Async])
-
-
-def kinds(decisions: list[Decision]) -> list[str]:
-    return [type(decision).__name__ for decision in decisions]

@@ -12,9 +12,8 @@ from typing import Any
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
 
-from signoff import build_graph, sqlite_storage
-from signoff.graph.build import Graph, Storage
-from signoff.storage.sqlite import SqliteStorage
+from signoff import Graph, Storage, build_graph, sqlite_storage
+from signoff.storage import SqliteStorage
 from signoff.tools.files import workspace_tools
 from tests.support.servers.dev_server import Server, quiet_environment
 

@@ -90,14 +90,15 @@ class Opened:
         """Answers what waits now, as a page that shows it would."""
         waiting = self.waiting(thread)
         # Nothing waits any more where somebody else was quicker.
-        found = {name: getattr(waiting, name, "") for name in ("interrupt_id", "shown")} | body
+        document = waiting.document() if waiting else {}
+        found = {name: document.get(name, "") for name in ("interrupt_id", "shown")} | body
         return await self.post("answer", thread, texts=list(texts), **found)
 
     def status(self, thread: str = "t1") -> ThreadStatus:
         return look(reading_graph(self.hub.storage), thread)
 
     def waiting(self, thread: str = "t1") -> Any:
-        return self.status(thread).waiting
+        return self.status(thread).wait()
 
     def messages(self, thread: str = "t1") -> list[Any]:
         return list(self.status(thread).values["messages"])
@@ -106,7 +107,8 @@ class Opened:
         await until(lambda: not self.hub.room(thread).here)
 
     def outcome(self, thread: str = "t1") -> dict[str, Any]:
-        return dict(self.status(thread).outcome or {})
+        outcome = self.status(thread).outcome
+        return outcome.model_dump(mode="json") if outcome else {}
 
 
 class WebBench(ProjectBench):

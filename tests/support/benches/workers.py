@@ -12,11 +12,12 @@ from signoff import Session, build_graph
 from signoff.graph.build import Graph
 from signoff.models import ScriptedModel
 from signoff.session.status import ThreadStatus
-from signoff.storage.postgres import PostgresStorage
+from signoff.storage import PostgresStorage
 from signoff.workers import submit
 from signoff.workers.figures import QueueFigures, backlog
 from signoff.workers.jobs import JobQueries, session_of
 from signoff.workers.worker import Worker
+from tests.support.adapted import adapted
 from tests.support.benches.session import DONE, play
 from tests.support.servers.postgres import execute
 
@@ -33,7 +34,7 @@ class Bench:
 
     def graph(self, storage: PostgresStorage | None = None) -> Graph:
         model = ScriptedModel(play(*self.steps))
-        return build_graph(model, self.tools, storage=storage or self.storage, **self.options)
+        return build_graph(model, self.tools, storage=storage or self.storage, **adapted(**self.options))
 
     @contextmanager
     def graphs(self, thread_id: str) -> Iterator[Graph]:

@@ -11,8 +11,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
-from signoff import ModelRetries, build_graph, current_outcome, extend
+from signoff import ModelRetries, build_graph, go_on
 from signoff.guards import Guards
+from tests.support.adapted import adapted
+from tests.support.ends import saved_outcome
 from tests.support.providers.clients import Client
 from tests.support.providers.server import Answer, StrictServer
 from tests.support.servers.fake_provider import Body
@@ -61,8 +63,8 @@ class Playing:
         if not self.guarded:
             streaming = "always" if self._streamed else "never"
             rules = {"streaming": streaming, "model_retries": _SOON, **rules}
-            return build_graph(self.server.model, tools, **storage, **rules)
-        return create_agent(self.server.model, tools, middleware=[Guards(**rules)], **storage)
+            return build_graph(self.server.model, tools, **adapted(**storage, **rules))
+        return create_agent(self.server.model, tools, middleware=[Guards(**adapted(**rules))], **storage)
 
     def __enter__(self) -> Self:
         self.server.__enter__()
@@ -86,11 +88,11 @@ class Playing:
         return self._run(Command(resume={wait.id: text}))
 
     def extend(self, turns: int) -> str:
-        return self._run(extend(self._state().values, turns=turns))
+        return self._run(go_on(turns=turns))
 
     @property
     def outcome(self) -> Any:
-        return current_outcome(self._state().values)
+        return saved_outcome(self._state().values)
 
     @property
     def messages(self) -> list[Any]:

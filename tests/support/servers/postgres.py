@@ -1,11 +1,13 @@
 """A real PostgreSQL server for tests, on loopback, run by a user that is not root.
 
-`postgres_url` is a fixture: the URL of a fresh, empty database. The server is started once for all tests,
-before they are shared out to processes; it ends with the process that started it, whatever becomes of that
-one. A test that stops the server uses `own_postgres_server`.
+`postgres_url` is a fixture: the URL of a fresh, empty database. The first process that needs the server
+starts it, for all that run tests, and it ends with the last of them, whatever becomes of these. A test that
+stops the server uses `own_postgres_server`.
 """
 
+import fcntl
 import glob
+import json
 import os
 import pwd
 import shutil
@@ -13,7 +15,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,28 +34,39 @@ SETTINGS = {
     "max_connections": "200",
     "shared_buffers": "32MB",
 }
-SERVER = pytest.StashKey["Server"]()
 # The shell waits for the end of its input, so that no server is left behind when a test process is killed.
-WITH_US = '"$@" & server=$!; read -r _; kill -INT $server; wait $server'
+WITH_US = '"$@" & server=$!; read -r _; kill -INT $server; wait $server; rm -rf "$LEAVES"'
 
 
+@dataclass
 class Server:
-    """A PostgreSQL server with its data below a temporary folder."""
+    """A PostgreSQL server with its data below a temporary folder.
 
-    def __init__(self, binaries: Path) -> None:
-        self.binaries = binaries
-        self.user = _user()
-        self.folder = _folder(self.user)
-        self.data = self.folder / "data"
-        self.port = _free_port()
-        self.made = 0
-        secret = self.folder / "password"
+    shared: a named pipe, which every process that uses the server holds open: so it runs until the last of
+    them has let go, or was killed, and takes its folder with it. None for a server of one's own.
+    """
+
+    binaries: Path
+    folder: Path
+    port: int
+    shared: Path | None = None
+    holds: int = -1
+    made: int = 0
+
+    @classmethod
+    def begun(cls, binaries: Path, shared: Path | None = None) -> "Server":
+        """A new server, which runs."""
+        server = cls(binaries, _folder(_user()), _free_port(), shared)
+        secret = server.folder / "password"
         secret.write_text(PASSWORD)
-        if self.user:
-            shutil.chown(secret, self.user)
+        if user := _user():
+            shutil.chown(secret, user)
         options = [f"--username={USER}", f"--pwfile={secret}", "--auth=scram-sha-256", "--encoding=UTF8"]
-        self._run([binaries / "initdb", "--no-sync", "--locale=C", *options, f"--pgdata={self.data}"])
-        self.start()
+        server._run(
+            [binaries / "initdb", "--no-sync", "--locale=C", *options, f"--pgdata={server.folder / 'data'}"]
+        )
+        server.start()
+        return server
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{database}"
@@ -60,16 +74,26 @@ class Server:
     def start(self) -> None:
         """Starts the server and waits until it takes connections."""
         settings = [f"--{key}={value}" for key, value in SETTINGS.items()]
-        server = [str(self.binaries / "postgres"), "-D", str(self.data), "-p", str(self.port), *settings]
+        server = [
+            str(self.binaries / "postgres"),
+            "-D",
+            str(self.folder / "data"),
+            "-p",
+            str(self.port),
+            *settings,
+        ]
+        reads, self.holds = _pipe(self.shared) if self.shared else os.pipe()
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 ["/bin/sh", "-c", WITH_US, "sh", *server],
-                stdin=subprocess.PIPE,
+                stdin=reads,
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
+                env={**os.environ, "LEAVES": str(self.folder) if self.shared else ""},
                 **self._as_user,
             )
+        os.close(reads)
         until = time.monotonic() + 60
         while not self._ready():
             if time.monotonic() > until or self.process.poll() is not None:
@@ -78,8 +102,7 @@ class Server:
 
     def stop(self) -> None:
         """Ends the server and all its sessions."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        os.close(self.holds)
         self.process.wait(60)
 
     def restart(self) -> None:
@@ -115,10 +138,9 @@ class Server:
 
     @property
     def _as_user(self) -> dict[str, Any]:
-        if not self.user:
+        if not (user := _user()):
             return {}
-        group = pwd.getpwnam(self.user).pw_gid
-        return {"user": self.user, "group": group, "extra_groups": []}
+        return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
 
 
 def execute(url: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -161,31 +183,48 @@ def _free_port() -> int:
         return port
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    found = binaries()
-    if found is None or session.config.option.collectonly or not any(map(_wants_server, session.items)):
-        return (yield)
-    session.stash[SERVER] = server = Server(found)
-    try:
-        return (yield)
-    finally:
-        server.remove()
-
-
-def _wants_server(item: pytest.Item) -> bool:
-    """Whether it names the server's fixture, or has it by the storage that is its parameter."""
-    params = getattr(getattr(item, "callspec", None), "params", {})
-    named = [value for value in params.values() if isinstance(value, str)]
-    return "postgres_server" in getattr(item, "fixturenames", ()) or "postgres" in named
-
-
 @pytest.fixture(scope="session")
-def postgres_server(request: pytest.FixtureRequest) -> Server:
-    """The server that all tests share."""
-    if SERVER not in request.session.stash:
+def postgres_server(shared_folder: Path) -> Iterator[Server]:
+    """The server that all tests share, also those of other processes."""
+    found = binaries()
+    if found is None:
         pytest.skip(MISSING)
-    return request.session.stash[SERVER]
+    with (shared_folder / "postgres.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        server = _joined(found, shared_folder) or _begun(found, shared_folder)
+    yield server
+    os.close(server.holds)
+
+
+def _begun(binaries: Path, folder: Path) -> Server:
+    """A server for all processes that run tests, named in their folder."""
+    pipe = folder / "postgres.pipe"
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    server = Server.begun(binaries, pipe)
+    # Nobody waits for its end, and a process that is forgotten while it runs would be a warning.
+    server.process.returncode = 0
+    (folder / "postgres.json").write_text(json.dumps([str(server.folder), server.port]))
+    return server
+
+
+def _joined(binaries: Path, folder: Path) -> Server | None:
+    """The server that another process has begun; None if there is none, or no more."""
+    pipe = folder / "postgres.pipe"
+    try:
+        holds = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    data, port = json.loads((folder / "postgres.json").read_text())
+    return Server(binaries, Path(data), port, pipe, holds)
+
+
+def _pipe(path: Path) -> tuple[int, int]:
+    """Both ends of a named pipe."""
+    reads = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    holds = os.open(path, os.O_WRONLY)
+    os.set_blocking(reads, True)
+    return reads, holds
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +233,7 @@ def own_postgres_server() -> Iterator[Server]:
     found = binaries()
     if found is None:
         pytest.skip(MISSING)
-    server = Server(found)
+    server = Server.begun(found)
     yield server
     server.remove()
 

@@ -12,7 +12,7 @@ from langgraph.runtime import RunControl
 from pydantic import SecretStr
 from wire import Adapter, Refused, Report, Setup
 
-from signoff import ThreadError, current_outcome, sqlite_storage
+from signoff import ThreadError, outcome_of, sqlite_storage
 from signoff.guards import Guards, guarded
 
 
@@ -76,10 +76,12 @@ class GuardedAgent(LangChainAgent):
         self._opened.__exit__(None, None, None)
 
     def ended(self, found: Mapping[str, Any]) -> Report:
-        outcome = current_outcome(found)
-        if outcome is None:
+        try:
+            # Without the type of its result, which stays JSON.
+            outcome = outcome_of(dict(found))
+        except ThreadError:
             return Report("error", "it returned, and its task has not ended")
-        final = outcome["summary"] if outcome["result"] is None else outcome["result"]
-        done = outcome["status"] == "success" and outcome["claim"] == "done"
-        status = "success" if done else "limit" if outcome["status"] == "limit" else "error"
-        return Report(status, f"{outcome['status']}, {outcome['reason']}, {outcome['claim']}", final)
+        final = outcome.summary if outcome.result is None else outcome.result
+        done = outcome.status == "success" and outcome.claim == "done"
+        status = "success" if done else "limit" if outcome.status == "limit" else "error"
+        return Report(status, f"{outcome.status}, {outcome.reason}, {outcome.claim}", final)

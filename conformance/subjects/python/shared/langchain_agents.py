@@ -144,7 +144,7 @@ class LangChainAgent(Adapter):
         waiting = found.get("__interrupt__")
         if waiting and "question" in waiting[0].value:
             return Report("question", waiting[0].value["question"])
-        if waiting and waiting[0].value.get("type") == "confirmation":
+        if waiting and waiting[0].value.get("finish"):
             problem = waiting[0].value.get("problem", "")
             return Report("question", f"a person is to confirm the finish: {problem}")
         if waiting:

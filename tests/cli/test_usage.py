@@ -1,0 +1,335 @@
+"""How commands are called: the help, wrong usage, and databases and threads that cannot be used.
+
+Wrong usage is one sentence on stderr that names what is wrong, exit code 2, and changes nothing.
+"""
+
+import json
+import re
+import runpy
+import sqlite3
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from signoff import sqlite_storage
+from signoff.cli.app import COMMANDS, PANELS, SUMMARIES, Loaded
+from tests.support.benches.cli import Bench, first_offered, one_sentence
+
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+class TestHelp:
+    def shown(self, bench: Bench, *words: str) -> str:
+        result = bench(*words, "--help", COLUMNS="100", TERMINAL_WIDTH="100")
+        assert (result.exit_code, result.stderr) == (0, "")
+        return result.stdout
+
+    def test_every_command_stands_in_its_group_in_one_line(self, bench: Bench) -> None:
+        shown = self.shown(bench)
+        found = [panel or name for panel, name in re.findall(r"╭─ (.*?) ─|^│ (\w+)  ", shown, re.M)]
+        assert found == ["Options", *(word for panel, names in PANELS.items() for word in (panel, *names))]
+        assert sorted(name for names in PANELS.values() for name in names) == sorted(COMMANDS)
+        assert not [line for line in shown.partition("Run a task")[2].splitlines() if line[:4] == "│   "]
+
+    def test_the_list_and_the_docs_say_what_each_command_says_of_itself(self) -> None:
+        told = {name: " ".join((Loaded()[name].help or "").split("\n\n")[0].split()) for name in COMMANDS}
+        assert told == SUMMARIES
+        rows = [f"| {panel} | `{name}` | {told[name]} |" for panel in PANELS for name in PANELS[panel]]
+        assert [line for line in DOCS.read_text("utf-8").splitlines() if re.match(r"\| .*`", line)] == rows
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_no_type_stands_beside_flags_and_arguments(self, bench: Bench, command: str) -> None:
+        assert re.findall(r"<\w+>", self.shown(bench, command)) == []
+
+    def test_the_version(self, bench: Bench) -> None:
+        result = bench("--version")
+        assert (result.exit_code, result.stdout.split()[0]) == (0, "signoff")
+
+
+PROGRAMS: dict[str, tuple[list[str], int, str]] = {
+    "the machine": (["signoff.machine"], 0, "stateDiagram"),
+    "the embedded model": (["signoff.models.local", "info", "--json"], 0, '"ready"'),
+    "a command that it has not": (["signoff.models.local", "nix"], 2, "signoff.models.local --help"),
+    "the sandbox": (["signoff.tools.sandbox", "--sandbox", "nix"], 2, "nix"),
+}
+
+
+@pytest.mark.parametrize("case", PROGRAMS)
+def test_what_is_no_command_is_a_program_of_its_own(
+    case: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, code, said = PROGRAMS[case]
+    monkeypatch.setattr(sys, "argv", words)
+    monkeypatch.delitem(sys.modules, words[0], raising=False)
+    ended: object = 0
+    try:
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        ended = end.code or 0
+    assert ended == code
+    assert said in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("forbidden", [False, True])
+def test_force_color_gives_a_pipe_colours_and_nothing_else(bench: Bench, forbidden: bool) -> None:
+    env = {"FORCE_COLOR": "1", "NO_COLOR": "1" if forbidden else None}
+    bench.run()
+    plain, found = bench("threads").stdout, bench("threads", **env).stdout
+    assert ("\x1b[" in plain, "\x1b[" in found) == (False, not forbidden)
+    assert re.sub(r"\x1b\[[\d;]*m", "", found) == plain
+    assert "\x1b" not in bench("show", "t1", "--json", **env).stdout
+
+
+# A command line, and what its one sentence names.
+WRONG: dict[str, tuple[Sequence[str], str]] = {
+    "no such command": (["thraeds"], "'threads'"),
+    "no such option": (["show", "t", "--jsn"], "--jsn"),
+    "no argument": (["show"], "'THREAD'"),
+    "no task": (["run"], "TASK"),
+    "an empty task": (["run", "  "], "task"),
+    "no turns": (["run", "x", "--turns", "0"], "--turns"),
+    "turns in words": (["run", "x", "--turns", "many"], "--turns"),
+    "no talk turns": (["run", "x", "--talk-turns", "0"], "--talk-turns"),
+    "no tokens": (["run", "x", "--tokens", "0"], "--tokens"),
+    "tokens in words": (["run", "x", "--tokens", "x"], "--tokens"),
+    "no seconds": (["run", "x", "--seconds", "0"], "--seconds"),
+    "seconds that are no number": (["run", "x", "--seconds", "nan"], "--seconds"),
+    "no seconds of the model": (["run", "x", "--model-seconds", "0"], "--model-seconds"),
+    "no workspace": (["run", "x", "-w", "/no/such/folder"], "--workspace"),
+    "the whole disk": (["run", "x", "-w", "/"], "/"),
+    "unknown tools": (["run", "x", "--tools", "files,frob"], "--tools"),
+    "empty tools": (["run", "x", "--tools", ""], "--tools"),
+    "no file of a prompt": (["run", "x", "--system-prompt", "@/no/such/file"], "/no/such/file"),
+    "no script": (["run", "x", "-m", "scripted:/no/such.py"], "/no/such.py"),
+    "no key": (["run", "x", "-m", "gpt-x"], "OPENAI_API_KEY"),
+    "no address": (["run", "x", "-m", "m", "--base-url", "localhost:80"], "http://"),
+    "an address of another kind": (["run", "x", "-m", "m", "--base-url", "ftp://h/v1"], "http://"),
+    "an address alone": (["run", "x", "-m", "local", "--base-url", "http://h/v1"], "--model"),
+    "no settings": (["run", "x", "--config", "/no/such.toml"], "--config"),
+    "empty settings": (["run", "x", "--config", ""], "--config"),
+    "settings that are a folder": (["run", "x", "--config", "/"], "/"),
+    "a queue without workers": (["run", "x", "--queue", "q"], "--queue"),
+    "no turns more": (["resume", "t", "--turns", "0"], "--turns"),
+    "a fraction of turns": (["resume", "t", "--turns", "1.5"], "--turns"),
+    "turns without end": (["resume", "t", "--turns", "9" * 5000], "--turns"),
+    "which one, but no answer": (["resume", "t", "--to", "a"], "--to"),
+    "an answer and turns": (["resume", "t", "blue", "--turns", "3"], "--turns"),
+    "a pause with a model": (["pause", "t", "--model", "m"], "--model"),
+    "a fork without a name": (["fork", "t", "--to"], "--to"),
+    "no limit of a list": (["threads", "--limit=0"], "--limit"),
+    "a limit in words": (["threads", "--limit=all"], "--limit"),
+    "an unknown condition": (["threads", "--condition", "lost"], "--condition"),
+    "a rating of no thread": (["stats", "--rate", "4"], "--thread"),
+    "no star": (["stats", "--rate", "0", "--thread", "t"], "--rate"),
+    "half a star": (["stats", "--rate", "4.5", "--thread", "t"], "--rate"),
+    "six stars": (["stats", "--rate", "6", "--thread", "t"], "--rate"),
+    "a task, but no rating": (["stats", "--task", "2"], "--task"),
+    "since a time that is none": (["stats", "--since", "yesterday"], "--since"),
+    "a rating of an unknown thread": (["stats", "--rate", "5", "--thread", "ghost"], "'ghost'"),
+    "figures of an unknown thread": (["stats", "--thread", "ghost"], "'ghost'"),
+    "older than a time that is none": (["delete", "--older", "30x"], "--older"),
+    "older than ever": (["delete", "--older", "9999999d"], "--older"),
+    "neither a thread nor an age": (["delete", "--yes"], "--older"),
+    "a thread and an age": (["delete", "t", "--older", "30d", "--yes"], "--older"),
+    "all of one thread": (["delete", "t", "--all", "--yes"], "--all"),
+    "nobody to ask before deleting": (["delete", "--older", "2099-01-01"], "--yes"),
+    "a redaction without a test": (["replay", "t", "--redact", "a:b"], "--to-test"),
+    "a graph and a model": (["run", "x", "--graph", "a:b", "--model", "m"], "--model"),
+    "a graph and tools": (["resume", "t", "--graph", "a:b", "--tools", "shell"], "--tools"),
+    "a graph that is not there": (["run", "x", "--graph", "no/file.py:graph"], "no/file.py"),
+    "a module that is not there": (["run", "x", "--graph", "nowhere:graph"], "nowhere"),
+    "a graph without a name": (["run", "x", "--graph", "nowhere"], "'nowhere'"),
+    "a graph for the workers": (["run", "x", "--submit", "--graph", "a:b"], "--graph"),
+    "no database": (["threads", "-d", ""], "--database"),
+    "another kind of database": (["threads", "-d", "mysql://me:s3cret@h/db"], "postgresql://"),
+    "the address of a file": (["threads", "-d", "sqlite:///tmp/x"], "postgresql://"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_usage_is_one_sentence_that_names_it(bench: Bench, case: str) -> None:
+    words, named = WRONG[case]
+    if words[0] == "delete" and "--older" in words:
+        bench.run()
+        bench("resume", "t1", "8080")
+    result = bench(*words)
+    one_sentence(result, named)
+    assert "s3cret" not in result.stderr
+    assert len(result.stderr) < 1000
+    assert bench("show", "t").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["run", "x", "--turns", "0"], "--turns"),
+        (["show", "t", "--html", "-"], "--html"),
+        (["replay", "t", "--to-test", "-"], "--to-test"),
+        (["delete", "t"], "'t'"),
+    ],
+)
+def test_with_json_a_document_says_it_too(bench: Bench, words: list[str], named: str) -> None:
+    result = bench(*words, "--json")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["status"], found["exit_code"]) == (2, "error", 2)
+    assert named in found["error"]
+    assert result.stderr == f"{found['error']}\n"
+
+
+ON_A_THREAD = ["resume", "pause", "undo", "fork", "show", "replay", "delete"]
+NO_THREADS: dict[str, tuple[str, str]] = {
+    "slashes": ("../../etc/passwd", "'../../etc/passwd'"),
+    "SQL": ("' OR 1=1; DROP TABLE checkpoints; --", "OR 1=1"),
+    "wildcards": ("%", "'%'"),
+    "an option": ("-x", "'-x'"),
+    "an escape": ("a\x1b[31m", "thread"),
+    "half a character": ("a\ud800", "NUL"),
+    "NUL": ("t1\0", "NUL"),
+    "empty": ("", "NUL"),
+    "10,000 characters": ("x" * 10_000, "500"),
+    "500 characters": ("x" * 500, "'xxx"),
+}
+
+
+@pytest.mark.parametrize("command", ON_A_THREAD)
+def test_a_thread_that_is_none(bench: Bench, command: str) -> None:
+    yes = ["--yes"] if command == "delete" else []
+    for has_database in (False, True):
+        if has_database:
+            bench.run()
+        for thread, named in NO_THREADS.values():
+            result = bench(command, *yes, "--", thread)
+            one_sentence(result, named)
+            assert "\x1b" not in result.stderr
+        assert bench.database.exists() == has_database
+    assert bench.json("show", "t1")["status"] == "waiting"
+
+
+@pytest.mark.parametrize("thread", ["a/b/../c", 'it\'s "quoted"; --', "-x", "é 日本\n", "%", "x" * 500])
+def test_a_thread_may_have_any_name(bench: Bench, thread: str) -> None:
+    assert bench.run(thread=thread).exit_code == 4
+    assert bench.json("fork", "--", thread)["thread_id"] not in (thread, "")
+    assert bench("resume", "--", thread, "8080").exit_code == 0
+    assert bench.json("show", "--", thread)["status"] == "success"
+
+
+COMMANDS_ON_A_DATABASE = [["run", "x"], ["threads"], ["threads", "--expire"], ["stats", "--thread", "t1"]]
+COMMANDS_ON_A_DATABASE += [[name, "t1"] for name in ON_A_THREAD]
+
+
+def _text(file: Path) -> None:
+    file.write_text("This is a text.\n" * 100)
+
+
+def _torn(file: Path) -> None:
+    file.write_bytes(b"SQLite format 3\0" + bytes(100))
+
+
+def _newer(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA user_version=99")
+
+
+UNUSABLE: dict[str, Callable[[Path], object]] = {
+    "a text": _text,
+    "torn": _torn,
+    "newer": _newer,
+    "a folder": Path.mkdir,
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_a_database_that_cannot_be_used_is_left_as_it_is(bench: Bench, case: str) -> None:
+    if case == "newer":
+        bench.run()
+    UNUSABLE[case](bench.database)
+    before = bench.database.read_bytes() if bench.database.is_file() else b""
+    for command in COMMANDS_ON_A_DATABASE:
+        one_sentence(bench(*command), str(bench.database))
+    assert (bench.database.read_bytes() if bench.database.is_file() else b"") == before
+
+
+@pytest.mark.parametrize("command", [*COMMANDS_ON_A_DATABASE, ["delete", "--older", "1d"], ["stats"]])
+def test_a_database_that_is_named_and_not_there(bench: Bench, command: list[str]) -> None:
+    missing = bench.folder / "misspelt.sqlite"
+    if command[0] != "run":
+        one_sentence(bench(*command, "--database", str(missing)), str(missing))
+        assert not missing.exists()
+    below = bench.config / "threads.sqlite"
+    one_sentence(bench(*command, "--database", str(below)), str(below))
+
+
+def test_the_own_database_that_is_not_there_is_empty(bench: Bench) -> None:
+    for words in (["threads"], ["threads", "--expire"], ["stats"], ["delete", "--older", "1d", "--yes"]):
+        result = bench(*words)
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert result.stdout.count("\n") == 1
+        json.loads(bench(*words, "--json").stdout)
+    assert not bench.database.exists()
+
+
+DAMAGE = [
+    "UPDATE checkpoints SET checkpoint=x'c1' WHERE thread_id='t1'",
+    "UPDATE checkpoints SET metadata='x' WHERE thread_id='t1'",
+    "UPDATE writes SET value=x'c1' WHERE thread_id='t1'",
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_thread_beside_a_whole_one(bench: Bench, damage: str) -> None:
+    bench.run()
+    bench.run(thread="t2")
+    with closing(sqlite3.connect(bench.database)) as connection, connection:
+        connection.execute(damage)
+    for command in (["show"], ["resume"], ["fork"], ["fork", "--at", "1"], ["run", "-t"]):
+        words = [*command, "t1", "8080"] if command[0] == "run" else [command[0], "t1", *command[1:]]
+        one_sentence(bench(*words), "'t1'")
+    found = {row["thread_id"]: row["status"] for row in json.loads(bench("threads", "--json").stdout)}
+    assert found == {"t1": "damaged", "t2": "waiting"}
+    assert bench("resume", "t2", "8080").exit_code == 0
+
+
+def test_a_database_that_fails_in_the_middle_of_a_run(bench: Bench) -> None:
+    broken = f"(c := __import__('sqlite3').connect({str(bench.database)!r})).execute('DROP TABLE writes')"
+    bench.model(f"[lambda m: ({broken}, c.close(), call('read_file', path='config.py'))[-1]]")
+    result = bench.run()
+    assert (result.exit_code, result.stderr, first_offered(result.stdout)) == (1, "", ["resume", "t1"])
+
+
+def test_a_thread_that_somebody_else_runs_is_only_looked_at(bench: Bench) -> None:
+    bench.run()
+    with sqlite_storage(bench.database) as storage, storage.runner("t1"):
+        for words in (
+            ["resume", "t1", "8080"],
+            ["run", "x", "-t", "t1"],
+            ["replay", "t1"],
+            ["delete", "t1", "-y"],
+        ):
+            one_sentence(bench(*words), "'t1'")
+        # Another spelling of the database is the same one.
+        (bench.folder / "link").symlink_to(bench.database)
+        found, shown = bench.json("show", "t1", "-d", str(bench.folder / "link")), bench("show", "t1").stdout
+        assert (found["status"], found["question"], found["resume"]) == ("running", None, None)
+        assert shown.startswith("t1 · running · ")
+        (row,) = json.loads(bench("threads", "--json").stdout)
+        assert (row["status"], row["waits_for"], row["what"]) == ("running", None, None)
+    assert bench("resume", "t1", "8080").exit_code == 0
+
+
+def test_a_folder_that_is_gone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.run()
+    moved = bench.workspace.rename(bench.folder / "moved")
+    one_sentence(bench("resume", "t1", "8080"), str(bench.workspace))
+    assert bench("resume", "t1", "8080", "-w", str(moved)).exit_code == 0
+    (gone := bench.folder / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    one_sentence(bench("run", "x"), "folder")

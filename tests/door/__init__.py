@@ -1,0 +1,1 @@
+"""The programs of the door, and what each of its words promises."""

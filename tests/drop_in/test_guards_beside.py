@@ -1,0 +1,320 @@
+"""`Guards` beside other middleware, before it and after it, in `create_agent` and in deepagents."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from deepagents import create_deep_agent
+from langchain.agents import create_agent
+from langchain.agents import middleware as chain
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    after_agent,
+    after_model,
+    wrap_model_call,
+)
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import StructuredTool
+
+from signoff import (
+    go_on,
+)
+from signoff.guards import Guards, guarded
+from signoff.models import ScriptedModel, call
+from tests.drop_in.guarding import (
+    ANSWER,
+    ASKS,
+    BETA,
+    DONE,
+    LOOK,
+    ORDERS,
+    SINCE_1_5,
+    agent,
+    used,
+)
+from tests.drop_in.playing import ACCEPTED, CONTROLS, THREAD, ended, memory, play, results, texts
+from tests.support.guarded import tools
+
+
+@after_model
+def says_after_the_end(state: Any, runtime: Any) -> Any:
+    return {"messages": [AIMessage("By the way.")]} if state.get("outcome") else None
+
+
+@after_agent
+def says_good_bye(state: Any, runtime: Any) -> Any:
+    return {"messages": [AIMessage("Good bye.")]}
+
+
+class TestBesideOthers:
+    EDITED: Mapping[str, Any] = {"name": "save", "args": {"name": "good"}, "id": "s1", "type": "tool_call"}
+    ADDED: Mapping[str, Any] = {"name": "save", "args": {"name": "more"}, "id": "s2", "type": "tool_call"}
+    # What `after_model` makes of the calls of a reply: what is saved, the summary and the turns.
+    CHANGES: Mapping[str, tuple[Callable[[Any], Any], list[str], str, int]] = {
+        "edits": (lambda c: [TestBesideOthers.EDITED, c[1]], ["saved good"], "All of it.", 1),
+        "adds": (lambda c: [c[0], TestBesideOthers.ADDED, c[1]], ["saved x", "saved more"], "All of it.", 1),
+        "edits the finish": (
+            lambda c: [c[0], {**c[1], "args": {"summary": "Mine."}}],
+            ["saved x"],
+            "Mine.",
+            1,
+        ),
+        "drops the finish": (lambda c: c[:1], ["saved x"], "All of it.", 2),
+    }
+
+    @ORDERS
+    @pytest.mark.parametrize("in_place", [True, False], ids=["in place", "as a copy"])
+    @pytest.mark.parametrize("case", CHANGES)
+    def test_what_is_made_of_a_reply_is_what_counts(self, case: str, in_place: bool, first: bool) -> None:
+        change, saved, *ends = self.CHANGES[case]
+
+        @after_model
+        def changes(state: Any, runtime: Any) -> Any:
+            said = next(m for m in reversed(state["messages"]) if m.type == "ai")
+            if len(said.tool_calls) != 2:
+                return None
+            if in_place:
+                said.tool_calls = change(said.tool_calls)
+                return {"messages": [said]}
+            return {"messages": [said.model_copy(update={"tool_calls": change(said.tool_calls)})]}
+
+        script = [[call("save", id="s1", name="x"), DONE], DONE]
+        found = play(agent(script, changes, first=first))
+        assert [found["outcome"]["summary"], found["outcome"]["turns"]] == ends
+        assert results(found, "save") == saved
+
+    @ORDERS
+    def test_a_question_shows_no_reply_to_others_a_second_time(self, first: bool) -> None:
+        seen: list[Any] = []
+
+        @after_model
+        def notes(state: Any, runtime: Any) -> None:
+            seen.append(next(m.id for m in reversed(state["messages"]) if m.type == "ai"))
+
+        asking = agent([ASKS, DONE], notes, first=first)
+        play(asking)
+        play(asking, ANSWER)
+        assert len(seen) == len(set(seen)) >= 2
+
+    @ORDERS
+    def test_todos_say_nothing_of_the_end(self, first: bool) -> None:
+        todos = [{"content": "look", "status": "completed"}]
+        script = [call("write_todos", todos=todos), "All todos are done.", DONE]
+        found = play(agent(script, chain.TodoListMiddleware(), first=first))
+        assert (found["todos"], used(found)) == (todos, ("finish_task", 3))
+
+    @pytest.mark.parametrize(("first", "status"), [(True, "success"), (False, "error")])
+    def test_a_fallback_is_asked_where_guards_stand_around_it(self, first: bool, status: str) -> None:
+        fallback = chain.ModelFallbackMiddleware(ScriptedModel([DONE]))
+        assert play(agent([RuntimeError("down")], fallback, first=first))["outcome"]["status"] == status
+
+    @pytest.mark.parametrize(("first", "kept"), [(False, []), (True, CONTROLS)], ids=["last", "first"])
+    def test_the_tools_by_which_a_task_ends_are_always_offered(self, first: bool, kept: list[str]) -> None:
+        class Selects(ScriptedModel):
+            def with_structured_output(self, schema: Any, **more: Any) -> Any:
+                return RunnableLambda(lambda asked: {"tools": ["look"]})
+
+        model, chooser = ScriptedModel([DONE]), Selects(script=[])
+        selects = chain.LLMToolSelectorMiddleware(model=chooser, max_tools=1, always_include=kept)
+        play(agent(model, selects, first=first))
+        assert set(model.seen[0].tool_names) == {"look", *CONTROLS}
+
+    @pytest.mark.parametrize(("first", "known"), [(False, True), (True, False)], ids=["last", "first"])
+    def test_a_tool_of_another_middleware_is_known_where_it_stands_before(
+        self, first: bool, known: bool
+    ) -> None:
+        added = StructuredTool.from_function(lambda name: f"added {name}", name="added", description="Add.")
+
+        class Adds(AgentMiddleware[Any, Any, Any]):
+            def wrap_model_call(self, request: Any, handler: Any) -> Any:
+                return handler(request.override(tools=[*request.tools, added]))
+
+            def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+                own = request.tool_call["name"] == "added"
+                return handler(request.override(tool=added) if own else request)
+
+        found = play(agent([call("added", name="a"), DONE], Adds(), first=first))
+        assert (results(found)[0] == "added a") is known
+
+    @pytest.mark.parametrize(
+        ("first", "after"),
+        [(False, ["All of it."]), (True, ["It is set.", "All of it."])],
+        ids=["last", "first"],
+    )
+    def test_what_closes_something_at_the_end_stands_before_the_guards(
+        self, first: bool, after: list[str]
+    ) -> None:
+        closed: list[str] = []
+        closes = after_agent(lambda state, runtime: closed.append(texts(state, "ai")[-1]))
+        play(agent(["It is set.", LOOK, DONE], closes, first=first))
+        assert closed == after
+
+    @ORDERS
+    def test_a_message_after_the_end_hides_no_outcome(self, first: bool) -> None:
+        asked = agent([DONE, DONE], says_after_the_end, *[says_good_bye] * first, first=first)
+        for _ in range(2):
+            assert used(play(asked)) == ("finish_task", 1)
+
+    @ORDERS
+    def test_what_is_sent_back_after_the_end_is_a_task_of_its_own(self, first: bool) -> None:
+        left = [HumanMessage("Not yet."), HumanMessage("Nor now.")]
+
+        @after_agent(can_jump_to=["model"])
+        def sends_back(state: Any, runtime: Any) -> Any:
+            return {"jump_to": "model", "messages": [left.pop(0)]} if left else None
+
+        found = play(agent([DONE] * 3, sends_back, first=first, saved={}))
+        assert (texts(found), used(found)) == (["go", "Not yet.", "Nor now."], ("finish_task", 1))
+
+    @SINCE_1_5
+    @ORDERS
+    @pytest.mark.parametrize("name", ["save", "Save", "functions.save"])
+    def test_a_blocked_call_voids_the_finish_beside_it(self, name: str, first: bool) -> None:
+        judges = auto_mode("save", risky="bad")
+        found = play(agent([[call(name, name="bad"), DONE], DONE], judges, first=first))
+        assert (used(found), found["outcome"]["refusals"]) == (("finish_task", 2), 1)
+        assert "saved bad" not in results(found)
+
+    @SINCE_1_5
+    @pytest.mark.parametrize(("first", "turns"), [(True, 1), (False, 2)], ids=["guards first", "guards last"])
+    def test_a_finish_is_judged_by_who_stands_before_the_guards(self, first: bool, turns: int) -> None:
+        judges = auto_mode("finish_task", risky="All of it.")
+        found = play(agent([DONE, call("finish_task", summary="Half of it.")], judges, first=first))
+        assert used(found) == ("finish_task", turns)
+
+    @SINCE_1_5
+    @ORDERS
+    def test_a_call_that_cannot_be_judged_does_not_run(self, first: bool) -> None:
+        judges = auto_mode("save", risky="")
+        judges.classifier.answer = no_answer
+        asked = agent([call("save", name="x"), DONE], judges, first=first)
+        if first:
+            assert results(play(asked), "save")[0].startswith("ConnectionError")
+        else:
+            with pytest.raises(ConnectionError):
+                play(asked)
+            assert results(asked.get_state(THREAD).values) == []
+
+    @SINCE_1_5
+    def test_a_refusal_ends_the_task_behind_the_guards_and_leaves_the_run_before_them(self) -> None:
+        from langchain_core.exceptions import ModelRefusalError
+
+        said = AIMessage(
+            "", additional_kwargs={"refusal": "No."}, response_metadata={"model_provider": "openai"}
+        )
+        refuses = chain.ModelRefusalMiddleware()
+        assert ended(play(agent([said, DONE], refuses))) == ("error", "model_error")
+        asked = agent([said, DONE], refuses, first=False)
+        with pytest.raises(ModelRefusalError):
+            play(asked)
+        assert used(play(asked, None)) == ("finish_task", 1)
+        fallback = chain.ModelFallbackMiddleware(ScriptedModel([DONE]))
+        assert ended(play(agent([said], fallback, refuses))) == ACCEPTED
+
+    @SINCE_1_5
+    @BETA
+    @ORDERS
+    def test_a_route_holds_in_another_process_and_an_extended_task_is_routed_anew(self, first: bool) -> None:
+        from tests.support.judge import Judge, route_by
+
+        judge, saved = Judge(answer=route_by("large")), memory()
+
+        def routed(*steps: Any) -> Any:
+            choices = {
+                "easy": chain.ModelChoice(ScriptedModel([DONE]), "Small."),
+                "hard": chain.ModelChoice(ScriptedModel(steps), "Large."),
+            }
+            router = chain.ModelRouterMiddleware(choices=choices, instructions="Which?", classifier=judge)
+            return guarded(agent([], router, first=first, saved=saved, limits={"turns": 1}))
+
+        assert play(routed(ASKS), {"messages": [("user", "A large task.")]})["__interrupt__"]
+        found = play(routed(LOOK), ANSWER)
+        assert (found["model_route"].choice, len(judge.seen), used(found)[0]) == ("hard", 1, "turns")
+        found = play(routed(LOOK), go_on(turns=5))
+        assert (ended(found), found["model_route"].choice, len(judge.seen)) == (ACCEPTED, "easy", 2)
+
+
+def auto_mode(*names: str, risky: str) -> Any:
+    from tests.support.judge import Judge, risk_of
+
+    return chain.AutoModeMiddleware(tools=names, classifier=Judge(answer=risk_of(risky)))
+
+
+def no_answer(state: Any) -> Any:
+    raise ConnectionError("down")
+
+
+TOO_LONG: Mapping[str, Any] = {
+    "an error": ContextOverflowError("too long"),
+    "a reply of Claude": AIMessage("I", response_metadata={"finish_reason": "model_context_window_exceeded"}),
+    "a reply of Mistral": AIMessage("", response_metadata={"finish_reason": "model_length"}),
+}
+
+
+@pytest.mark.parametrize("case", TOO_LONG)
+class TestAPromptThatIsTooLong:
+    def test_it_is_shortened_by_who_stands_around(self, case: str) -> None:
+        @wrap_model_call
+        def shortens(request: Any, handler: Any) -> Any:
+            try:
+                return handler(request)
+            except ContextOverflowError:
+                return handler(request.override(messages=request.messages[-1:]))
+
+        assert used(play(agent([LOOK, TOO_LONG[case], DONE], shortens, first=False))) == ("finish_task", 2)
+
+    @pytest.mark.parametrize("create", [create_agent, create_deep_agent])
+    @pytest.mark.filterwarnings("ignore:Nothing guards the sub-agents")
+    def test_where_nobody_does_the_task_ends_and_goes_on(self, create: Any, case: str) -> None:
+        model = ScriptedModel([LOOK, TOO_LONG[case], DONE])
+        asked = guarded(create(model, tools(), middleware=[Guards()], **memory()))
+        assert used(play(asked)) == ("model_error", 1)
+        assert used(play(asked, go_on())) == ("finish_task", 2)
+
+    def test_where_nothing_could_end_the_task_it_is_raised(self, case: str) -> None:
+        for asked in (agent([TOO_LONG[case], DONE]), guarded(agent([TOO_LONG[case], DONE], saved={}))):
+            with pytest.raises(ContextOverflowError):
+                play(asked)
+
+
+TASK = call("task", description="Look at the door.", subagent_type="helper")
+
+
+def deep(*script: Any, helper: Any = None, within: Sequence[Any] = (), name: str = "helper") -> Any:
+    """A deep agent with guards, and a sub-agent of this script."""
+    child: Any = {"name": name, "description": "Helps.", "system_prompt": "Help.", "middleware": [*within]}
+    subagents: Any = [{**child, "model": ScriptedModel(helper)}] if helper else None
+    model = ScriptedModel(script)
+    return create_deep_agent(model, tools(), middleware=[Guards()], subagents=subagents, **memory())
+
+
+class TestDeepAgents:
+    def test_one_ends_only_by_a_finish(self) -> None:
+        found = play(deep(call("write_file", file_path="/a.txt", content="hi"), "It is written.", DONE))
+        assert (used(found), "/a.txt" in found["files"]) == (("finish_task", 3), True)
+
+    @pytest.mark.parametrize(("within", "told"), [([Guards()], "It is red."), ([], "I will look.")])
+    def test_the_general_sub_agent_has_the_guards_that_it_is_given(
+        self, within: list[Any], told: str
+    ) -> None:
+        helper = ["I will look.", call("finish_task", summary="It is red.")]
+        asks = call("task", description="Look.", subagent_type="general-purpose")
+        found = play(deep(asks, DONE, helper=helper, within=within, name="general-purpose"))
+        assert results(found, "task") == [told]
+
+    CHILDREN: Mapping[str, tuple[list[Any], str, str]] = {
+        "done": ([call("finish_task", summary="The door is red.")], "The door is red.", "success"),
+        "blocked": ([call("finish_task", outcome="blocked", summary="No key.")], "No key.", "error"),
+        "a limit": (["only words"] * 5, "", "error"),
+        "an error": ([RuntimeError("down")], "", "error"),
+    }
+
+    @pytest.mark.parametrize("case", CHILDREN)
+    def test_a_childs_outcome_goes_up_and_voids_a_finish_beside_it_unless_it_is_done(self, case: str) -> None:
+        script, told, status = self.CHILDREN[case]
+        found = play(deep([TASK, TASK], [TASK, DONE], DONE, helper=script * 3, within=[Guards()]))
+        answers = [m for m in found["messages"] if m.type == "tool" and m.name == "task"]
+        assert [(told in one.text, one.status) for one in answers] == [(True, status)] * 3
+        assert used(found) == ("finish_task", 2 if status == "success" else 3)

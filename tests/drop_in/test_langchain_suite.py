@@ -1,0 +1,203 @@
+"""LangChain's own tests of middleware and agents hold for `build_graph`, but for those declared here.
+
+They are in the source distribution of the version that uv.lock names, under the MIT licence. It is fetched
+for the run into `.bench/`; nothing of it is kept in this repository. They run as they are, in a process of
+their own, in which `create_agent` is that of langchain_agents.py.
+
+Not run are the files without an agent in them, and those of what a Signoff graph refuses or does otherwise as
+a whole: a person's decisions, both call limits, summaries, structured answers by strategies, tools that a
+middleware brings while it runs, names of agents, the repair of unreadable calls, and LangChain's diagrams,
+traces and streams.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+KEPT = ROOT / ".bench" / "langchain"
+FOLDER = "tests/unit_tests/agents"
+FILES: Mapping[str, tuple[str, ...]] = {
+    "middleware/core": (
+        "decorators",
+        "framework",
+        "sync_async_wrappers",
+        "tools",
+        "wrap_model_call",
+        "wrap_model_call_state_update",
+        "wrap_tool_call",
+    ),
+    "middleware/implementations": (
+        "auto_mode",
+        "model_fallback",
+        "model_refusal",
+        "model_retry",
+        "model_router",
+        "pii",
+        "shell_tool",
+        "todo",
+        "tool_emulator",
+        "tool_error",
+        "tool_retry",
+        "tool_selection",
+    ),
+    "middleware_typing": ("middleware_backwards_compat", "middleware_type_errors", "middleware_typing"),
+    ".": (
+        "injected_runtime_create_agent",
+        "kwargs_tool_runtime_injection",
+        "state_schema",
+        "subagent_streaming",
+        "system_message",
+    ),
+}
+FEWEST = 240
+"""So many tests that build an agent have to hold, else they were not found."""
+
+_RAISED = "an error of a tool is a result that the model reads, never raised out of the run"
+_OUTCOME = "an error of a middleware is the outcome of the task, never raised out of the run"
+_ONE_WAY = "it is a SetupError before the first call; LangChain raises NotImplementedError at the call"
+_ENDED = "a jump to the end before an accepted finish is an outcome of its own, and no success"
+_NO_TASK = "without a message of a person there is no task, and no middleware runs"
+_STRUCTURED = "a structured answer is an argument of the finish; no strategy and no middleware writes it"
+_UNKNOWN = "an input that the graph does not have is a SetupError; LangGraph drops it"
+_IN_PLACE = "the messages of a request are the prompt's own: what is appended to them is no history"
+_STREAMED = "LangChain's transformers of streams are not taken over, and a finish is a message, too"
+_DRAWN = "the drawing shows the states of the machine"
+_UNFINISHED = "a reply without a call ends no task: the model is asked again, and the script has no more"
+DIFFERENT: Mapping[str, str] = {
+    "test_tool_error_none_propagates": _RAISED,
+    "test_tool_retry_failing_tool_raises": _RAISED,
+    "test_tool_retry_non_retryable_exception_reraises": _RAISED,
+    "test_tool_retry_custom_exception_filter": _RAISED,
+    "test_tool_retry_deprecated_raise_behavior": _RAISED,
+    "test_classifier_failure_terminates_agent_run": _RAISED,
+    "test_tool_retry_parallel_interrupt_with_successful_sibling": (
+        "reads that run beside each other are saved together: one that has ended runs again after the answer"
+    ),
+    "test_unknown_tool_raises_error": _OUTCOME,
+    "TestCommandGotoDisallowed": _OUTCOME,
+    "TestCommandResumeDisallowed": _OUTCOME,
+    "TestCommandGraphDisallowed": _OUTCOME,
+    "test_non_reducer_key_conflict_raises": "of two writes without a reducer the last one counts",
+    "test_sync_only_middleware_raises_on_async_path": _ONE_WAY,
+    "test_async_only_middleware_raises_on_sync_path": _ONE_WAY,
+    "test_mixed_middleware_composition_async_path_fails_with_sync_only": _ONE_WAY,
+    "test_mixed_middleware_composition_sync_path_with_async_only_fails": _ONE_WAY,
+    "test_decorator_sync_only_raises_on_async_path": _ONE_WAY,
+    "test_decorator_async_only_raises_on_sync_path": _ONE_WAY,
+    "test_sync_invoke_with_only_async_middleware_raises_error": _ONE_WAY,
+    "test_create_agent_sync_invoke_with_only_async_middleware_raises_error": _ONE_WAY,
+    "test_async_dynamic_prompt_skipped_on_sync_invoke": _ONE_WAY,
+    "test_can_jump_to_integration": _ENDED,
+    "test_async_can_jump_to_integration": _ENDED,
+    "test_create_agent_jump": _NO_TASK,
+    "test_create_agent_async_jump": _NO_TASK,
+    "test_missing_human_message_is_rejected": _NO_TASK,
+    "test_tools_to_model_edge_with_structured_and_regular_tool_calls": _STRUCTURED,
+    "test_command_structured_response_conflicts_with_model_response": _STRUCTURED,
+    "test_structured_response_preserved": _STRUCTURED,
+    "test_refusal_with_provider_strategy": _STRUCTURED,
+    "test_create_agent_dict_response_format": "its schema is no JSON schema, which is a SetupError",
+    "test_public_private_state_for_custom_middleware": _UNKNOWN,
+    "test_state_schema_with_private_state_field": _UNKNOWN,
+    "test_create_agent_invoke": _IN_PLACE,
+    "test_create_agent_async_invoke": _IN_PLACE,
+    "test_on_model_call": "messages of a person behind each other are one in the prompt",
+    "test_agent_routes_using_latest_human_message": "the caller's messages are copied before they get an id",
+    "test_tool_runtime_config_access": "the recursion limit of a run is not that of its tools",
+    "test_tool_runtime_name_based_injection": "what is injected is said by the annotation, not by the name",
+    "test_refusal_is_opt_in": _UNFINISHED,
+    "test_non_refusals_pass_through": _UNFINISHED,
+    "test_stream_surfaces_refusal": _OUTCOME,
+    "test_transformer_registered_before_messages_transformer_on_agent": _STREAMED,
+    "TestPIIStreamingEndToEnd": _STREAMED,
+    "TestLLMToolEmulatorStreamingEndToEnd": _STREAMED,
+    "test_emulation_call_stays_off_the_messages_stream": _STREAMED,
+    "test_selection_call_stays_off_the_messages_stream": _STREAMED,
+    "test_simple_agent_graph": _DRAWN,
+    "test_agent_graph_with_jump_to_end_as_after_agent": _DRAWN,
+    "test_async_middleware_with_can_jump_to_graph_snapshot": _DRAWN,
+    "test_default_model_deprecated_and_missing_langchain_anthropic_raises_clear_error": (
+        "the package that it wants missing is there"
+    ),
+}
+
+
+def uv(*arguments: str) -> None:
+    program = shutil.which("uv") or ROOT / ".tools" / "bin" / "uv"
+    done = subprocess.run([program, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, f"It needs the package index, or {KEPT} from another machine: {done.stderr}"
+
+
+def distribution() -> Path:
+    """The archive that uv.lock names, with its sum."""
+    lock = tomllib.loads((ROOT / "uv.lock").read_text("utf-8"))
+    package = next(package for package in lock["package"] if package["name"] == "langchain")
+    archive = KEPT / f"langchain-{package['version']}.tar.gz"
+    if not archive.exists():
+        wanted = ("--no-deps", "--no-binary", "langchain", f"langchain=={package['version']}")
+        uv("tool", "run", "pip", "download", "--quiet", "--dest", str(KEPT), *wanted)
+    assert package["sdist"]["hash"] == f"sha256:{hashlib.sha256(archive.read_bytes()).hexdigest()}"
+    return archive
+
+
+def helpers() -> Path:
+    """A folder with what one of the files imports beside what our own tests have."""
+    folder = KEPT / "helpers"
+    if not (folder / "pytest_mock").exists():
+        uv("pip", "install", "--quiet", "--no-deps", "--target", str(folder), "pytest-mock")
+    return folder
+
+
+def played(folder: Path) -> ElementTree.Element:
+    """The report of the tests below `folder`. Their own conftest.py needs packages that we do not have."""
+    report = folder / "report.xml"
+    files = [f"{FOLDER}/{part}/test_{name}.py" for part, names in FILES.items() for name in names]
+    settings = ("-c", os.devnull, "--rootdir", ".", "--noconftest", "-p", "no:cacheprovider", "-W", "ignore")
+    plugin = ("-p", "langchain_agents", "-o", "asyncio_mode=auto", "--timeout", "120")
+    path = os.pathsep.join(map(str, (Path(__file__).parent, helpers(), ROOT)))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *settings, *plugin, "--junitxml", str(report), *files],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode in (0, 1), done.stdout[-3000:] + done.stderr[-3000:]
+    return ElementTree.parse(report).getroot()
+
+
+def names(case: ElementTree.Element) -> Iterator[str]:
+    yield case.attrib["name"].partition("[")[0]
+    yield case.attrib["classname"].rpartition(".")[2]
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_langchains_own_tests_hold_for_build_graph(tmp_path: Path) -> None:
+    archive = distribution()
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, filter="data")
+    failed: dict[str, str] = {}
+    different: set[str] = set()
+    agents = 0
+    for case in played(tmp_path / archive.name.removesuffix(".tar.gz")).iter("testcase"):
+        bad = next((found for found in case if found.tag in ("failure", "error")), None)
+        if bad is None:
+            agents += any(int(one.attrib["value"]) > 0 for one in case.iter("property"))
+        elif known := DIFFERENT.keys() & set(names(case)):
+            different |= known
+        else:
+            failed[f"{case.attrib['classname']}::{case.attrib['name']}"] = bad.attrib.get("message", "")
+    assert failed == {}
+    assert DIFFERENT.keys() - different == set(), "these hold by now: they are not declared any more"
+    assert agents >= FEWEST

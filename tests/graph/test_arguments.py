@@ -1,0 +1,298 @@
+"""The arguments of `build_graph`: their number, the policy, the control tools that a graph completes, the
+storage that it opens; what a copy of a graph is, and what a graph says of itself."""
+
+import copy
+import gc
+import inspect
+import os
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
+from pydantic import BaseModel, ValidationError
+
+from signoff import (
+    ControlTool,
+    LoopPolicy,
+    Session,
+    SetupError,
+    StorageError,
+    Texts,
+    ThreadBusy,
+    build_graph,
+    go_on,
+    outcome_of,
+    sqlite_storage,
+    standard_controls,
+)
+from signoff.guards import Guards
+from signoff.models import ScriptedModel, call
+
+GO: Any = {"messages": [("user", "go")]}
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+FINISH = call("finish_task", summary="Done.")
+
+
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+def test_there_are_sixteen_and_a_policy_of_twelve() -> None:
+    parameters = """model tools system_prompt middleware limits response_format checks approvals control_tools
+        storage checkpointer store context_schema state_schema name policy"""
+    assert [*inspect.signature(build_graph).parameters] == parameters.split()
+    policy = """talk streaming model_seconds model_retries tool_seconds result_chars prompt_tokens compaction
+        parallel unknown_outcomes on_failure texts"""
+    assert [*LoopPolicy.model_fields] == policy.split()
+
+
+def test_a_policy_cannot_be_changed() -> None:
+    policy = LoopPolicy()
+    with pytest.raises(ValidationError):
+        policy.talk = "strict"  # type: ignore[misc]  # that is the mistake
+    assert LoopPolicy() == LoopPolicy(talk="balanced")
+
+
+# What a graph says of itself.
+
+
+def test_the_model_has_the_given_tools_and_the_control_tools() -> None:
+    with ScriptedModel([FINISH]) as model:
+        build_graph(model, [look]).invoke(GO)
+    assert model.seen[0].tool_names == ["look", "finish_task", "ask_user", "think"]
+
+
+def test_its_input_and_its_context_describe_themselves() -> None:
+    graph = build_graph(ScriptedModel([]))
+    assert [*graph.get_input_jsonschema()["properties"]] == ["messages"]
+    context = graph.get_context_jsonschema()
+    assert context is not None
+    assert {"turns", "tokens", "cost", "seconds", "repeats"} < {*context["properties"]}
+    assert all(field["description"] for field in context["properties"].values())
+
+
+KINDS: dict[str, tuple[dict[str, Any] | None, str]] = {
+    "nothing is said": (None, "write"),
+    "nothing of it": ({}, "write"),
+    "its metadata": ({"kind": "read"}, "read"),
+    "a hint of a server is not trusted": ({"readOnlyHint": True}, "write"),
+    "the metadata beside a hint": ({"readOnlyHint": True, "kind": "terminal"}, "terminal"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_tool_is_of_the_kind_that_its_metadata_say(name: str) -> None:
+    metadata, kind = KINDS[name]
+    named = tool(look)
+    named.metadata = metadata
+    asks = {}
+    for other in ("read", "write", "terminal"):
+        memory: Any = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
+        model = ScriptedModel([call("look"), FINISH])
+        result = build_graph(model, [named], approvals={other: True}, **memory).invoke(GO, THREAD)
+        asks[other] = "__interrupt__" in result
+    assert asks == {other: other == kind for other in asks}, "whoever approves that kind is asked"
+
+
+# The control tools.
+
+TEXTS = Texts(finish_task="Fertig.", ask_user="Frage.", think="Denke.")
+
+
+def shown(policy: Any, saved: dict[str, Any], **options: Any) -> Any:
+    """The tools and the system prompt that the model has."""
+    with ScriptedModel([call("finish_task", summary="Done.", answer="All.", result={"a": 1})]) as model:
+        build_graph(model, [look], policy=policy, **saved, **options).invoke(GO, THREAD)
+        return model.seen[0].tools, model.seen[0].messages[0].text
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["stored", "not stored"])
+@pytest.mark.parametrize("texts", [Texts(), TEXTS], ids=["usual texts", "texts of one's own"])
+@pytest.mark.parametrize("typed", [True, False], ids=["typed", "not typed"])
+def test_the_standard_controls_are_those_of_a_graph_without_them(
+    stored: bool, texts: Texts, typed: bool
+) -> None:
+    saved: dict[str, Any] = {"checkpointer": InMemorySaver(), "store": InMemoryStore()} if stored else {}
+    more: dict[str, Any] = {"response_format": {"type": "object"}} if typed else {}
+    plain = shown({"texts": texts}, saved, **more)
+    assert shown({"texts": texts}, saved, control_tools=standard_controls(), **more) == plain
+    tools, _ = shown({"texts": texts}, saved, control_tools=standard_controls(rounds=True), **more)
+    assert tools == plain[0]
+    assert ("deadline_seconds" in str(tools)) == stored
+    assert ("Fertig." in str(tools)) == (texts is TEXTS)
+
+
+def renamed(**changes: Any) -> Any:
+    return standard_controls()[0].tool.model_copy(update=changes)
+
+
+def test_rounds_and_an_answer_are_options_of_them() -> None:
+    plain = shown({}, {})
+    rounds = shown({}, {}, control_tools=standard_controls(rounds=True, answer="none"))
+    assert len(rounds[1]) > len(plain[1]), "the prompt tells of rounds"
+    controls = [*standard_controls(answer="argument"), ControlTool(renamed(name="hand_in"), "finish")]
+    tools, _ = shown({}, {}, control_tools=controls)
+    offered = {tool["function"]["name"]: tool["function"]["parameters"]["properties"] for tool in tools}
+    assert "answer" in offered["finish_task"]
+    assert "answer" not in offered["hand_in"]
+
+
+def test_a_description_of_the_users_own_stays() -> None:
+    mine = ControlTool(renamed(description="My own words."), "finish", runs=False)
+    tools, _ = shown({"texts": TEXTS}, {}, control_tools=[mine, *standard_controls()[1:]])
+    assert "My own words." in str(tools)
+    assert "Frage." in str(tools)
+
+
+def test_a_control_tool_of_ones_own_ends_the_task() -> None:
+    @tool
+    def stop_here(summary: str) -> str:
+        """Stop here."""
+        return summary
+
+    model = ScriptedModel([call("stop_here", summary="That is all.")])
+    outcome = outcome_of(build_graph(model, control_tools=[ControlTool(stop_here, "finish")]).invoke(GO))
+    assert (outcome.status, outcome.reason, outcome.summary) == ("success", "stop_here", "That is all.")
+
+
+@pytest.mark.parametrize("texts", [Texts(), TEXTS], ids=["usual texts", "texts of one's own"])
+def test_guards_complete_them_too(texts: Texts) -> None:
+    seen = []
+    for controls in (None, standard_controls(), standard_controls(finish="finish_task")):
+        model = ScriptedModel([FINISH])
+        guards = Guards(control_tools=controls, policy={"texts": texts})
+        assert outcome_of(create_agent(model, [look], middleware=[guards]).invoke(GO)).status == "success"
+        seen.append(model.seen[0].tools)
+    assert seen[0] == seen[1] == seen[2]
+
+
+class Trip(BaseModel):
+    place: str
+
+
+@pytest.mark.parametrize(
+    "strategy", [lambda kind: kind, ToolStrategy, ProviderStrategy, AutoStrategy], ids=lambda it: it.__name__
+)
+def test_a_strategy_of_langchain_is_taken_as_its_type(strategy: Any) -> None:
+    script = [call("finish_task", summary="Done.", result={"place": "Rome"})]
+    result = build_graph(ScriptedModel(script), response_format=strategy(Trip)).invoke(GO)
+    assert outcome_of(result).result == Trip(place="Rome")
+    guards = Guards(response_format=strategy(Trip))
+    agent: Any = create_agent(ScriptedModel(script), middleware=[guards])
+    assert outcome_of(agent.invoke(GO), Trip).result == Trip(place="Rome")
+
+
+# The storage that a graph opens.
+
+
+def test_a_path_is_opened_and_closed_with_the_graph(tmp_path: Path) -> None:
+    file = tmp_path / "sub" / "threads.sqlite"
+    with build_graph(ScriptedModel([FINISH]), storage=file) as graph:
+        assert outcome_of(graph.invoke(GO, THREAD)).status == "success"
+    with pytest.raises(StorageError):
+        graph.invoke(GO, THREAD)
+    graph.close()
+    with sqlite_storage(file) as storage:
+        again = build_graph(ScriptedModel([]), storage=storage)
+        assert outcome_of(again.get_state(THREAD)).status == "success"
+
+
+def test_an_address_of_a_server_is_opened_and_closed_too(postgres_url: str) -> None:
+    with build_graph(ScriptedModel([FINISH]), storage=postgres_url) as graph:
+        assert outcome_of(graph.invoke(GO, THREAD)).status == "success"
+    with pytest.raises(StorageError):
+        graph.invoke(GO, THREAD)
+
+
+def is_open(file: Path) -> bool:
+    """Whether this process has it open."""
+    folder = Path("/proc/self/fd")
+    return str(file) in [os.path.realpath(folder / number) for number in os.listdir(folder)]
+
+
+def test_a_graph_that_is_gone_lets_its_database_go(tmp_path: Path) -> None:
+    file = tmp_path / "t.sqlite"
+    graph = build_graph(ScriptedModel([FINISH]), storage=str(file))
+    assert outcome_of(graph.invoke(GO, THREAD)).status == "success"
+    assert is_open(file)
+    del graph
+    gc.collect()
+    until = time.monotonic() + 60
+    while is_open(file) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not is_open(file)
+
+
+def test_a_mistake_opens_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "t.sqlite"
+    for options in ({"name": "two words"}, {"checks": [3]}, {"approvals": {"nobody": True}}):
+        with pytest.raises(SetupError):
+            build_graph(ScriptedModel([]), storage=file, **options)
+    assert not file.exists()
+
+
+def test_a_given_storage_stays_open(tmp_path: Path) -> None:
+    with sqlite_storage(tmp_path / "t.sqlite") as storage:
+        with build_graph(ScriptedModel([FINISH, FINISH]), storage=storage) as graph:
+            graph.invoke(GO, THREAD)
+        assert outcome_of(graph.invoke(GO, THREAD)).status == "success"
+
+
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "deepcopy of what holds it": lambda graph: copy.deepcopy({"a": [graph]})["a"][0],
+    "with_config": lambda graph: graph.with_config(tags=["mine"]),
+    "a copy of LangGraph": lambda graph: graph.copy(),
+    "a copy of a copy": lambda graph: copy.deepcopy(graph.with_config(tags=["mine"])).copy(),
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_a_copied_graph_is_the_same_graph(way: str, tmp_path: Path) -> None:
+    script = ScriptedModel([call("ask_user", question="Which?"), FINISH])
+    with build_graph(script, [look], storage=tmp_path / "t.sqlite") as graph:
+        copied = COPIES[way](graph)
+        (wait,) = copied.invoke(GO, THREAD)["__interrupt__"]
+        assert [found.id for found in graph.get_state(THREAD).interrupts] == [wait.id]
+        assert outcome_of(graph.invoke(Command(resume={wait.id: "blue"}), THREAD)).status == "success"
+        assert outcome_of(copied.get_state(THREAD)) == outcome_of(graph.get_state(THREAD))
+        assert outcome_of(copied.invoke(go_on(), THREAD)).status == "success"
+        assert type(copied) is type(graph)
+    with pytest.raises(StorageError):
+        copied.invoke(GO, THREAD)
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_a_copy_that_is_closed_closes_the_graph(way: str, tmp_path: Path) -> None:
+    graph = build_graph(ScriptedModel([FINISH]), [look], storage=tmp_path / "t.sqlite")
+    COPIES[way](graph).close()
+    with pytest.raises(StorageError):
+        graph.invoke(GO, THREAD)
+
+
+def test_two_copies_hold_one_thread(tmp_path: Path) -> None:
+    with (
+        build_graph(ScriptedModel([FINISH]), [look], storage=tmp_path / "t.sqlite") as graph,
+        graph.runner(THREAD),
+        pytest.raises(ThreadBusy),
+    ):
+        copy.deepcopy(graph).invoke(GO, THREAD)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_graph_is_not_pickled(protocol: int, tmp_path: Path) -> None:
+    with build_graph(ScriptedModel([FINISH]), [look], storage=tmp_path / "t.sqlite") as graph:
+        for held in (graph, [graph], Session(graph, "a")):
+            with pytest.raises(SetupError):
+                pickle.dumps(held, protocol)

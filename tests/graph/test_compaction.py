@@ -1,0 +1,405 @@
+"""The prompt stays within its budget whatever a history holds, and nothing that waits or binds is lost."""
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages.utils import count_tokens_approximately as tokens
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
+
+from signoff import Graph, Limits, Session, build_graph, outcome_of, sqlite_storage
+from signoff.models import ScriptedModel, call, reply
+from signoff.tools import workspace_tools
+from tests.support.compacted import MARKED, summary_of, text_of, turns_shown
+from tests.support.histories import ai, broken, done, malformed, user
+from tests.support.plays import assert_sendable
+
+THREAD: Any = {"configurable": {"thread_id": "long"}}
+BUDGET = 4_000
+TINY = 100
+"""Less than the system prompt: a prompt holds one turn, and every turn is summarised before the next one."""
+FIRST = "Remember: the word is heron."
+FINISH = call("finish_task", summary="All of it.")
+
+
+def note(text: str) -> str:
+    """Note."""
+    return f"noted {text}"
+
+
+def notes(turns: int, usage: Any = None) -> list[Any]:
+    return [reply(call("note", text=f"{at} " + "x" * 400), usage=usage) for at in range(turns)]
+
+
+def graph_of(model: ScriptedModel, *tools: Any, budget: int = BUDGET, **options: Any) -> Graph:
+    policy = {"prompt_tokens": budget, "compaction": "lines", "texts": MARKED, **options.pop("policy", {})}
+    memory: Any = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
+    saved = memory if "storage" not in options else {}
+    return build_graph(model, [note, *tools], limits=Limits(turns=100), policy=policy, **saved, **options)
+
+
+def invoke(graph: Graph, *words: str) -> dict[str, Any]:
+    return graph.invoke({"messages": [("user", each) for each in words or (FIRST,)]}, THREAD)
+
+
+def assert_fits(model: ScriptedModel, budget: int = BUDGET, first: str = FIRST) -> None:
+    """Every prompt is one that a provider takes, is within the budget, and holds the task."""
+    for seen in model.seen:
+        assert_sendable(seen.messages)
+        assert tokens(seen.messages) <= budget
+        assert first in [message.text for message in seen.messages]
+
+
+USAGES: dict[str, Any] = {
+    "the provider counts": None,
+    "it does not": False,
+    "it counts more than can be": (80_000, 20),
+    "it counts nonsense": (0, 0),
+}
+
+
+@pytest.mark.parametrize("name", USAGES)
+def test_a_long_run_stays_within_the_budget_and_knows_its_task(name: str) -> None:
+    with ScriptedModel([*notes(40, USAGES[name]), FINISH]) as model:
+        result = invoke(graph_of(model))
+    assert outcome_of(result).turns == 41
+    assert sum(message.type == "tool" for message in result["messages"]) == 41, "the history is whole"
+    assert_fits(model)
+    last = summary_of(model.seen[-1].messages)
+    assert re.search(r"- note\({'text': '\d\d xxx.*-> success: noted", last)
+    assert len({summary_of(seen.messages) for seen in model.seen}) < 15, "the prefix stays for many turns"
+
+
+def test_what_the_provider_counts_on_top_of_the_estimate_counts() -> None:
+    """Tools, say, or a tokenizer with more tokens: 1,500 on top of every prompt."""
+    shown: list[int] = []
+
+    def counted(messages: list[BaseMessage]) -> Any:
+        shown.append(tokens(messages) + 1_500)
+        step = call("note", text=f"{len(shown)} " + "x" * 400)
+        return reply(step, usage=(shown[-1], 10)) if len(shown) < 40 else FINISH
+
+    invoke(graph_of(ScriptedModel(counted)))
+    assert len(shown) == 40
+    assert max(shown) <= BUDGET
+
+
+def test_earlier_tasks_are_summarised_and_the_current_one_is_kept() -> None:
+    with ScriptedModel([*notes(20), FINISH, *notes(20), FINISH]) as model:
+        graph = graph_of(model)
+        invoke(graph, "the first task")
+        invoke(graph, "the second task")
+    last = [message.text for message in model.seen[-1].messages]
+    assert "the second task" in last
+    assert "the first task" not in last
+
+
+def test_one_turn_larger_than_the_budget_is_still_sent() -> None:
+    with ScriptedModel([*notes(3), FINISH]) as model:
+        invoke(graph_of(model, budget=TINY))
+    assert [turns_shown(seen.messages) for seen in model.seen] == [0, 1, 1, 1]
+
+
+def test_a_turn_is_told_in_one_line_without_what_people_said() -> None:
+    history = [user("the first"), ai("Let me see.", ("note", "a", {"text": "b"})), done("a", "three\nbirds")]
+    model = ScriptedModel([FINISH])
+    given = [*history, user("the second"), ai(("note", "c", {"text": "d"})), done("c", "y" * 3_000)]
+    graph_of(model, budget=1_000).invoke({"messages": given}, THREAD)
+    summary = summary_of(model.seen[0].messages).partition("WORDS")[0]
+    assert summary.split("\n")[1] == "- \"Let me see.\"; note({'text': 'b'}) -> success: three birds"
+    assert "the first" not in summary
+
+
+# Histories of other programs.
+
+
+def imported(turns: int, open_calls: int) -> list[BaseMessage]:
+    """A long history whose last calls were never answered."""
+    found: list[BaseMessage] = [HumanMessage("an old task")]
+    for number in range(turns):
+        found.append(ai(("note", f"c{number}", {"text": "x" * 400})))
+        if number < turns - open_calls:
+            found.append(done(f"c{number}", "noted"))
+    return [*found, HumanMessage(FIRST)]
+
+
+@pytest.mark.parametrize("open_calls", [0, 1, 40])
+def test_an_imported_history_fits_from_the_first_prompt_on(open_calls: int) -> None:
+    with ScriptedModel([*notes(2), FINISH]) as model:
+        graph_of(model).invoke({"messages": imported(40, open_calls)}, THREAD)
+    assert_fits(model)
+
+
+class Drawn:
+    """A drawn history: tasks, replies with all sorts of calls, results that come late, twice or never."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self.open: list[str] = []
+        self.count = 0
+
+    def history(self) -> list[BaseMessage]:
+        found: list[BaseMessage] = []
+        for _ in range(self.draw.randint(1, 40)):
+            found.append(self.message())
+            while self.open and self.draw.random() < 0.85:
+                call_id = self.open.pop(0)
+                found.append(done(call_id, self.text()) if self.draw.random() < 0.9 else broken(call_id))
+        return [
+            *found,
+            *(done(call_id) for call_id in self.open if self.draw.random() < 0.5),
+            user("The last."),
+        ]
+
+    def message(self) -> BaseMessage:
+        ways: list[tuple[int, Callable[[], BaseMessage]]] = [
+            (15, lambda: user(self.text())),
+            (3, lambda: done("of no call", self.text())),
+            (2, lambda: SystemMessage("Be brief.")),
+            (5, lambda: ai(self.text())),
+            (3, ai),
+            (4, lambda: malformed("note", self.new_id())),
+            (63, lambda: ai("I go on.", *(self.call() for _ in range(self.draw.randint(1, 4))))),
+        ]
+        (way,) = self.draw.choices([way for _, way in ways], [weight for weight, _ in ways])
+        return way()
+
+    def call(self) -> Any:
+        name = self.draw.choice(["note", "note", "think", "ask_user", "finish_task"])
+        args = {"note": {"text": self.text()}, "think": {"thought": self.text(), "status": "on it"}}
+        return (name, self.new_id(), args[name]) if name in args else (name, self.new_id())
+
+    def new_id(self) -> str:
+        self.count += 1
+        self.open.append(f"c{self.count}")
+        return self.open[-1]
+
+    def text(self) -> str:
+        long = "word " * self.draw.randint(1, 60), "line\n" * self.draw.randint(1, 400)
+        return self.draw.choice(["x", *long])
+
+
+DRAWN = [*range(25), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(25, 400))]
+
+
+@pytest.mark.parametrize("seed", DRAWN)
+def test_a_prompt_of_any_history_is_sendable_and_within_its_budget(seed: int) -> None:
+    drawn = Drawn(seed)
+    history, budget = drawn.history(), drawn.draw.choice([1_500, 3_000, 6_000])
+    model = ScriptedModel(lambda _: FINISH)
+    graph_of(model, budget=budget).invoke({"messages": history}, THREAD)
+    for seen in model.seen:
+        assert_sendable(seen.messages)
+        assert tokens(seen.messages) <= budget or turns_shown(seen.messages) <= 1
+        assert "The last." in text_of(seen.messages)
+
+
+def test_a_summary_whose_last_message_was_removed_is_made_anew() -> None:
+    with ScriptedModel([*notes(30), call("ask_user", question="Go on?"), *notes(2), FINISH]) as model:
+        graph = graph_of(model)
+        (wait,) = invoke(graph)["__interrupt__"]
+        values = graph.get_state(THREAD).values
+        for removed in [message.id for message in values["messages"][1:40]]:
+            gone = {"messages": [{"role": "remove", "content": "", "id": removed}]}
+            graph.update_state(THREAD, gone, "ask_user")
+        result = graph.invoke(None, THREAD)
+        for wait in result.get("__interrupt__", ()):
+            result = graph.invoke(Command(resume={wait.id: "yes"}), THREAD)
+    assert outcome_of(result).status == "success"
+    assert_fits(model)
+
+
+# A last turn that alone is too large.
+
+
+def long(text: str) -> str:
+    """Return much."""
+    return f"{text} begins " + f"{text} " * 8_000 + f"{text} ends"
+
+
+def short() -> str:
+    """Return little."""
+    return "short result"
+
+
+@pytest.mark.parametrize("results", [1, 3])
+def test_the_largest_results_of_the_last_turn_are_cut_and_kept_in_files(
+    results: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    calls = [call("long", text=name) for name in "abc"[:results]]
+    with ScriptedModel([[*calls, call("short")], *notes(3), FINISH]) as model:
+        history = invoke(graph_of(model, long, short, policy={"result_chars": 10**6}))["messages"]
+    assert_fits(model)
+    whole = [m.text for m in history if isinstance(m, ToolMessage) and m.name == "long"]
+    second = [m for m in model.seen[1].messages if isinstance(m, ToolMessage)]
+    cut = [message.text for message in second if message.name == "long"]
+    assert len(whole) == len(cut) == results
+    for text, shown, name in zip(whole, cut, "abc", strict=False):
+        assert (shown.startswith(f"{name} begins "), shown.endswith(f" {name} ends")) == (True, True)
+        (place,) = re.findall(r"\S+\.txt", shown)
+        assert Path(place).read_text("utf-8") == text
+    assert second[-1].text == "short result"
+    assert "long(" in summary_of(model.seen[2].messages)
+
+
+def test_what_was_cut_is_kept_where_the_model_can_read_it(tmp_path: Path) -> None:
+    """With the tools of a workspace that is in the workspace."""
+
+    def reads(messages: list[BaseMessage]) -> Any:
+        (place,) = re.findall(r"\S+\.txt", messages[-1].text)
+        return call("read_file", path=place)
+
+    with ScriptedModel([call("long", text="a"), reads, FINISH]) as model:
+        result = invoke(graph_of(model, long, *workspace_tools(tmp_path)))
+    assert outcome_of(result).status == "success"
+    assert "a begins a a" in model.seen[-1].messages[-1].text
+
+
+# Whatever waits survives being summarised around, again and again, and a restart changes no prompt.
+
+
+class Waiting(NamedTuple):
+    """A control call or a wait between summarised turns. given: what answers each wait, in order. says: a
+    result that the history then holds once. contract: what the last prompt says of it in the contract."""
+
+    steps: list[Any]
+    given: Sequence[str] = ()
+    says: str = ""
+    contract: str = ""
+    approvals: dict[str, Any] | None = None
+
+
+CONFIRM = call("finish_task", summary="All of it.", requires_user_confirmation=True)
+VOID = [call("note", text=3), call("finish_task", summary="x", pending_issues=["the logo"])]
+PAY = [*notes(3), call("pay", amount=3), *notes(3), FINISH]
+WAITS: dict[str, Waiting] = {
+    "a finish": Waiting([*notes(3), FINISH]),
+    "a refused finish": Waiting(
+        [*notes(3), call("finish_task", summary=""), *notes(3), FINISH], contract="did not count"
+    ),
+    "a question": Waiting(
+        [*notes(3), call("ask_user", question="Which bird?"), *notes(3), FINISH], ["blue"], "blue"
+    ),
+    "an approval": Waiting(PAY, ["approve"], "paid 3", approvals={"pay": True}),
+    "a rejection": Waiting(PAY, ["no, too dear"], "too dear", approvals={"pay": True}),
+    "a hand-over": Waiting(PAY, ["3 paid"], "3 paid", approvals={"pay": "hand_over"}),
+    "a confirmation": Waiting(
+        [*notes(3), CONFIRM, *notes(3), CONFIRM],
+        ["The title is wrong.", "yes"],
+        "The title is wrong.",
+        "The title is wrong.",
+    ),
+    "an approach": Waiting(
+        [call("think", thought="hm", approach="by hand", status="begun"), *notes(3), FINISH],
+        contract="- your approach: by hand\n- your status: begun",
+    ),
+    "what a finish left open": Waiting(
+        [*notes(1), VOID, *notes(3), FINISH],
+        contract="the logo",
+    ),
+}
+
+
+def drive(
+    model: ScriptedModel, case: Waiting, file: Path, paid: list[int], *, by_step: bool, budget: int = TINY
+) -> dict[str, Any]:
+    """Runs the case to its end, by the same graph or by a new one for each model call."""
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    given: Any = {"messages": [("user", FIRST)]}
+    answers, result = iter(case.given), dict[str, Any]()
+    while not result.get("outcome"):
+        with sqlite_storage(file) as storage:
+            graph = graph_of(model, pay, budget=budget, storage=storage, approvals=case.approvals)
+            while not result.get("outcome"):
+                result = graph.invoke(given, THREAD, interrupt_before=["call_llm"] if by_step else None)
+                waits = graph.get_state(THREAD).interrupts
+                given = Command(resume={waits[0].id: next(answers)}) if waits else None
+                if by_step:
+                    break
+    return result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by_step", [False, True], ids=["in one process", "a new graph for each step"])
+@pytest.mark.parametrize("name", WAITS)
+def test_it_survives_any_number_of_compactions(name: str, by_step: bool, tmp_path: Path) -> None:
+    case, paid = WAITS[name], list[int]()
+    with ScriptedModel(case.steps) as model:
+        result = drive(model, case, tmp_path / "threads.sqlite", paid, by_step=by_step)
+    outcome = outcome_of(result)
+    assert (outcome.status, outcome.turns) == ("success", len(case.steps))
+    results = [message.text for message in result["messages"] if isinstance(message, ToolMessage)]
+    assert sum(case.says in text for text in results) == 1 or not case.says
+    assert paid == [3] * (case.says == "paid 3")
+    for seen in model.seen:
+        assert_sendable(seen.messages)
+        assert FIRST in [message.text for message in seen.messages]
+        assert turns_shown(seen.messages) <= 1
+    assert case.contract in text_of(model.seen[-1].messages).partition("CONTRACT")[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [TINY, 1_200])
+@pytest.mark.parametrize("name", WAITS)
+@pytest.mark.sample(6)
+def test_a_restart_changes_no_prompt(name: str, budget: int, tmp_path: Path) -> None:
+    case, views = WAITS[name], []
+    for by_step in (False, True):
+        # The same file for both: what is cut out of a result names a folder of its database.
+        for file in tmp_path.glob("threads.sqlite*"):
+            if file.is_file():
+                file.unlink()
+        with ScriptedModel(case.steps) as model:
+            drive(model, case, tmp_path / "threads.sqlite", [], by_step=by_step, budget=budget)
+        views.append([[as_sent(message) for message in seen.messages] for seen in model.seen])
+    assert views[0] == views[1]
+
+
+def as_sent(message: BaseMessage) -> tuple[Any, ...]:
+    """What a provider is sent of a message."""
+    calls = getattr(message, "tool_calls", None)
+    return message.type, message.content, calls, getattr(message, "tool_call_id", None)
+
+
+def test_a_thought_of_an_earlier_task_binds_nobody() -> None:
+    thought = call("think", thought="hm", approach="by hand", status="begun")
+    model = ScriptedModel([thought, *notes(2), FINISH, *notes(3), FINISH])
+    graph = graph_of(model, budget=TINY)
+    invoke(graph)
+    invoke(graph, "Next.")
+    assert "by hand" not in text_of(model.seen[-1].messages).partition("CONTRACT")[2]
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_300_turns_in_a_window_of_8000_tokens(tmp_path: Path) -> None:
+    needle = "the key lies under the third flowerpot"
+
+    def read_page(number: int) -> str:
+        """Read a page."""
+        words = needle if number == 3 else "nothing to see here"
+        return f"Page {number}: " + "words " * 150 + words + " words" * 150
+
+    script = [*[call("read_page", number=number) for number in range(1, 300)], FINISH]
+    model = ScriptedModel(script, profile={"max_input_tokens": 8_000})
+    with model, sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        graph = build_graph(model, [read_page], storage=storage, limits=Limits(turns=300))
+        assert outcome_of(invoke(graph)).turns == 300
+        turns = Session(graph, "long").history()
+    assert_fits(model, 6_400)
+    assert needle in text_of(model.seen[3].messages)
+    assert needle not in text_of(model.seen[-1].messages), "it is folded"
+    assert len(turns) == 300
+    assert [turn.number for turn in turns if needle in str(turn.events)] == [3]

@@ -1,0 +1,205 @@
+"""What code around a run and inside it sees of LangGraph: steps, callbacks, runtime, messages, schemas."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.errors import GraphRecursionError
+from langgraph.graph import START, StateGraph
+from langgraph.runtime import Runtime, get_runtime
+from typing_extensions import TypedDict
+
+from signoff import Graph, Session, build_graph, go_on, outcome_of, sqlite_storage
+from signoff.models import ScriptedModel, call
+
+GO: Any = {"messages": [("user", "look")]}
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+FINISH = call("finish_task", summary="Seen.")
+LOOKS = 12
+
+
+# A caller's own limit of LangGraph's steps: it raises, the state is kept, and the thread goes on.
+
+
+class Looking:
+    """A graph whose model looks twelve times."""
+
+    def __init__(self, folder: Path) -> None:
+        self.looked: list[int] = []
+        self.graph = build_graph(ScriptedModel(self.step), [self.look], storage=folder / "threads.sqlite")
+
+    def step(self, messages: list[BaseMessage]) -> Any:
+        turns = sum(isinstance(message, AIMessage) for message in messages)
+        return call("look", n=turns) if turns < LOOKS else FINISH
+
+    def look(self, n: int) -> str:
+        """Look."""
+        self.looked.append(n)
+        return str(n)
+
+
+WAYS: dict[str, Callable[[Graph, Any], Any]] = {
+    "invoke": lambda graph, config: graph.invoke(GO, config),
+    "stream": lambda graph, config: list(graph.stream(GO, config)),
+    "batch": lambda graph, config: graph.batch([GO], config),
+    "in a chain": lambda graph, config: (RunnableLambda(lambda _: GO) | graph).invoke(None, config),
+    "Session": lambda graph, config: Session(graph, "t", config=config).run("look"),
+    "bound": lambda graph, config: graph.with_config(config).invoke(GO, THREAD),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_limit_of_steps_raises_and_the_thread_goes_on(way: str, tmp_path: Path) -> None:
+    looking = Looking(tmp_path)
+    limited = {"recursion_limit": 6} | ({} if way == "Session" else THREAD)
+    with pytest.raises(GraphRecursionError):
+        WAYS[way](looking.graph, limited)
+    state = looking.graph.get_state(THREAD)
+    assert (state.values["messages"][0].text, bool(state.next)) == ("look", True)
+    before = list(looking.looked)
+    with pytest.raises(GraphRecursionError):
+        looking.graph.invoke(go_on(), THREAD | {"recursion_limit": 6})
+    assert looking.looked[: len(before)] == before
+    assert outcome_of(looking.graph.invoke(go_on(), THREAD)).status == "success"
+    assert looking.looked == list(range(LOOKS))
+    looking.graph.close()
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "bound"])
+def test_langchain_s_own_default_counts_as_not_given(way: str, tmp_path: Path) -> None:
+    """`batch` and chains fill it in, so that nobody can tell it from a caller's own."""
+    looking = Looking(tmp_path)
+    WAYS[way](looking.graph, {"recursion_limit": 25} | ({} if way == "Session" else THREAD))
+    assert looking.looked == list(range(LOOKS))
+    looking.graph.close()
+
+
+def test_bound_to_the_graph_that_number_counts_as_well(tmp_path: Path) -> None:
+    looking = Looking(tmp_path)
+    with pytest.raises(GraphRecursionError):
+        looking.graph.with_config(recursion_limit=25).invoke(GO, THREAD)
+    looking.graph.close()
+
+
+# Callbacks.
+
+
+class Ear(BaseCallbackHandler):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def on_chain_start(self, serialized: Any, inputs: Any, **kwargs: Any) -> None:
+        self.heard.append(kwargs.get("name", ""))
+
+
+@pytest.mark.parametrize("listens", [False, True], ids=["nobody listens", "somebody listens"])
+def test_a_runnable_within_a_tool_runs_under_its_own_name(listens: bool) -> None:
+    inner, outer = Ear(), Ear()
+
+    def look() -> str:
+        """Look."""
+        step = RunnableLambda(lambda text: text, name="step").with_config(callbacks=[inner])
+        return str(step.invoke("seen"))
+
+    config: Any = {"callbacks": [outer]} if listens else {}
+    result = build_graph(ScriptedModel([call("look"), FINISH]), [look]).invoke(GO, config)
+    assert outcome_of(result).status == "success"
+    assert inner.heard == ["step"]
+    assert ({"decide", "call_llm", "execute"} <= set(outer.heard)) is listens
+
+
+# The runtime.
+
+
+class Mine(TypedDict):
+    name: str
+
+
+def test_a_tool_sees_the_runtime_of_its_run(tmp_path: Path) -> None:
+    seen: list[Runtime[Any]] = []
+
+    def look() -> str:
+        """Look."""
+        seen.append(get_runtime())
+        return "seen"
+
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        model = ScriptedModel([call("look"), FINISH])
+        graph = build_graph(model, [look], storage=storage, context_schema=Mine)
+        graph.invoke(GO, THREAD, context={"name": "ada", "turns": 9})
+        (runtime,) = seen
+        assert (runtime.context.name, runtime.context.turns) == ("ada", 9)
+        assert runtime.store is storage.store
+        assert runtime.execution_info is not None
+        assert (runtime.execution_info.thread_id, runtime.execution_info.node_attempt) == ("t", 1)
+
+
+class Outer(TypedDict):
+    said: str
+
+
+def test_inside_another_graph_that_graphs_runtime_is_inherited() -> None:
+    seen: list[Runtime[Any]] = []
+
+    def look() -> str:
+        """Look."""
+        seen.append(get_runtime())
+        return "seen"
+
+    def node(_: Outer) -> Outer:
+        seen.append(get_runtime())
+        inner = build_graph(ScriptedModel([call("look"), FINISH]), [look], context_schema=Mine)
+        return Outer(said=outcome_of(inner.invoke(GO)).status)
+
+    builder: Any = StateGraph(Outer, context_schema=Mine)
+    builder.add_node("node", node)
+    builder.add_edge(START, "node")
+    outer = builder.compile()
+    assert outer.invoke({"said": ""}, context={"name": "ada"}) == {"said": "success"}
+    around, inside = seen
+    assert around.context == inside.context == {"name": "ada"}
+    assert inside.control is around.control is not None
+
+
+# Messages, and what `invoke` gives back.
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["as returned", "as loaded"])
+def test_a_message_of_a_run_is_complete(stored: bool, tmp_path: Path) -> None:
+    looking = Looking(tmp_path)
+    messages = looking.graph.invoke(GO, THREAD)["messages"]
+    if stored:
+        messages = looking.graph.get_state(THREAD).values["messages"]
+    assert sum(message.type == "tool" for message in messages) == LOOKS + 1
+    for message in messages:
+        assert message.model_dump(exclude_unset=True) == message.model_dump()
+        assert message.model_copy(update={"content": "new"}).content == "new" != message.content
+    looking.graph.close()
+
+
+class Own(ScriptedModel):
+    """A model that looks at what it is asked with."""
+
+    def stream(self, input: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().stream(list(input), *args, **kwargs)
+
+
+def test_a_model_that_looks_at_its_input_is_given_a_list() -> None:
+    assert outcome_of(build_graph(Own(script=[FINISH])).invoke(GO)).status == "success"
+
+
+KEYS: dict[str, Any] = {
+    "one in a list": (["outcome"], lambda found: set(found) == {"outcome"}),
+    "one": ("outcome", lambda found: found["status"] == "success"),
+    "the messages": ("messages", lambda found: found[0].text == "look"),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_invoke_gives_the_keys_that_are_asked_for(name: str) -> None:
+    keys, fits = KEYS[name]
+    assert fits(build_graph(ScriptedModel([FINISH])).invoke(GO, output_keys=keys))

@@ -1,0 +1,43 @@
+"""Killed at any moment, a thread is picked up by its id: no effect takes place twice, and each is told."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.kills.__main__ import TARGETS, swept
+
+SEED = 2
+FEW = {"sqlite": {"loop": 4, "delegates": 4, "undo": 4, "guards": 4}} | {
+    "postgresql": {"loop": 3, "delegates": 2, "undo": 2, "guards": 2}
+}
+MANY = 125
+"""Kills of each target on each database: a few of the same ones, and 1,000 in all of others each time."""
+
+
+def database_of(kind: str, request: pytest.FixtureRequest) -> str:
+    url: Any = request.getfixturevalue("postgres_url") if kind == "postgresql" else ""
+    return str(url)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", FEW)
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_few_kills(target: str, kind: str, request: pytest.FixtureRequest) -> None:
+    found = swept(target, FEW[kind][target], SEED, database_of(kind, request))
+    assert found.faults == ()
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("kind", FEW)
+@pytest.mark.parametrize("target", TARGETS)
+def test_many_kills(
+    target: str, kind: str, request: pytest.FixtureRequest, figure: Callable[[str], None]
+) -> None:
+    seed = int(time.time())
+    found = swept(target, MANY, seed, database_of(kind, request))
+    figure(f"{target} on {kind}, seed {seed}: {found.kills} kills, {found.unknown} effects told as unknown")
+    assert found.faults == ()

@@ -1,0 +1,95 @@
+"""`--protocol tagged`: a model that works by text on the command line."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.benches.cli import Bench, one_sentence
+from tests.support.tagged_replies import CODE, DONE
+
+WORKING = "<STATE_UPDATE>\nApproach: a\nStatus: Working\n</STATE_UPDATE>"
+FAILS = f"<PLAN>Try.</PLAN>\n```python\nprint(secret)\n```\n{WORKING}"
+ASKS = "<PLAN>Ask.</PLAN>\n<ASK>Which one?</ASK>"
+WRITES = '<CALL name="write_file">{"path": "a.txt", "content": "hi"}</CALL>'
+TAGGED = ("--protocol", "tagged")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_a_run_computes_debugs_and_finishes(bench: Bench) -> None:
+    bench.model(repr([FAILS, f"First this.\n{CODE}\n{WRITES}", DONE]))
+    result = bench.run("Compute", *TAGGED)
+    assert result.exit_code == 0, result.output
+    assert "It is 1." in result.stdout
+    assert "First this." in result.stdout, "words beside the parts are shown"
+    assert "<PLAN>" not in result.stdout
+    assert (bench.workspace / "a.txt").read_text() == "hi"
+    turns = bench.json("show", "t1")["tasks"][0]["turns"]
+    assert [turn["status"] for turn in turns] == ["Debugging", "Working", "Working"]
+    assert turns[0]["text"] == FAILS
+    calls = [event["name"] for turn in turns for event in turn["events"] if event["kind"] == "call"]
+    assert calls == ["run_python", "run_python", "write_file"]
+    shown = bench("show", "t1").stdout
+    assert "Debugging" in shown
+    assert "<PLAN>" not in shown
+
+
+def test_a_thread_keeps_its_protocol_and_its_constitution(bench: Bench, tmp_path: Path) -> None:
+    file = tmp_path / "principles.txt"
+    file.write_text("Be exact.\n")
+    bench.model(repr([ASKS, CODE, DONE, DONE]))
+    began = bench.run("Compute", *TAGGED, "--turns", "2", "--constitution", str(file))
+    assert began.exit_code == 4
+    file.unlink()
+    assert bench("resume", "t1", "The first").exit_code == 3
+    assert bench("resume", "t1", "--turns", "5").exit_code == 0
+    assert bench.run("Again").exit_code == 0
+    settings = bench.json("show", "t1")["settings"]
+    kept = {name: settings[name] for name in ("protocol", "turns", "tools", "constitution")}
+    assert kept == {
+        "protocol": "tagged",
+        "turns": 2,
+        "tools": ["python", "files"],
+        "constitution": "Be exact.",
+    }
+
+
+# The options of the first run and of the second, and the settings that the thread then has.
+SETTLED: dict[str, tuple[list[str], list[str], tuple[str, int, list[str]]]] = {
+    "by default": ([], [], ("tools", 30, ["files", "shell"])),
+    "tagged": ([*TAGGED], [], ("tagged", 10, ["python", "files"])),
+    "tagged with others": ([*TAGGED, "--turns", "4", "--tools", "shell"], [], ("tagged", 4, ["shell"])),
+    "given again": ([*TAGGED, "--turns", "7"], [*TAGGED], ("tagged", 7, ["python", "files"])),
+    "another one later": (["--turns", "7"], [*TAGGED], ("tagged", 10, ["python", "files"])),
+    "back again": ([*TAGGED, "--turns", "7"], ["--protocol", "tools"], ("tools", 30, ["files", "shell"])),
+}
+
+
+@pytest.mark.parametrize("name", SETTLED)
+def test_what_a_protocol_brings(name: str, bench: Bench) -> None:
+    first, second, expected = SETTLED[name]
+    by_call = 'call("finish_task", summary="It is 1.")'
+    bench.model(f'[lambda shown: {DONE!r} if "<PLAN>" in shown[0].text else {by_call}] * 2')
+    for options in (first, second) if second else (first,):
+        assert bench.run("Compute", *options).exit_code == 0
+    settings = bench.json("show", "t1")["settings"]
+    assert (settings["protocol"], settings["turns"], settings["tools"]) == expected
+
+
+def test_what_cannot_be_is_told(bench: Bench, tmp_path: Path) -> None:
+    one_sentence(bench.run("Go", "--constitution", str(tmp_path)), "--constitution")
+    missing = bench.run("Go", *TAGGED, "--constitution", str(tmp_path / "none.txt"))
+    one_sentence(missing, "none.txt")
+    one_sentence(bench.run("Compute", "--protocol", "morse"), "--protocol", "morse")
+
+
+def test_a_thread_of_calls_can_go_on_by_text(bench: Bench) -> None:
+    finish = 'call("finish_task", summary="It is 3000.")'
+    bench.model(f'[call("read_file", path="config.py"), {finish}, {DONE!r}]')
+    assert bench.run("Look").exit_code == 0
+    assert bench.run("And now?", *TAGGED).exit_code == 0
+    turns = [turn for task in bench.json("show", "t1")["tasks"] for turn in task["turns"]]
+    assert [turn["status"] for turn in turns] == [None, None, None]

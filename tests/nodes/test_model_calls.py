@@ -1,0 +1,513 @@
+"""How a model is named and asked: by which client, streamed or not, and what follows when that is refused."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, ModelFallbackMiddleware
+from langchain.chat_models import init_chat_model
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.tracers.base import BaseTracer
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
+from pydantic import SecretStr
+
+from signoff import Limits, ModelRetries, Session, SetupError, build_graph, outcome_of
+from signoff.events import Nudged
+from signoff.guards import Guards
+from signoff.models import ScriptedModel, TaggedText
+from signoff.studio import compose
+from tests.support.benches.cli import Bench
+from tests.support.servers.fake_provider import FakeProvider, Fault, Reply, error, sse, tool_call
+
+GO: Any = {"messages": [("user", "do it")]}
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+NOTED = Reply(calls=[tool_call("note", text="x")])
+DONE = Reply("All done.", calls=[tool_call("finish_task", summary="All of it.")])
+
+
+def note(text: str) -> str:
+    """Note."""
+    return f"noted {text}"
+
+
+def chat(server: FakeProvider, name: str = "m", **options: Any) -> ChatOpenAI:
+    given = {"api_key": SecretStr("k"), "max_retries": 0, **options}
+    return ChatOpenAI(model=name, base_url=server.url, **given)
+
+
+def saved() -> dict[str, Any]:
+    return {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
+
+
+def streamed(server: FakeProvider) -> list[bool]:
+    return [request.streamed for request in server.requests]
+
+
+def choices(server: FakeProvider) -> list[Any]:
+    return [request.body.get("tool_choice") for request in server.requests]
+
+
+# By name.
+
+KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY")
+
+
+@pytest.fixture
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for key in KEYS:
+        monkeypatch.delenv(key, raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    {"openai:gpt-5": "gpt-5", "OpenAI: gpt-5": "gpt-5", "openai:ft:gpt-4o:me": "ft:gpt-4o:me"}.items(),
+)
+def test_a_name_with_a_provider_asks_its_model(name: str, model: str, no_keys: pytest.MonkeyPatch) -> None:
+    with FakeProvider([DONE]) as server:
+        no_keys.setenv("OPENAI_API_KEY", "k")
+        no_keys.setenv("OPENAI_BASE_URL", server.url)
+        assert outcome_of(build_graph(name).invoke(GO)).succeeded
+        assert [request.body["model"] for request in server.requests] == [model]
+
+
+def test_the_providers_are_those_of_langchain_and_what_is_missing_is_named(
+    no_keys: pytest.MonkeyPatch,
+) -> None:
+    """A package that is not installed, or the variable of a key."""
+    with pytest.raises(ValueError, match="are: ") as refusal:
+        init_chat_model("x", model_provider="nobody")
+    providers = str(refusal.value).rpartition("are: ")[2].split(", ")
+    assert len(providers) > 20
+    for provider in providers:
+        missing = _missing(partial(init_chat_model, "x", model_provider=provider))
+        told = _missing(partial(build_graph, f"{provider}:x"))
+        if "Please install it" in missing:
+            package = missing.partition("requires the ")[2].split()[0]
+            assert package in told, told
+        if told:
+            assert f"{provider}:x" in told
+            assert "\n" not in told
+
+
+def _missing(make: Callable[[], Any]) -> str:
+    try:
+        make()
+    except Exception as missing:  # noqa: BLE001  each package has its own
+        return str(missing)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("provider", "key"),
+    {"anthropic": "ANTHROPIC_API_KEY", "google_genai": "GEMINI_API_KEY", "openai": "OPENAI_API_KEY"}.items(),
+)
+def test_a_missing_key_is_named_by_its_variable(provider: str, key: str, no_keys: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SetupError) as refusal:
+        build_graph(f"{provider}:m")
+    assert key in str(refusal.value)
+    assert provider == "openai" or "OPENAI" not in str(refusal.value)
+
+
+def test_without_langchain_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    # So Python notes that there is none.
+    monkeypatch.setitem(sys.modules, "langchain", None)
+    with pytest.raises(SetupError) as refusal:
+        build_graph("perplexity:sonar")
+    assert "signoff[langchain]" in str(refusal.value)
+    assert "langchain-perplexity" in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["gpt-5", "qwen2.5:7b", "ft:gpt-4o:me", ""])
+def test_a_name_without_a_provider_is_none(name: str) -> None:
+    with pytest.raises(SetupError):
+        build_graph(name)
+
+
+def test_studio_and_the_command_line_take_such_names_too(no_keys: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    env = {"SIGNOFF_MODEL": "anthropic:claude", "SIGNOFF_WORKSPACE": str(tmp_path)}
+    outcome = compose(env).invoke(GO)["outcome"]
+    assert (outcome["status"], "ANTHROPIC_API_KEY" in outcome["error"]) == ("error", True)
+    bench = Bench(tmp_path)
+    refused = bench.run("Do it", "--model", "anthropic:claude", SIGNOFF_MODEL=None, ANTHROPIC_API_KEY=None)
+    assert (refused.exit_code, refused.stdout, "ANTHROPIC_API_KEY" in refused.stderr) == (2, "", True)
+
+
+def test_the_command_line_asks_a_bare_name_at_an_address_and_sets_the_tries(tmp_path: Path) -> None:
+    bench, broken = Bench(tmp_path), error(500, "The server had an error.")
+    with FakeProvider([broken, DONE, broken, broken]) as server:
+        at = ("--model", "anthropic:claude", "--base-url", server.url)
+        first = bench.run("Do it", *at, SIGNOFF_MODEL=None)
+        assert (first.exit_code, "500" in first.stdout) == (0, True), "the wait is shown"
+        bench.run("And this", *at, "--model-tries", "1", "--thread", "t2", SIGNOFF_MODEL=None)
+        assert len(server.requests) == 3
+        bench("resume", "t2")
+        assert len(server.requests) == 4, "the thread remembers"
+        assert {request.body["model"] for request in server.requests} == {"anthropic:claude"}
+
+
+def test_a_run_names_another_model_of_the_same_client() -> None:
+    with FakeProvider([DONE]) as server:
+        graph = build_graph(chat(server, "a", seed=7), **saved())
+        outcome = Session(graph, "t", context={"model": "c"}).run("go").outcome  # type: ignore[union-attr]  # it ends
+        assert [(r.body["model"], r.body["seed"]) for r in server.requests] == [("c", 7)]
+    assert outcome.models == {"fake": 1}, "as the provider calls it"
+
+
+def nowhere() -> ChatOpenAI:
+    return ChatOpenAI(model="m", base_url="http://127.0.0.1:9/v1", api_key=SecretStr("none"))
+
+
+WRAPPED: dict[str, Callable[[], Any]] = {
+    "bind": lambda: nowhere().bind(temperature=0.25),
+    "bind_tools": lambda: nowhere().bind_tools([]),
+    "with_config": lambda: nowhere().with_config(tags=["mine"]),
+    "with_retry": lambda: nowhere().with_retry(),
+    "with_fallbacks": lambda: nowhere().with_fallbacks([ScriptedModel([])]),
+    "configurable_fields": lambda: nowhere().configurable_fields(temperature=ConfigurableField(id="heat")),
+    "configurable_alternatives": lambda: nowhere().configurable_alternatives(ConfigurableField(id="heat")),
+    "made anew for each run": lambda: init_chat_model("openai:m", configurable_fields=("model",)),
+    "a parser behind it": lambda: ScriptedModel([]) | RunnableLambda(lambda message: message),
+}
+
+
+@pytest.mark.parametrize("made", WRAPPED.values(), ids=WRAPPED)
+def test_a_wrapped_model_is_refused_and_the_words_for_it_are_named(made: Callable[[], Any]) -> None:
+    wrapped = made()
+    for arguments in ({"model": wrapped}, {"model": ScriptedModel([]), "policy": {"compaction": wrapped}}):
+        with pytest.raises(SetupError) as refusal:
+            build_graph(**arguments)
+        for name in (type(wrapped).__name__, "model_retries", "ModelFallbackMiddleware"):
+            assert name in str(refusal.value)
+
+
+def test_the_text_protocol_has_fallbacks_too() -> None:
+    with FakeProvider([error(401, "No.")]) as server:
+        spare = ModelFallbackMiddleware(TaggedText(ScriptedModel(["<PLAN>[FINALIZE] All of it.</PLAN>"])))
+        graph = build_graph(TaggedText(chat(server)), middleware=[spare])
+        assert outcome_of(graph.invoke(GO)).succeeded
+
+
+# When a reply is streamed.
+
+
+class Tokens(BaseCallbackHandler):
+    def on_llm_new_token(self, token: Any, **kwargs: Any) -> None: ...
+
+
+class AsyncTokens(AsyncCallbackHandler):
+    async def on_llm_new_token(self, token: Any, **kwargs: Any) -> None: ...
+
+
+class WholeReplies(BaseCallbackHandler):
+    def on_llm_end(self, response: Any, **kwargs: Any) -> None: ...
+
+
+class Tracer(BaseTracer):
+    def _persist_run(self, run: Any) -> None: ...
+
+
+async def take_events(graph: Any) -> None:
+    async for _ in graph.astream_events(GO, THREAD, version="v2"):
+        pass
+
+
+async def take_messages(graph: Any) -> None:
+    async for _ in graph.astream(GO, THREAD, stream_mode="messages"):
+        pass
+
+
+def called_back(*handlers: Any) -> Callable[[Any], Any]:
+    return lambda graph: graph.invoke(GO, {**THREAD, "callbacks": [*handlers]})
+
+
+# How a graph is run, and whether somebody takes the pieces of the reply.
+LISTENED: dict[str, tuple[Callable[[Any], Any], bool]] = {
+    "invoke": (lambda graph: graph.invoke(GO, THREAD), False),
+    "ainvoke": (lambda graph: asyncio.run(graph.ainvoke(GO, THREAD)), False),
+    "updates": (lambda graph: list(graph.stream(GO, THREAD, stream_mode="updates")), False),
+    "messages": (lambda graph: list(graph.stream(GO, THREAD, stream_mode="messages")), True),
+    "messages among others": (
+        lambda graph: list(graph.stream(GO, THREAD, stream_mode=["updates", "messages"])),
+        True,
+    ),
+    "messages, async": (lambda graph: asyncio.run(take_messages(graph)), True),
+    "astream_events": (lambda graph: asyncio.run(take_events(graph)), True),
+    "a session": (lambda graph: Session(graph, "t").run("go"), False),
+    "a session's events": (lambda graph: list(Session(graph, "t").events("go")), True),
+    "a session's whole events": (lambda graph: list(Session(graph, "t").events("go", tokens=False)), False),
+    "a callback for whole replies": (called_back(WholeReplies()), False),
+    "a tracer": (called_back(Tracer()), False),
+    "a callback for tokens": (called_back(WholeReplies(), Tokens()), True),
+    "an async callback for tokens": (
+        lambda graph: asyncio.run(graph.ainvoke(GO, {**THREAD, "callbacks": [AsyncTokens()]})),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("policy", [None, "always", "auto", "never"])
+@pytest.mark.parametrize(("run", "listened"), LISTENED.values(), ids=LISTENED)
+def test_a_reply_is_streamed_by_the_policy(run: Callable[[Any], Any], listened: bool, policy: Any) -> None:
+    with FakeProvider([DONE]) as server:
+        run(build_graph(chat(server), policy={"streaming": policy} if policy else None, **saved()))
+        assert streamed(server) == [policy in (None, "always") or (policy == "auto" and listened)]
+
+
+OF_THE_MODEL: dict[str, tuple[dict[str, Any], bool]] = {
+    "nothing": ({}, False),
+    "streaming": ({"streaming": True}, True),
+    "a callback for tokens": ({"callbacks": [Tokens()]}, True),
+    "no streaming": ({"streaming": False}, False),
+    "streaming disabled": ({"disable_streaming": True, "callbacks": [Tokens()]}, False),
+}
+
+
+@pytest.mark.parametrize(("options", "streams"), OF_THE_MODEL.values(), ids=OF_THE_MODEL)
+def test_auto_asks_the_model_too(options: dict[str, Any], streams: bool) -> None:
+    with FakeProvider([DONE]) as server:
+        build_graph(chat(server, **options), policy={"streaming": "auto"}).invoke(GO)
+        assert streamed(server) == [streams]
+
+
+@pytest.mark.parametrize("options", [{}, {"streaming": True}])
+def test_never_holds_for_what_is_wrapped_and_for_fallbacks_and_changes_no_model(options: Any) -> None:
+    with FakeProvider([error(401, "No.")]) as server, FakeProvider([DONE]) as second:
+        models = TaggedText(model=chat(server, **options)), chat(second, **options)
+        middleware = [ModelFallbackMiddleware(models[1])]
+        graph = build_graph(models[0], middleware=middleware, policy={"streaming": "never"})
+        list(graph.stream(GO, stream_mode="messages"))
+        assert (streamed(server), streamed(second)) == ([False], [False])
+    assert not models[1].disable_streaming
+
+
+@pytest.mark.parametrize("value", ["sometimes", True, None])
+def test_another_word_for_streaming_is_refused(value: Any) -> None:
+    with pytest.raises(SetupError) as refusal:
+        build_graph(ScriptedModel([]), policy={"streaming": value})
+    assert "streaming" in str(refusal.value)
+
+
+# A provider that refuses to stream is asked once more without it, and the run stays without.
+
+UNVERIFIED = error(400, "Your organization must be verified to stream this model.", "unsupported_value")
+NO_STREAM: dict[str, Fault] = {
+    "OpenAI: not verified": UNVERIFIED,
+    "OpenAI: a value": error(400, "Unsupported value: 'stream' does not support true with this model."),
+    "Bedrock: a policy": error(403, "not authorized to perform: bedrock:InvokeModelWithResponseStream"),
+    "Bedrock: with tools": error(400, "This model doesn't support tool use in streaming mode."),
+    "a server": error(400, "Streaming is not supported for this model"),
+    "another server": error(501, "This endpoint does not support streaming"),
+    "a server that has none": error(501, "Not Implemented"),
+    "a parameter alone": Fault(400, {"error": {"message": "Invalid request", "param": "stream"}}),
+    "a setting": error(400, "Parameter `stream` must be set to false for this model"),
+    "an account": error(403, "Streaming has been disabled for your account"),
+    "options of a stream": error(422, "Unrecognized request argument supplied: 'stream_options'"),
+}
+OTHER_REFUSALS: dict[str, Fault] = {
+    "no tools": error(400, "m does not support tools"),
+    "no rights": error(403, "You may not use m"),
+    "upstream": error(400, "The upstream is not available"),
+    "only streams": error(400, "Non-streaming calls are not supported; set stream to true"),
+    "no tools, not implemented": error(501, "m does not support tools"),
+    "another parameter": Fault(400, {"error": {"message": "Invalid request", "param": "n"}}),
+}
+
+
+class Choosing(AgentMiddleware[Any, Any, Any]):
+    """Asks another model than the agent's."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(model=self.model))
+
+
+def machine(model: Any, **policy: Any) -> Any:
+    return build_graph(model, [note], policy=policy, **saved())
+
+
+def guards(model: Any, *middleware: Any) -> Any:
+    return create_agent(model, [note], middleware=[Guards(), *middleware], **saved())
+
+
+ASKED_BY: dict[str, Callable[[FakeProvider], Any]] = {
+    "build_graph": lambda server: machine(chat(server)),
+    "build_graph, to a listener": lambda server: machine(chat(server), streaming="auto"),
+    "Guards": lambda server: guards(chat(server, streaming=True)),
+    "Guards, to a listener": lambda server: guards(chat(server)),
+    "Guards, and a middleware that chooses": lambda server: guards(
+        ScriptedModel([]), Choosing(chat(server, streaming=True))
+    ),
+}
+FIRST = "OpenAI: not verified"
+
+
+@pytest.mark.parametrize(
+    ("name", "by"), [*((name, "build_graph") for name in NO_STREAM), *((FIRST, by) for by in ASKED_BY)]
+)
+def test_a_run_whose_stream_is_refused_goes_on_without(name: str, by: str) -> None:
+    with FakeProvider([NO_STREAM[name], NOTED, DONE]) as server:
+        agent = ASKED_BY[by](server)
+        with pytest.warns(UserWarning, match="streaming=") as warnings:
+            for _ in agent.stream(GO, THREAD, stream_mode="messages" if "listener" in by else "values"):
+                pass
+        assert outcome_of(agent.get_state(THREAD).values).succeeded
+        assert (streamed(server), len(warnings)) == ([True, False, False], 1)
+        first, second, _ = (request.body for request in server.requests)
+    own = {"stream", "stream_options"}
+    kept = [{key: body[key] for key in body.keys() - own} for body in (first, second)]
+    assert kept[0] == kept[1], "it is the same request"
+
+
+@pytest.mark.parametrize("refusal", OTHER_REFUSALS.values(), ids=OTHER_REFUSALS)
+def test_any_other_refusal_is_an_error(refusal: Fault) -> None:
+    with FakeProvider([refusal, DONE]) as server:
+        outcome = machine(chat(server), model_retries=None).invoke(GO, THREAD)["outcome"]
+        assert (outcome["reason"], streamed(server)) == ("model_error", [True])
+
+
+@pytest.mark.filterwarnings("ignore:.*streaming=:UserWarning")
+def test_a_resumed_task_stays_without_and_the_next_task_tries_again() -> None:
+    asks, memory = Reply(calls=[tool_call("ask_user", question="Which?")]), saved()
+    with FakeProvider([UNVERIFIED, asks]) as server:
+        build_graph(chat(server), **memory).invoke(GO, THREAD)
+    with FakeProvider([DONE, DONE]) as other:
+        graph = build_graph(chat(other), **memory)
+        graph.invoke(Command(resume="blue"), THREAD)
+        graph.invoke(GO, THREAD)
+    assert (streamed(server), streamed(other)) == ([True, False], [False, True])
+
+
+@pytest.mark.filterwarnings("ignore:.*streaming=:UserWarning")
+@pytest.mark.parametrize("by_itself", [True, False], ids=["the same model", "another model"])
+def test_a_summary_is_asked_for_without_it_too(by_itself: bool) -> None:
+    notes = [Reply(calls=[tool_call("note", text=f"{at} " + "x" * 4000)]) for at in range(8)]
+    with FakeProvider([UNVERIFIED, *notes, *[Reply("Noted: all.")] * 3, DONE]) as server:
+        writer: Any = "model" if by_itself else chat(server)
+        machine(chat(server), prompt_tokens=6000, compaction=writer).invoke(GO, THREAD)
+    assert streamed(server) == [True] + [False] * (len(server.requests) - 1)
+    assert any("Noted: all." in str(request.body["messages"]) for request in server.requests)
+
+
+@pytest.mark.filterwarnings("ignore:.*streaming=:UserWarning")
+def test_a_listener_hears_the_reply_and_a_fallback_does_not_take_the_place_of_the_model() -> None:
+    with FakeProvider([UNVERIFIED, DONE]) as server, FakeProvider([DONE]) as elsewhere:
+        agent = guards(chat(server, streaming=True), ModelFallbackMiddleware(chat(elsewhere)))
+        parts = [part for part, _ in agent.stream(GO, THREAD, stream_mode="messages")]
+        assert next(part.text for part in parts if isinstance(part, AIMessage)) == "All done."
+        assert (streamed(server), elsewhere.requests) == ([True, False], [])
+
+
+# A call that the provider refuses is the model's mistake: a turn, a reminder, a looser choice of tools.
+
+MISSING = error(400, "Tool choice is required, but model did not call a tool", "tool_use_failed")
+NO_CALL: dict[str, Fault] = {
+    "Groq: no call": MISSING,
+    "Groq: unreadable": error(400, "Failed to call a function.", "tool_use_failed"),
+    "Groq: an unknown tool": error(400, "tool call validation failed: attempted to call tool 'open'"),
+    "Groq: in the stream": sse('data: {"error": {"message": "no", "code": "tool_use_failed"}}'),
+    "Nova": error(424, "Model produced invalid sequence as part of ToolUse.", "ModelErrorException"),
+    "Cerebras": error(400, "Failed to generate tool_calls. Please adjust your prompt."),
+    "Ollama": error(500, "error parsing tool call: raw='{', err=unexpected end of JSON input"),
+}  # fmt: skip
+
+
+class Looks(AgentMiddleware[Any, Any, Any]):
+    """Hands each reply on as it is."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+
+CALLING: dict[str, Callable[[Any], Any]] = {
+    "build_graph": lambda model: build_graph(
+        model, [note], policy={"model_retries": ModelRetries(first_wait=0)}, **saved()
+    ),
+    "build_graph, and a middleware": lambda model: build_graph(
+        model, [note], middleware=[Looks()], **saved()
+    ),
+    "Guards": lambda model: guards(model, Looks()),
+}
+
+
+@pytest.mark.parametrize("by", CALLING)
+@pytest.mark.parametrize("name", NO_CALL)
+def test_a_refused_call_is_an_empty_reply_that_is_reminded(name: str, by: str) -> None:
+    with FakeProvider([NO_CALL[name], NOTED, DONE]) as server:
+        agent = CALLING[by](chat(server, streaming=True))
+        outcome = outcome_of(agent.invoke(GO, THREAD))
+        assert len(server.requests) == 3, "it is not tried again with the same prompt"
+        assert (outcome.succeeded, outcome.turns, outcome.nudges) == (True, 3, 1)
+        assert server.requests[1].body["messages"][-1]["role"] == "user"
+    if by != "Guards":
+        assert [event.why for event in events_of(agent) if isinstance(event, Nudged)] == ["empty"]
+
+
+def events_of(graph: Any) -> list[Any]:
+    return [event for turn in Session(graph, "t").history() for event in turn.events]
+
+
+TALK = [Reply("One."), Reply("Two."), Reply("Three.")]
+LADDER: dict[str, tuple[Any, Sequence[Any], list[Any]]] = {
+    "free, then free": ({}, [MISSING, DONE], [None, None]),
+    "required, then free": ({}, [*TALK, MISSING, DONE], [None, None, None, "required", None]),
+    "and it climbs again after talk": (
+        {"limits": Limits(talk_turns=9)},
+        [*TALK, MISSING, Reply("Four."), DONE],
+        [None, None, None, "required", None, "required"],
+    ),
+    "a control call, then any call, then free": (
+        {"limits": Limits(talk_turns=9)},
+        [*TALK, Reply("Four."), MISSING, MISSING, DONE],
+        [None, None, None, "required", "required", "required", None],
+    ),
+    "strict talk": ({"policy": {"talk": "strict"}}, [MISSING, NOTED, DONE], ["required", None, "required"]),
+}
+
+
+@pytest.mark.parametrize(("options", "script", "asked"), LADDER.values(), ids=LADDER)
+def test_the_next_choice_is_looser(options: Any, script: Sequence[Any], asked: list[Any]) -> None:
+    with FakeProvider(script) as server:
+        assert outcome_of(
+            build_graph(chat(server), [note], **saved(), **options).invoke(GO, THREAD)
+        ).succeeded
+        assert choices(server) == asked
+
+
+def test_the_choice_follows_from_the_history_after_a_restart() -> None:
+    memory = saved()
+    with FakeProvider([*TALK, MISSING]) as server:
+        for update in build_graph(chat(server), **memory).stream(GO, THREAD):
+            if len(server.requests) == 4 and "call_llm" in update:
+                break
+    with FakeProvider([DONE]) as other:
+        assert outcome_of(build_graph(chat(other), **memory).invoke(None, THREAD)).succeeded
+    assert (choices(server)[-1], choices(other)) == ("required", [None])
+
+
+def test_a_model_whose_every_call_is_refused_comes_to_a_limit() -> None:
+    with FakeProvider([MISSING] * 9) as server:
+        outcome = build_graph(chat(server)).invoke(GO)["outcome"]
+    assert (outcome["status"], outcome["reason"]) == ("limit", "talk_turns")
+
+
+@pytest.mark.filterwarnings("ignore:.*streaming=:UserWarning")
+def test_a_refused_choice_and_a_refused_stream_are_both_left_out() -> None:
+    no_choice = error(400, "tool_choice 'required' is not supported")
+    with FakeProvider([UNVERIFIED, no_choice, DONE]) as server:
+        assert outcome_of(machine(chat(server), talk="strict").invoke(GO, THREAD)).succeeded
+        assert streamed(server) == [True, False, False]
+        assert choices(server) == ["required", "required", None]

@@ -1,0 +1,633 @@
+"""What a provider refuses or breaks: tried again where that can help, else an outcome; and one can go on."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from langchain.agents.middleware import ModelFallbackMiddleware
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages.utils import count_tokens_approximately
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
+
+from signoff import Ended, Limits, ModelRetries, Outcome, Session, SetupError, build_graph, sqlite_storage
+from signoff.events import Retrying, Said
+from signoff.models import ScriptedModel, call, reply
+from signoff.storage import SqliteStorage
+from tests.support.servers.fake_provider import FakeProvider, Fault, Reply, error, sse, tool_call
+
+KEY = "sk-live-0123456789abcdef"
+DONE = Reply(calls=[tool_call("finish_task", summary="All of it.")])
+FINISH = call("finish_task", summary="All of it.")
+WORDS = Reply("I will now do all of it.", size=4)
+DROPPED = Reply(WORDS.text, size=4, ends="cut")
+BROKEN = error(500, "The server had an error.")
+LONG = error(429, "Too fast", Retry_After="30")
+AT_ONCE = ModelRetries(tries=2, first_wait=0)
+NEVER: dict[str, Any] = {"model_retries": None}
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
+    with sqlite_storage(tmp_path / "threads.sqlite") as opened:
+        yield opened
+
+
+def chat(url: str, name: str = "m", **options: Any) -> ChatOpenAI:
+    given = {"api_key": SecretStr(KEY), "max_retries": 0, "timeout": 10, **options}
+    return ChatOpenAI(model=name, base_url=url, **given)
+
+
+def session_of(model: Any, storage: Any, limits: Any = None, middleware: Any = (), **policy: Any) -> Session:
+    return Session(
+        build_graph(model, storage=storage, limits=limits, middleware=middleware, policy=policy), "t"
+    )
+
+
+def ended(decision: Any) -> Outcome:
+    assert isinstance(decision, Ended)
+    outcome: Outcome = decision.outcome
+    return outcome
+
+
+# What is said, and that the thread goes on.
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the server answers, so often; and what the error names: the server's words, what to change."""
+
+    answer: Reply | Fault
+    names: Sequence[str] = ()
+    times: int = 1
+    only: str = ""
+
+
+def page(status: int, title: str) -> Fault:
+    text = f"<!DOCTYPE html><html><head><style>b {{}}</style><title>{title}</title></head></html>"
+    return Fault(status, text, content_type="text/html")
+
+
+FULL = "This model's maximum context length is 8192 tokens. However, your messages are longer."
+CASES: dict[str, Case] = {
+    "401": Case(error(401, "Incorrect API key.", "invalid_api_key"), ["Incorrect API key", "OPENAI_API_KEY"]),
+    "402": Case(error(402, "Insufficient Balance"), ["Insufficient Balance"]),
+    "403": Case(error(403, "Project may not use m."), ["Project may not use m", "key"]),
+    "404 of a model": Case(error(404, "The model `m` does not exist."), ["`m`", "--model"]),
+    "404 of an address": Case(page(404, "404 Not Found"), ["404 Not Found", "--base-url"]),
+    "400": Case(error(400, "temperature must be 1"), ["temperature must be 1"]),
+    "400, too long": Case(error(400, FULL, "context_length_exceeded"), ["8192", "context"], times=2),
+    "400, no tools": Case(error(400, "m does not support tools"), ["not support tools", "tool calling"]),
+    "400, no tools, in short": Case(Fault(400, {"error": "m does not support tools"}), ["tool calling"]),
+    "400, a filter": Case(error(400, "It was filtered.", "content_filter"), ["was filtered"]),
+    "413": Case(page(413, "413 Entity Too Large"), ["413 Entity Too Large", "context"], times=2),
+    "422": Case(Fault(422, {"detail": [{"loc": ["body", "n"], "msg": "no"}]}), ["body.n: no"]),
+    "429": Case(error(429, "Rate limit", "rate_limit_exceeded"), ["Rate limit"]),
+    "429 of a quota": Case(error(429, "You exceeded your quota.", "insufficient_quota"), ["your quota"]),
+    "500": Case(BROKEN, ["The server had an error"]),
+    "502": Case(page(502, "502 Bad Gateway"), ["502 Bad Gateway"]),
+    "504": Case(page(504, "504 Gateway Time-out"), ["504 Gateway Time-out"]),
+    "a dropped stream": Case(DROPPED),
+    "a dropped stream that looks like an end": Case(
+        Reply(WORDS.text, size=4, ends="silent"), ["finish_reason"], only="streamed"
+    ),
+    "a dropped call": Case(Reply(calls=[tool_call("write", text="x" * 90)], ends="cut", after=9)),
+    "a dropped call that seems to be all": Case(
+        Reply(calls=[tool_call("write", text="x")], ends="silent", after=4),
+        ["finish_reason"],
+        only="streamed",
+    ),
+    "an end by the server": Case(Reply("I w", finish="error"), ["'error'"]),
+    "no answer in time": Case(Reply("x", wait=30), ["timed out"]),
+    "a stream that stalls": Case(Reply(WORDS.text, pause=30), ["timed out"], only="streamed"),
+    "no body": Case(Fault(200, ""), ["base URL"]),
+    "garbage": Case(Fault(200, "\0\1garbage"), ["base URL"]),
+    "a page": Case(page(200, "Welcome"), ["base URL"]),
+    "an object of something else": Case(Fault(200, {"status": "ok"}), ["base URL"]),
+    "an error with status 200": Case(
+        Fault(200, {"error": {"message": "Upstream died", "code": 502}}), ["Upstream died"], only="whole"
+    ),
+    "a malformed event": Case(sse('data: {"choices": ['), ["base URL"], only="streamed"),
+    "an empty stream": Case(sse("data: [DONE]"), ["base URL"]),
+    "an error in the stream": Case(
+        sse('data: {"error": {"message": "Overloaded", "code": 503}}'), ["Overloaded"], only="streamed"
+    ),
+    "too long, in the stream": Case(
+        sse('data: {"error": {"message": "exceeds the available context size", "code": 400}}'),
+        ["available context size"],
+        times=2,
+        only="streamed",
+    ),
+}  # fmt: skip
+LATE = {"no answer in time", "a stream that stalls"}
+CELLS = [
+    (name, way) for name, case in CASES.items() for way in ("streamed", "whole") if case.only in ("", way)
+]
+
+
+@pytest.mark.parametrize(("name", "way"), CELLS)
+def test_an_error_names_what_was_said_and_what_to_change_and_the_thread_goes_on(
+    name: str, way: str, storage: SqliteStorage
+) -> None:
+    case = CASES[name]
+    with FakeProvider([case.answer] * case.times + [DONE]) as server:
+        seconds = 0.4 if name in LATE else 10
+        model = chat(server.url, disable_streaming=way == "whole", timeout=seconds)
+        session = session_of(model, storage, **NEVER)
+        outcome = ended(session.run("do it"))
+        assert outcome.reason == "model_error"
+        assert [word for word in case.names if word not in str(outcome.error)] == [], outcome.error
+        assert "<" not in str(outcome.error), "no markup of a page"
+        assert [message.type for message in session.status().values["messages"]] == ["human", "ai"]
+        assert len(server.requests) == case.times
+        assert ended(session.go_on()).status == "success"
+
+
+UNREACHABLE: dict[str, tuple[str, str]] = {
+    "refused": ("http://127.0.0.1:{closed}/v1", "reached"),
+    "unknown host": ("http://no-such-host.invalid/v1", "host"),
+    "no TLS": ("https://127.0.0.1:{open}/v1", "https"),
+}
+
+
+@pytest.mark.parametrize(("url", "names"), UNREACHABLE.values(), ids=UNREACHABLE)
+def test_a_server_that_cannot_be_reached_is_told_from_one_that_refuses(
+    url: str, names: str, storage: SqliteStorage
+) -> None:
+    with socket.socket() as probe, FakeProvider([DONE]) as server:
+        probe.bind(("127.0.0.1", 0))
+        ports = {"closed": probe.getsockname()[1], "open": server.server_port}
+        outcome = ended(session_of(chat(url.format(**ports)), storage, **NEVER).run("do it"))
+        assert (outcome.reason, names in str(outcome.error)) == ("model_error", True)
+        assert ended(session_of(chat(server.url), storage).go_on()).status == "success"
+
+
+ECHOES: dict[str, Fault] = {
+    "in a message": Fault(401, '{"error": {"message": "Bad header: {authorization}"}}'),
+    "in a page": Fault(500, "<html><b>Authorization: {authorization}</b></html>", content_type="text/html"),
+    "in a text": Fault(400, "got headers authorization={authorization}", content_type="text/plain"),
+    "in a body of no use": Fault(200, "{authorization}"),
+    "in a stream": sse('data: {"error": {"message": "no {authorization}"}}'),
+    "far behind": Fault(400, '{"error": {"message": "' + "x" * 480 + ' {authorization}"}}'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", [KEY, "a plain password", "0123456789"])
+@pytest.mark.parametrize("name", ECHOES)
+def test_no_error_tells_the_key_and_none_is_stored(
+    name: str, key: str, storage: SqliteStorage, tmp_path: Path
+) -> None:
+    with FakeProvider([ECHOES[name]]) as server:
+        session = session_of(chat(server.url, api_key=SecretStr(key)), storage, **NEVER)
+        outcome = ended(session.run("do it"))
+        assert key in server.requests[0].headers["authorization"], "the server has been told"
+    assert [word for word in key.split() if len(word) > 5 and word in str(outcome.error)] == []
+    stored = b"".join(file.read_bytes() for file in tmp_path.glob("threads.sqlite*") if file.is_file())
+    assert key.encode() not in stored
+
+
+def test_a_key_in_a_header_is_hidden_too(storage: SqliteStorage) -> None:
+    echo = Fault(401, '{"error": {"message": "no from-a-header, no from-basic"}}')
+    headers = {"X-Api-Key": "from-a-header", "Authorization": "Basic from-basic"}
+    with FakeProvider([echo]) as server:
+        model = chat(server.url, default_headers=headers)
+        error_text = str(ended(session_of(model, storage, **NEVER).run("do it")).error)
+    assert "from-a-header" not in error_text
+    assert "from-basic" not in error_text
+
+
+HIDDEN: dict[str, str] = {
+    "Incorrect API key provided: sk-proj-abc***wxyz.": "sk-proj",
+    "Authorization: Bearer abc.def-ghi": "abc.def-ghi",
+    "x-api-key: 12345": "12345",
+    '{"api_key": "12345"}': "12345",
+    "no route to https://ada:secret@host/v1": "secret",
+    "GET /v1/models?key=12345&a=b": "12345",
+    "key AIzaSyA1234567890abcdef": "AIzaSy",
+}
+SHOWN = "The key to it is a task-list-of-things"
+
+
+def error_of(failure: BaseException, **policy: Any) -> str:
+    graph = build_graph(ScriptedModel([failure, failure]), policy={**NEVER, **policy})
+    outcome = graph.invoke({"messages": ["go"]})["outcome"]
+    assert outcome["reason"] == "model_error"
+    return str(outcome["error"])
+
+
+@pytest.mark.parametrize(("said", "secret"), HIDDEN.items())
+def test_what_looks_like_a_key_is_hidden(said: str, secret: str) -> None:
+    assert secret not in error_of(ValueError(said))
+
+
+def test_words_that_only_look_a_little_like_one_are_shown() -> None:
+    assert SHOWN in error_of(ValueError(SHOWN))
+
+
+# Which errors may pass, and which say that the prompt is too long: in the words of all providers.
+
+
+class Refusal(openai.OpenAIError):
+    """An error as a provider's package raises it."""
+
+    def __init__(self, said: str = "no", status: int | None = None, headers: Any = None, **more: Any) -> None:
+        super().__init__(said)
+        self.status_code = status
+        self.response = type("Response", (), {"headers": headers or {}, "status_code": status})
+        vars(self).update(more)
+
+
+def installed(module: str, name: str, *args: Any, otherwise: int = 503) -> BaseException:
+    """An error of a package; where it is not installed, one with this status."""
+    try:
+        failure: BaseException = getattr(import_module(module), name)(*args)
+    except ImportError:
+        return Refusal(status=otherwise)
+    return failure
+
+
+def of_bedrock(code: str, said: str = "no", otherwise: int = 503) -> BaseException:
+    given = {"Error": {"Code": code, "Message": said}}
+    where = "botocore.exceptions", "EventStreamError"
+    return installed(*where, given, "ConverseStream", otherwise=otherwise)
+
+
+def wrapped(cause: BaseException) -> BaseException:
+    failure = RuntimeError("It went wrong.")
+    failure.__cause__ = cause
+    return failure
+
+
+PASSES: dict[str, BaseException] = {
+    **{str(status): Refusal(status=status) for status in (408, 409, 429, 500, 529)},
+    "503 that was wrapped": wrapped(Refusal(status=503)),
+    "403 of which the server says so": Refusal(status=403, headers={"x-should-retry": "true"}),
+    "a reset": ConnectionResetError(104, "reset by peer"),
+    "no connection": ConnectionRefusedError(111, "refused"),
+    "a timeout": TimeoutError("timed out"),
+    "no name server": ConnectionError("Temporary failure in name resolution"),
+    "overloaded, by its type": Refusal(body={"error": {"type": "engine_overloaded_error"}}),
+    "overloaded, in Google's word": Refusal(body={"error": {"status": "UNAVAILABLE"}}),
+    "a code as a text": Refusal(body={"error": {"code": "1302"}}),
+    "Bedrock: throttled": of_bedrock("throttlingException", "Too many tokens, please wait"),
+    "Bedrock: no time": of_bedrock("modelTimeoutException"),
+    "Bedrock: broken": of_bedrock("modelStreamErrorException"),
+    "Bedrock: broken, before": Refusal(status=424, body={"error": {"code": "ModelStreamErrorException"}}),
+    "Responses: error": ValueError("rate_limit_exceeded: Rate limit reached."),
+    "Responses: failed": ValueError("ResponseError(code='server_error', message='no')"),
+    "nothing in a stream": ValueError("No generation chunks were returned"),
+    "nothing in a reply": ValueError("No generations found in stream."),
+    "OpenRouter: an event": Refusal(body=json.dumps({"data": {"error": {"code": 502}}})),
+    "OpenRouter: a word": Refusal(body=json.dumps({"data": {"error": {"code": "server_error"}}})),
+    "OpenRouter: a body": Refusal(body=json.dumps({"error": {"code": 429}})),
+    "OpenRouter: words": ValueError("OpenRouter API returned an error: no (code: 502)"),
+    "Ollama: in the stream": installed("ollama", "ResponseError", "unexpected EOF"),
+}
+LASTS: dict[str, BaseException] = {
+    **{str(status): Refusal(status=status) for status in (400, 401, 404, 501)},
+    "503 of which the server says so": Refusal(status=503, headers={"x-should-retry": "false"}),
+    "no such host": ConnectionError("Name or service not known"),
+    "no certificate": ConnectionError("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate"),
+    "no such file": FileNotFoundError("weights.gguf"),
+    "a mistake": KeyError("x"),
+    "no words": Exception(),
+    "no quota": Refusal(body={"error": {"code": "insufficient_quota", "type": "rate_limit_error"}}),
+    "an empty account": Refusal("Your credit balance is too low to access the API.", 400),
+    "Bedrock: invalid": of_bedrock("validationException", otherwise=400),
+    "Responses: invalid": ValueError("invalid_prompt: no"),
+    "Responses: no quota": ValueError("insufficient_quota: no"),
+    "OpenRouter: lasting": Refusal(body=json.dumps({"data": {"error": {"code": 400}}})),
+    "a code with a lasting status": Refusal(status=400, body={"error": {"type": "api_error"}}),
+}
+
+
+@pytest.mark.parametrize("name", [*PASSES, *LASTS])
+def test_what_may_pass_is_tried_again_and_nothing_else(name: str) -> None:
+    model = ScriptedModel([PASSES.get(name) or LASTS[name], FINISH], strict=False)
+    outcome = build_graph(model, policy={"model_retries": AT_ONCE}).invoke({"messages": ["go"]})["outcome"]
+    expected = ("success", 1, 2) if name in PASSES else ("error", 0, 1)
+    assert (outcome["status"], outcome["retries"], len(model.seen)) == expected, outcome["error"]
+
+
+TOO_LONG: list[Exception] = [
+    ContextOverflowError("too big"),
+    Refusal("prompt is too long: 208310 tokens > 200000 maximum", 400),
+    Refusal("input length and `max_tokens` exceed context limit: 1 + 2 > 3", 400),
+    Refusal("The input token count (9) exceeds the maximum number of tokens allowed (8).", code=400),
+    Refusal("Prompt contains 9 tokens, too large for model with 8 maximum context length", 400),
+    Refusal("Input is too long for requested model.", response={"ResponseMetadata": {"HTTPStatusCode": 400}}),
+    Refusal("the request exceeds the available context size. try increasing it", code=400),
+    Refusal("`inputs` tokens + `max_new_tokens` must be <= 4096", 422),
+    Refusal("Request too large for x on tokens per min (TPM): Limit 30000, Requested 40000", 429),
+    Refusal("This model's maximum prompt length is 131072 but the request contains 537812", 400),
+    Refusal("Your input exceeds the context window of this model."),
+    Refusal(code="context_length_exceeded"),
+    Refusal("Request Entity Too Large", 413),
+    Refusal(status=400, body={"error": {"code": "context_length_exceeded"}}),
+    Refusal(status=400, body={"error": {"type": "exceed_context_size_error"}}),
+    Refusal("context_length_exceeded: no"),
+    Refusal("ResponseError(code='context_length_exceeded', message='no')"),
+    Refusal("Your request exceeded model token limit: 8 (requested: 9)", 400),
+    Refusal("<400> InternalError: Range of input length should be [1, 129024]", 400),
+    Refusal("Prompt exceeds max length", 400),
+    Refusal(status=400, body={"error": {"code": "1261"}}),
+    Refusal("invalid params, context window exceeds limit (2013)", 400),
+    Refusal("prompt token count of 9 exceeds the limit of 8", 400),
+    Refusal("The decoder prompt (length 9) is longer than the maximum model length of 8.", 400),
+    Refusal("The input (9 tokens) is longer than the model's context length (8 tokens).", 400),
+    Refusal("Input Tokens Exceeded: Number of input tokens exceeds maximum length", 400),
+    Refusal("prompt too long; exceeded max context length by 4 tokens", -1),
+    Refusal("length of prompt_tokens (9) must be less than max_seq_len (8)", 400),
+]
+NOT_TOO_LONG: list[Exception] = [
+    Refusal("Invalid 'tools[0].function.description': string too long.", 400),
+    Refusal("It took too long.", 504),
+    Refusal("The context length of your patience", 401),
+    Refusal("the tool result is too long ago", 400),
+    Refusal("Too many tokens, please wait before trying again.", 429),
+    Refusal("Range of max_tokens should be [1, 8192]", 400),
+    Refusal("max_tokens is too large: 9. This model supports at most 8 completion tokens", 400),
+]
+
+
+@pytest.mark.parametrize("failure", [*TOO_LONG, *NOT_TOO_LONG], ids=str)
+def test_a_prompt_that_is_too_long_is_sent_once_more_in_every_providers_words(failure: Exception) -> None:
+    """Folded, if there is something to fold; and no oftener."""
+    model = ScriptedModel([failure, failure])
+    outcome = build_graph(model, policy=NEVER).invoke({"messages": ["go"]})["outcome"]
+    assert (outcome["reason"], len(model.seen)) == ("model_error", 2 if failure in TOO_LONG else 1)
+
+
+NO_TOOLS: list[Exception] = [
+    Refusal("registry.ollama.ai/library/gemma:2b does not support tools", 400),
+    Refusal("No endpoints found that support tool use.", 404),
+    Refusal('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser', 400),
+    Refusal("tools param requires --jinja flag", 500),
+    Refusal("`tool calling` is not supported with this model", 400),
+    Refusal("Function calling is not enabled for models/x", code=400),
+    Refusal("Unsupported parameter: 'tools'", 400),
+    Refusal("This model doesn't support tool use.", response={"ResponseMetadata": {"HTTPStatusCode": 400}}),
+]
+
+
+@pytest.mark.parametrize("failure", NO_TOOLS, ids=str)
+def test_a_model_without_tools_is_said_to_have_none_in_every_providers_words(failure: Exception) -> None:
+    assert "tool calling" in error_of(failure)
+
+
+def test_a_refused_schema_of_a_tool_is_not_taken_for_that() -> None:
+    failure = Refusal("Invalid schema for function 'write': 'format' is not supported", 400)
+    assert "tool calling" not in error_of(failure)
+
+
+# A prompt that is too long.
+
+
+def note(text: str) -> str:
+    """Note."""
+    return f"noted {text}"
+
+
+def notes(count: int, usage: Any = None) -> list[Any]:
+    return [reply(call("note", text=f"{at} " + "x" * 400), usage=usage) for at in range(count)]
+
+
+def noting(storage: SqliteStorage, model: ScriptedModel) -> Session:
+    return Session(build_graph(model, [note], storage=storage, limits=Limits(turns=100)), "t")
+
+
+def sizes(model: ScriptedModel) -> list[int]:
+    return [count_tokens_approximately(seen.messages) for seen in model.seen]
+
+
+FOLDABLE = {"LangChain's": TOO_LONG[0], "by its words": TOO_LONG[1], "by its code": TOO_LONG[11]}
+
+
+@pytest.mark.parametrize("usage", [None, False, (50, 5)], ids=["counted", "not counted", "counted by less"])
+@pytest.mark.parametrize("failure", FOLDABLE.values(), ids=FOLDABLE)
+def test_it_is_folded_to_half_and_the_smaller_budget_holds(
+    failure: Exception, usage: Any, storage: SqliteStorage
+) -> None:
+    with ScriptedModel([*notes(20, usage), failure, *notes(20, usage), FINISH]) as model:
+        outcome = ended(noting(storage, model).run("Remember the heron."))
+    assert (outcome.status, outcome.turns) == ("success", 41)
+    before, after, *later = sizes(model)[20:]
+    assert after <= before / 2
+    assert max(later) < before
+    assert all("Remember the heron." in [m.text for m in seen.messages] for seen in model.seen)
+
+
+def test_a_second_one_in_a_row_is_an_error_and_one_after_a_reply_is_folded_again(
+    storage: SqliteStorage,
+) -> None:
+    full = TOO_LONG[0]
+    with ScriptedModel([*notes(8), full, *notes(3), full, call("note", text="1"), full, full]) as model:
+        outcome = ended(noting(storage, model).run("go"))
+    assert (outcome.reason, outcome.turns) == ("model_error", 12)
+
+
+def test_another_process_goes_on_with_what_was_folded_and_the_next_task_begins_anew(
+    storage: SqliteStorage,
+) -> None:
+    full = TOO_LONG[0]
+    with ScriptedModel([*notes(10), full, full]) as model:
+        assert ended(noting(storage, model).run("one")).status == "error"
+    with ScriptedModel([FINISH, *notes(30), FINISH]) as other:
+        assert ended(noting(storage, other).go_on()).status == "success"
+        assert ended(noting(storage, other).run("two")).status == "success"
+    assert sizes(other)[0] <= sizes(model)[-1] + 50
+    last = "\n".join(message.text for message in other.seen[-1].messages)
+    assert all(f"noted {at} " in last for at in range(30)), "the whole budget again"
+
+
+# How often, and after which waits.
+
+TRIES: dict[str, tuple[ModelRetries | None, Fault | Reply, int]] = {
+    "one try": (ModelRetries(tries=1), BROKEN, 1),
+    "as often as said": (ModelRetries(tries=4, first_wait=0), BROKEN, 4),
+    "a reply that was broken off": (AT_ONCE, Reply("I w", finish="error"), 2),
+    "not when it is to wait too long": (ModelRetries(longest_wait=20), LONG, 1),
+    "a wait in milliseconds goes first": (
+        ModelRetries(tries=2, longest_wait=1),
+        error(429, "Too fast", Retry_After_Ms="5", Retry_After="7"),
+        2,
+    ),
+    "a date that is past": (
+        ModelRetries(tries=2, longest_wait=1),
+        error(429, "Too fast", Retry_After="Wed, 21 Oct 2015 07:28:00 GMT"),
+        2,
+    ),
+    "a wait below nothing": (AT_ONCE, error(429, "Too fast", Retry_After="-3"), 2),
+    "a wait that is nonsense": (AT_ONCE, error(429, "Too fast", Retry_After="soon"), 2),
+    "by the client alone, without a policy": (None, error(500, "Oh no", Retry_After_Ms="5"), 3),
+}
+
+
+@pytest.mark.parametrize(("policy", "answer", "times"), TRIES.values(), ids=TRIES)
+def test_how_often_it_is_tried(
+    policy: ModelRetries | None, answer: Fault | Reply, times: int, storage: SqliteStorage
+) -> None:
+    with FakeProvider([answer] * 9) as server:
+        model = chat(server.url, max_retries=2)
+        outcome = ended(session_of(model, storage, model_retries=policy).run("do it"))
+        assert len(server.requests) == times
+    assert (outcome.reason, outcome.retries) == ("model_error", times - 1 if policy else 0)
+
+
+def in_a_second() -> str:
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=1), usegmt=True)
+
+
+@pytest.mark.parametrize("asked", [lambda: "1", in_a_second], ids=["seconds", "a date"])
+def test_the_wait_that_a_server_asks_for_is_kept_and_counts_as_work(
+    asked: Callable[[], str], storage: SqliteStorage
+) -> None:
+    with FakeProvider([error(429, "Too fast", Retry_After=asked()), DONE]) as server:
+        session = session_of(chat(server.url), storage, model_retries=ModelRetries(first_wait=0))
+        outcome = ended(session.run("do it"))
+        first, second = (request.at for request in server.requests)
+    # A date has whole seconds.
+    assert second - first >= (1 if asked() == "1" else 0.001)
+    assert 0 < outcome.seconds_retrying <= outcome.seconds_active
+    assert (outcome.status, outcome.retries, outcome.models) == ("success", 1, {"fake": 1})
+
+
+def test_no_try_begins_after_the_seconds_of_the_task_and_it_is_not_waited_for(storage: SqliteStorage) -> None:
+    with FakeProvider([LONG, DONE]) as server:
+        session = session_of(chat(server.url), storage, limits=Limits(seconds=20))
+        outcome = ended(session.run("do it"))
+        assert (outcome.reason, outcome.retries, len(server.requests)) == ("model_error", 0, 1)
+        assert outcome.seconds_active < 20
+        assert ended(session.go_on()).status == "success"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("tries", 0), ("first_wait", -1), ("longest_wait", 0), ("attempts", 3)]
+)
+def test_a_policy_that_cannot_be_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(SetupError) as refusal:
+        ModelRetries(**{name: value})
+    assert name in str(refusal.value)
+
+
+def test_each_model_has_its_tries_and_the_last_error_stands(storage: SqliteStorage) -> None:
+    with FakeProvider([BROKEN] * 2) as first, FakeProvider([error(503, "Overloaded")] * 2) as second:
+        middleware = [ModelFallbackMiddleware(chat(second.url, "b"))]
+        session = session_of(chat(first.url, "a"), storage, middleware=middleware, model_retries=AT_ONCE)
+        outcome = ended(session.run("do it"))
+        assert (len(first.requests), len(second.requests)) == (2, 2)
+    assert (outcome.reason, outcome.retries, "Overloaded" in str(outcome.error)) == ("model_error", 2, True)
+
+
+def test_the_next_model_takes_over_and_is_named(storage: SqliteStorage) -> None:
+    think = Reply(calls=[tool_call("think", thought="Hm.")])
+    with FakeProvider([error(401, "No.")] * 2) as first, FakeProvider([think, DONE]) as second:
+        middleware = [ModelFallbackMiddleware(chat(second.url, "b"))]
+        outcome = ended(session_of(chat(first.url, "a"), storage, middleware=middleware).run("do it"))
+    assert (outcome.status, outcome.models) == ("success", {"b": 2})
+
+
+# Who is told of a wait, and what ends it.
+
+SCRIPT: Sequence[Any] = [error(429, "Too fast", Retry_After="0.2"), BROKEN, DROPPED, DONE]
+
+
+def test_a_session_tells_of_a_wait_before_the_next_try(storage: SqliteStorage) -> None:
+    with FakeProvider(SCRIPT) as server:
+        session = session_of(chat(server.url), storage, model_retries=ModelRetries(first_wait=0.02))
+        waits, events = list[tuple[int, bool, int]](), list[Any]()
+        for event in session.events("do it", tokens=True):
+            events.append(event)
+            if isinstance(event, Retrying):
+                waits.append((event.tries, event.dropped, len(server.requests)))
+    assert [wait[:2] for wait in waits] == [(1, False), (2, False), (3, True)]
+    assert waits[0][2] == 1, "when the wait begins, not after it"
+    assert [event.retries for event in events if isinstance(event, Said)] == [3]
+
+
+def test_a_callback_and_a_stream_of_the_graph_are_told_too(storage: SqliteStorage) -> None:
+    class Hears(BaseCallbackHandler):
+        heard: list[Any] = []  # noqa: RUF012  one object
+
+        def on_custom_event(self, name: str, data: Any, **kwargs: Any) -> None:
+            self.heard.append((data["tries"], data["most"]))
+
+    with FakeProvider([BROKEN, DONE]) as server:
+        graph = build_graph(chat(server.url), policy={"model_retries": AT_ONCE})
+        given: Any = {"messages": ["go"]}
+        (part,) = graph.stream(given, {"callbacks": [Hears()]}, stream_mode="custom")
+    assert (part["tries"], part["most"]) == (1, 2)
+    assert Hears.heard == [(1, 2)]
+
+
+CONDITIONS = {"pause": "paused", "signal": "stopped", "stop": "ended"}
+
+
+@pytest.mark.parametrize("how", CONDITIONS)
+def test_a_pause_a_signal_and_a_stop_end_the_wait(how: str, storage: SqliteStorage) -> None:
+    with FakeProvider([LONG, DONE]) as server:
+        session = session_of(chat(server.url), storage)
+        for event in session.events("do it", tokens=True):
+            if isinstance(event, Retrying):
+                session.stop() if how == "stop" else session.pause(how)
+        assert len(server.requests) == 1, "it was not waited for"
+        status = session.status()
+        assert status.condition == CONDITIONS[how]
+        assert status.outcome is None or status.outcome.reason == "cancelled"
+        assert ended(session.go_on()).status == "success"
+
+
+async def test_a_wait_holds_up_nobody_else_in_its_loop_and_is_cancelled_with_its_task(
+    storage: SqliteStorage,
+) -> None:
+    with FakeProvider([LONG]) as server:
+        waiting = asyncio.create_task(session_of(chat(server.url), storage).arun("do it"))
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        await build_graph(ScriptedModel([FINISH])).ainvoke({"messages": ["go"]})
+        assert not waiting.done()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+
+# The client that a program gives.
+
+
+def move(model: ChatOpenAI, address: str) -> list[str]:
+    """Puts a client for another address into the model, in place of its own, which leads nowhere."""
+    root = model.root_client
+    model.root_client = root.with_options(base_url="http://127.0.0.1:9/v1")
+    model.client = root.with_options(base_url=address).chat.completions
+    return ["as it was"]
+
+
+def watch(model: ChatOpenAI, address: str) -> list[str]:
+    """Replaces a method of the client, as tracing packages do; what it sees."""
+    seen, create = list[str](), model.client.create
+
+    def watched(*args: Any, **options: Any) -> Any:
+        seen.append("as it was")
+        return create(*args, **options)
+
+    model.client.create = watched
+    return seen
+
+
+@pytest.mark.parametrize("change", [move, watch])
+def test_a_client_that_a_program_has_put_into_its_model_is_used(change: Any) -> None:
+    with FakeProvider([DONE]) as server:
+        model = chat(server.url, max_retries=4)
+        seen = change(model, server.url)
+        assert build_graph(model).invoke({"messages": ["go"]})["outcome"]["status"] == "success"
+    assert (seen, model.max_retries, model.root_client.max_retries) == (["as it was"], 4, 4)

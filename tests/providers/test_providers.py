@@ -1,0 +1,727 @@
+"""Each provider's own client against a server that refuses what the provider refuses: tasks get through.
+
+`docs/how-to/models.md` claims the cells of the table below, and what comes after it.
+"""
+
+import json
+import operator
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import chain, pairwise, product
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    ModelFallbackMiddleware,
+    ModelRequest,
+    ModelResponse,
+    ModelRetryMiddleware,
+    wrap_model_call,
+)
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from typer.main import get_command
+
+from signoff import Limits, ModelRetries, build_graph
+from signoff.cli.app import app
+from signoff.guards import Guards
+from tests.support.providers.cases import CASES, COLUMNS, SUMMARY, TALK, UNTIL_REQUIRED, finish, has, work
+from tests.support.providers.clients import CLIENTS, Client
+from tests.support.providers.playing import PIXEL, WAYS, Playing, Way
+from tests.support.providers.server import Answer, StrictServer
+from tests.support.providers.strict import Check, require
+from tests.support.replies import wire
+from tests.support.replies.providers import PROVIDERS, Provider
+from tests.support.replies.wire import Event, WireReply
+from tests.support.servers.fake_provider import Body, FakeProvider, Fault, error, sse
+
+pytestmark = [
+    pytest.mark.slow,
+    # Of Google's own client in an event loop.
+    pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),
+    # langchain-anthropic leaves a forced choice out by itself while the model thinks.
+    pytest.mark.filterwarnings("ignore:tool_choice is forced but thinking is enabled:UserWarning"),
+]
+PAGE = (Path(__file__).parents[2] / "docs/how-to/models.md").read_text("utf-8")
+BY_ROW = {client.row: client for client in CLIENTS}
+OPENAI, RESPONSES = BY_ROW["OpenAI, chat completions"], BY_ROW["OpenAI, Responses"]
+ANTHROPIC, MISTRAL, GEMINI = BY_ROW["Anthropic"], BY_ROW["Mistral"], BY_ROW["Google Gemini"]
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+STREAMED: Sequence[Way] = ("build_graph, streamed", "Guards, streamed")
+every_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.row)
+NAME = operator.attrgetter("name")
+every_provider = pytest.mark.parametrize("provider", PROVIDERS, ids=NAME)
+
+
+def saved() -> dict[str, Any]:
+    return {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
+
+
+def succeeds(playing: Playing, ran: list[str], nudges: int = 0) -> None:
+    playing.say("Do it.")
+    outcome = playing.outcome
+    assert outcome["status"] == "success", (outcome["error"], playing.server.refused)
+    # LangChain's own loop runs the calls of a reply side by side.
+    assert (sorted(playing.ran), outcome["summary"], outcome["nudges"]) == (ran, SUMMARY, nudges)
+
+
+# The table.
+
+CELLS = [(client, name) for client, name in product(CLIENTS, CASES) if has(client, name)]
+
+
+def play_cell(client: Client, name: str, way: Way) -> None:
+    case = CASES[name]
+    with Playing(client, way, case.script(client), **case.rules) as playing:
+        case.steps(playing)
+        refused = playing.server.refused
+        assert refused == [] or client.pictures == "text", (way, refused)
+        assert playing.server.answers == [], f"{way}: the script is not at its end"
+        if not case.folds and not refused:
+            assert all(after.begins_with(before) for before, after in pairwise(playing.sent())), way
+
+
+@every_client
+def test_two_tasks_and_a_call_that_is_required(client: Client) -> None:
+    for name in ("two tasks", "a required call"):
+        play_cell(client, name, "build_graph, streamed")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("client", "name"), CELLS, ids=[f"{client.row}: {name}" for client, name in CELLS])
+def test_cell(client: Client, name: str) -> None:
+    for way in WAYS:
+        if CASES[name].guards or way.startswith("build_graph"):
+            play_cell(client, name, way)
+
+
+PICTURES = {"result": "in the result", "message": "after the results", "text": "in words"}
+PACKAGES = {"bedrock_converse": "langchain-aws", "google_genai": "langchain-google-genai"}
+
+
+def claimed(client: Client) -> list[str]:
+    """The row of the docs' table: only cells that are tried."""
+    package = PACKAGES.get(client.provider.package, f"langchain-{client.provider.package}")
+    row = [client.row, f"`{package}`"]
+    for column, cases in COLUMNS.items():
+        is_tried = all((client, case) in CELLS for case in cases)
+        yes = PICTURES[client.pictures] if column == "pictures in a result" else "yes"
+        row.append(yes if is_tried else "none")
+    return row
+
+
+def test_the_docs_claim_what_is_tried() -> None:
+    section = PAGE.partition("## What is tested with which provider")[2]
+    rows = [
+        [cell.strip() for cell in row.split(" | ")] for row in re.findall(r"^\| ([^-].*) \|$", section, re.M)
+    ]
+    assert rows == [["provider", "client", *COLUMNS], *map(claimed, CLIENTS)]
+    assert sorted(chain.from_iterable(COLUMNS.values())) == sorted(CASES), "each case is claimed once"
+
+
+def test_the_docs_commands_and_defaults_are_those_of_the_program() -> None:
+    commands = get_command(app).commands  # type: ignore[attr-defined]  # the app is a group
+    known = {option for parameter in commands["run"].params for option in parameter.opts}
+    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S)
+    for line in "".join(blocks).splitlines():
+        assert {word for word in shlex.split(line) if word.startswith("--")} <= known, line
+    assert "--model-tries" in known
+    waits = f"first_wait={ModelRetries().first_wait}, longest_wait={ModelRetries().longest_wait}"
+    assert f"`ModelRetries(tries={ModelRetries().tries}, {waits})`" in PAGE
+
+
+# Beside the rule.
+
+BOTH = replace(work("a", "b"), ids=("call_1", "call_2"), reason="tool_calls", size=7)
+
+
+def stream(change: Callable[[list[Event]], list[Any]], done: bool = True) -> Fault:
+    """The reply with two calls, as a server streams it that changes the events."""
+    events = change(list(wire.openai_events(BOTH)))
+    lines = [event if isinstance(event, str) else f"data: {json.dumps(event)}" for event in events]
+    return sse(*lines, *(["data: [DONE]"] if done else []))
+
+
+def with_calls(change: Callable[[Body], Body]) -> Callable[[list[Event]], list[Any]]:
+    """Changes each piece of a call."""
+
+    def changed(events: list[Event]) -> list[Any]:
+        for delta in (choice["delta"] for event in events for choice in event["choices"]):
+            if "tool_calls" in delta:
+                delta["tool_calls"] = [change(piece) for piece in delta["tool_calls"]]
+        return events
+
+    return changed
+
+
+def all_one_index(events: list[Event]) -> list[Any]:
+    """Each call whole in one delta, as servers send them that give all the index 0."""
+    deltas = list[Any]()
+    for id_, (name, arguments) in zip(BOTH.ids, BOTH.calls, strict=True):
+        call = {"index": 0, "id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
+        choice = {"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}
+        deltas.append({**events[0], "choices": [choice]})
+    return [events[0], *deltas, *events[-2:]]
+
+
+def with_choices(choices: list[Any] | None) -> Callable[[list[Event]], list[Any]]:
+    return lambda events: [events[0], {**events[0], "choices": choices}, *events[1:]]
+
+
+STREAMS: dict[str, Fault] = {
+    "deltas without index": stream(
+        with_calls(lambda piece: {key: piece[key] for key in piece if key != "index"})
+    ),
+    "the name in each delta": stream(
+        with_calls(lambda piece: {**piece, "function": {"name": "write", **piece["function"]}})
+    ),
+    "all calls with one index": stream(all_one_index),
+    "comments": stream(lambda events: [line for event in events for line in (": PROCESSING", event)]),
+    "no choices": stream(with_choices([])),
+    "null choices": stream(with_choices(None)),
+    "no [DONE]": stream(lambda events: events, done=False),
+}
+
+
+@pytest.mark.parametrize("way", STREAMED)
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_beside_the_rule(name: str, way: Way) -> None:
+    with Playing(OPENAI, way, [STREAMS[name], finish()]) as playing:
+        succeeds(playing, ["a", "b"])
+
+
+AS_TEXT = '{"name": "write", "arguments": {"text": "a"}}'
+# The reply, what it runs, and how many reminders follow it.
+REPLIES: dict[str, tuple[WireReply, list[str], int]] = {
+    "no usage": (replace(work("a"), usage="none"), ["a"], 0),
+    "one piece for each character": (replace(work("a"), size=1), ["a"], 0),
+    "all in one piece": (replace(work("a"), size=9999), ["a"], 0),
+    "thoughts beside the call": (replace(work("a"), thoughts="hm"), ["a"], 0),
+    "several calls of one id": (replace(work("a", "b"), ids=("x", "x")), ["a", "b"], 0),
+    "calls without ids": (replace(work("a", "b"), ids=("", "")), ["a", "b"], 0),
+    "work and the finish at once": (replace(work("a"), calls=(*work("a").calls, *finish().calls)), ["a"], 0),
+    "tool_calls without a call": (replace(TALK, reason="tool_calls"), [], 1),
+    "stop with a call": (replace(work("a"), reason="stop"), ["a"], 0),
+    "a call as text": (WireReply(AS_TEXT), [], 1),
+    "a call in tags": (WireReply(f"<tool_call>{AS_TEXT}</tool_call>"), [], 1),
+    "a name of Harmony": (WireReply(calls=(("write<|channel|>commentary", '{"text": "a"}'),)), ["a"], 0),
+    "a content filter": (WireReply("I can", reason="content_filter"), [], 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["build_graph, streamed", "build_graph, whole"])
+@pytest.mark.parametrize(("reply", "ran", "nudges"), REPLIES.values(), ids=REPLIES)
+def test_a_reply_beside_the_rule(reply: WireReply, ran: list[str], nudges: int, way: Way) -> None:
+    with Playing(OPENAI, way, [reply, finish()]) as playing:
+        succeeds(playing, ran, nudges)
+
+
+@every_client
+def test_a_call_without_a_name_and_a_system_message_in_the_middle_are_sent_as_the_provider_takes_them(
+    client: Client,
+) -> None:
+    nameless = replace(work("a", "b"), calls=(("", '{"text": "a"}'), *work("b").calls))
+    with Playing(client, "build_graph, whole", [nameless, finish(), finish()]) as playing:
+        succeeds(playing, ["b"])
+        playing.tell("Speak French from now on.", "Say that you are done.")
+        assert (playing.outcome["status"], playing.server.refused) == ("success", [])
+
+
+def event(body: Body) -> Fault:
+    return sse(f"data: {json.dumps(body)}", "data: [DONE]")
+
+
+def overload_in_the_stream() -> Fault:
+    failure = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    events = [*wire.anthropic_events(WireReply("I be")), failure]
+    return sse(*(wire.named_sse(each).decode().rstrip() for each in events))
+
+
+FAULTS: dict[str, tuple[Client, Fault]] = {
+    "529": (ANTHROPIC, Fault(529, {"type": "error", "error": {"type": "overloaded_error"}})),
+    "overload in a stream": (ANTHROPIC, overload_in_the_stream()),
+    "an error first in a stream": (MISTRAL, event({"object": "error", "message": "no", "code": "3505"})),
+    "nothing in a stream": (OPENAI, sse("data: [DONE]")),
+    "an event without choices": (BY_ROW["OpenRouter"], event({"error": {"code": 502, "message": "no"}})),
+    "a code that is a word": (BY_ROW["OpenRouter"], event({"error": {"code": "server_error"}})),
+    "a wait that Google asks for": (GEMINI, Fault(429, {"error": {
+        "code": 429, "message": "Too fast.", "status": "RESOURCE_EXHAUSTED",
+        "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.1s"}]}})),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("client", "fault"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_that_passes(client: Client, fault: Fault) -> None:
+    with Playing(client, "build_graph, streamed", [fault, work("a"), finish()]) as playing:
+        succeeds(playing, ["a"])
+        assert playing.outcome["retries"] == 1
+
+
+def test_nothing_in_a_stream_is_asked_for_once_more_under_guards() -> None:
+    nothing = sse("data: [DONE]")
+    with Playing(MISTRAL, "Guards, streamed", [nothing, work("a"), nothing, finish()]) as playing:
+        succeeds(playing, ["a"])
+
+
+# Bedrock's client of AWS tries again by itself.
+@pytest.mark.parametrize("provider", [each for each in PROVIDERS if each.name != "Bedrock"], ids=NAME)
+def test_only_the_graph_tries_again_also_with_a_client_that_was_used(provider: Provider) -> None:
+    eager = replace(provider, options={**provider.options, "max_retries": 6})
+    hello = provider.answer(provider.events(WireReply("Hello.", reason=provider.runs[-1])))
+    with FakeProvider([hello, *[error(503, "Overloaded")] * 2]) as server:
+        model = eager.client(server.root)
+        assert "".join(chunk.text for chunk in model.stream("Hi.")) == "Hello."
+        graph = build_graph(model, policy={"model_retries": ModelRetries(tries=2, first_wait=0.01)})
+        assert graph.invoke({"messages": ["go"]})["outcome"]["reason"] == "model_error"
+        assert len(server.requests) == 3
+
+
+NO_KEY: dict[str, tuple[Client, str, str]] = {
+    "Anthropic": (ANTHROPIC, "invalid x-api-key", "ANTHROPIC_API_KEY"),
+    "Google": (GEMINI, "API key not valid. Please pass a valid API key.", "GOOGLE_API_KEY"),
+}
+
+
+@pytest.mark.parametrize(("client", "words", "variable"), NO_KEY.values(), ids=NO_KEY)
+def test_a_wrong_key_names_the_variable_of_its_provider(client: Client, words: str, variable: str) -> None:
+    refusal = replace(client.refusal(words), status=401 if client is ANTHROPIC else 400)
+    with StrictServer(client, [refusal]) as server:
+        error_text = build_graph(server.model).invoke({"messages": ["go"]})["outcome"]["error"]
+        assert len(server.requests) == 1
+    assert (variable in error_text, "OPENAI" in error_text) == (True, False)
+
+
+def without_choice(check: Check) -> Check:
+    """A provider that refuses a required call, as reasoning models do."""
+
+    def checked(body: Body) -> None:
+        choice = body.get("tool_choice", "auto")
+        is_free = choice == "auto" or (isinstance(choice, dict) and choice.get("type") == "auto")
+        require(is_free, "Thinking mode does not support this tool_choice")
+        check(body)
+
+    return checked
+
+
+@pytest.mark.parametrize("way", [*STREAMED, "build_graph, whole"])
+@pytest.mark.parametrize("row", ["OpenAI, chat completions", "DeepSeek", "Mistral"])
+def test_a_refused_tool_choice_is_left_out(row: str, way: Way) -> None:
+    client = replace(BY_ROW[row], check=without_choice(BY_ROW[row].check))
+    with Playing(client, way, [work("a"), *UNTIL_REQUIRED, finish()]) as playing:
+        succeeds(playing, ["a"], nudges=len(UNTIL_REQUIRED))
+        assert len(playing.server.refused) == 1
+
+
+def usages(counts: Sequence[tuple[int, int] | None], last: tuple[int, int] | None = None) -> Fault:
+    """A finish in as many pieces as there are counts, each with one; `last` comes by itself at the end."""
+    events = list(wire.openai_events(replace(finish(), reason="tool_calls", usage="none", size=9999)))
+    told = [*counts, *[counts[-1]] * (len(events) - len(counts))]
+    for each, count in zip(events, told, strict=True):
+        each.update({"usage": counted(count)} if count else {})
+    ends = [{**events[0], "choices": [], "usage": counted(last)}] if last else []
+    return sse(*(f"data: {json.dumps(each)}" for each in [*events, *ends]), "data: [DONE]")
+
+
+def counted(count: tuple[int, int]) -> Body:
+    read, written = count
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+
+
+USAGES: dict[str, tuple[Fault, tuple[int, int] | None]] = {
+    "it counts up": (usages([(90, 1), (90, 7), (90, 20)]), (90, 20)),
+    "it counts up, and says it once more": (usages([(90, 1), (90, 20)], (90, 20)), (90, 20)),
+    "it counts up from zero": (usages([(90, 0), (90, 7), (90, 20)]), (90, 20)),
+    "it says it at the end": (usages([None], (90, 20)), (90, 20)),
+    "it says zero": (usages([None], (0, 0)), None),
+    "it says that nothing was read": (usages([None], (0, 20)), None),
+}
+
+
+@pytest.mark.parametrize("way", STREAMED)
+@pytest.mark.parametrize(("answer", "count"), USAGES.values(), ids=USAGES)
+def test_a_usage_in_each_chunk_is_not_summed_and_none_is_estimated(
+    answer: Fault, count: tuple[int, int] | None, way: Way
+) -> None:
+    options = {**OPENAI.provider.options, "stream_usage": True}
+    client = replace(OPENAI, provider=replace(OPENAI.provider, options=options))
+    with Playing(client, way, [answer]) as playing:
+        playing.say("Do it.")
+        usage = playing.outcome["usage"]
+    assert usage["estimated"] is (count is None)
+    assert (usage["input_tokens"], usage["output_tokens"]) == (
+        count or (usage["input_tokens"], usage["output_tokens"])
+    )
+    assert min(usage["input_tokens"], usage["output_tokens"]) > 0
+
+
+@pytest.mark.parametrize("marked", [0, 1, 3, 4], ids="{} of the system prompt".format)
+@pytest.mark.parametrize("face", ["build_graph", "Guards"])
+def test_there_are_at_most_four_marks_for_the_cache(face: str, marked: int) -> None:
+    mark = {"cache_control": {"type": "ephemeral"}}
+    marked_tool = StructuredTool.from_function(note, name="write")
+    marked_tool.extras = mark
+    parts: list[Any] = [
+        {"type": "text", "text": word, **(mark if at < marked else {})} for at, word in enumerate("abcd")
+    ]
+    caching = pytest.importorskip("langchain_anthropic.middleware").AnthropicPromptCachingMiddleware
+    prompt, middleware = SystemMessage(parts), [caching()]
+    with StrictServer(ANTHROPIC, [work("a"), finish()] * 4) as server:
+        options: Any = {"system_prompt": prompt, **saved()}
+        if face == "Guards":
+            agent: Any = create_agent(
+                server.model, [marked_tool], middleware=[Guards(), *middleware], **options
+            )
+        else:
+            agent = build_graph(
+                server.model, [marked_tool], middleware=middleware, policy={"streaming": "never"}, **options
+            )
+        for task in range(4):
+            given: Any = [{"type": "text", "text": f"Task {task}.", **mark}]
+            result = agent.invoke({"messages": [HumanMessage(given)]}, THREAD)
+            assert result["outcome"]["status"] == "success", server.refused
+        assert json.dumps(server.requests[-1].body).count('"cache_control"') == 4
+
+
+# Pictures, documents and links in a result: shown where the provider takes them, else told in words.
+
+PDF = "JVBERi0xLjQgb2YgYSBwYWdl"
+PICTURE: Body = {"type": "image", "base64": PIXEL, "mime_type": "image/png"}
+TAKES = {row: {"picture", "address", "PDF"} for row in (OPENAI.row, RESPONSES.row, ANTHROPIC.row)}
+TAKES |= {MISTRAL.row: {"picture", "address"}, GEMINI.row: {"picture", "PDF"}}
+# The block, what takes it, what shows it, and words that tell of it.
+BLOCKS: dict[str, tuple[Body, str, str, str]] = {
+    "a picture": (PICTURE, "picture", PIXEL, "image/png, 70 bytes"),
+    "a picture in OpenAI's form": (
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
+        "picture", PIXEL, "image/png, 70 bytes",
+    ),
+    "a picture in Anthropic's form": (
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
+        "picture", PIXEL, "image/png, 70 bytes",
+    ),
+    "a picture in MCP's form": (
+        {"type": "image", "data": PIXEL, "mimeType": "image/png"}, "picture", PIXEL, "image/png, 70 bytes",
+    ),
+    "a picture on the web": (
+        {"type": "image", "url": "https://example.com/a.png"},
+        "address", '"https://example.com/a.png"', "https://example.com/a.png",
+    ),
+    "a PDF": (
+        {"type": "file", "base64": PDF, "mime_type": "application/pdf", "filename": "may.pdf"},
+        "PDF", PDF, "may.pdf, application/pdf, 18 bytes",
+    ),
+    "another document": (
+        {"type": "file", "base64": PDF, "mime_type": "application/zip", "filename": "may.zip"},
+        "", PDF, "may.zip, application/zip, 18 bytes",
+    ),
+    "a recording": (
+        {"type": "audio", "base64": PDF, "mime_type": "audio/wav"}, "", PDF, "audio/wav, 18 bytes",
+    ),
+    "a film": ({"type": "video", "base64": PDF, "mime_type": "video/mp4"}, "", PDF, "video/mp4, 18 bytes"),
+    "a link": (
+        {"type": "resource_link", "uri": "file:///may.txt", "name": "May", "size": 12},
+        "", PDF, "May, file:///may.txt, 12 bytes",
+    ),
+    "a file by its address": (
+        {"type": "file", "url": "file:///may.txt", "mime_type": "text/plain"},
+        "", PDF, "file:///may.txt, text/plain",
+    ),
+    "an empty text": ({"type": "text", "text": ""}, "", PDF, "made it"),
+}  # fmt: skip
+SHOT = WireReply(calls=(("look", "{}"),))
+
+
+def showing(server: StrictServer, content: Any, face: str, **options: Any) -> Any:
+    """The result of a task whose model looks at this, then finishes."""
+
+    @tool
+    def look(call_id: Annotated[str, InjectedToolCallId]) -> Any:
+        """Look."""
+        return ToolMessage(content, tool_call_id=call_id)
+
+    look.metadata = {"kind": "read"}
+    agent: Any
+    model = server.model.model_copy(update=options)
+    if face == "Guards":
+        agent = create_agent(model, [look], middleware=[Guards()], **saved())
+    else:
+        agent = build_graph(model, [look], policy={"streaming": "never", "model_retries": None}, **saved())
+    return agent.invoke({"messages": [HumanMessage("Look.")]}, THREAD)
+
+
+def letters(server: StrictServer) -> str:
+    """The last request, with the alphabet of addresses that Google takes put back."""
+    return plain(json.dumps(server.requests[-1].body))
+
+
+def plain(text: str) -> str:
+    return text.replace("-", "+").replace("_", "/")
+
+
+@pytest.mark.parametrize("row", TAKES)
+@pytest.mark.parametrize(
+    ("name", "face"),
+    [*product(BLOCKS, ["build_graph"]), *product(["a picture", "a PDF", "a film"], ["Guards"])],
+)
+def test_each_client_is_shown_what_it_takes_and_reads_the_rest(name: str, row: str, face: str) -> None:
+    block, sort, shows, words = BLOCKS[name]
+    with StrictServer(BY_ROW[row], [SHOT, finish()]) as server:
+        outcome = showing(server, [{"type": "text", "text": "made it"}, block], face)["outcome"]
+        body = letters(server)
+    assert (outcome["status"], server.refused) == ("success", [])
+    assert "made it" in body
+    is_taken = sort in TAKES[row]
+    assert (plain(shows) in body) is is_taken
+    assert is_taken or plain(words) in body
+
+
+EMPTY: dict[str, Any] = {"no text": "", "space": " \n", "an empty block": [{"type": "text", "text": ""}]}
+
+
+@pytest.mark.parametrize("row", TAKES)
+@pytest.mark.parametrize("content", EMPTY.values(), ids=EMPTY)
+def test_an_empty_result_is_sent_as_some_text(content: Any, row: str) -> None:
+    with StrictServer(BY_ROW[row], [SHOT, finish()]) as server:
+        assert showing(server, content, "build_graph")["outcome"]["status"] == "success"
+    assert server.refused == []
+
+
+def sees_no_picture(check: Check) -> Check:
+    def checked(body: Body) -> None:
+        require(PIXEL not in json.dumps(body), "Invalid content in the messages.")
+        check(body)
+
+    return checked
+
+
+@pytest.mark.parametrize("face", ["build_graph", "Guards"])
+@pytest.mark.parametrize("row", [OPENAI.row, RESPONSES.row, ANTHROPIC.row])
+def test_a_model_that_refuses_a_picture_reads_what_it_is(row: str, face: str) -> None:
+    client = replace(BY_ROW[row], check=sees_no_picture(BY_ROW[row].check))
+    with StrictServer(client, [SHOT, finish()]) as server:
+        assert showing(server, [PICTURE], face)["outcome"]["status"] == "success"
+        assert (len(server.refused), "image/png, 70 bytes" in json.dumps(server.requests[-1].body)) == (
+            1,
+            True,
+        )
+
+
+def test_a_model_whose_profile_has_no_pictures_is_sent_none() -> None:
+    with StrictServer(OPENAI, [SHOT, finish()]) as server:
+        showing(server, [PICTURE], "build_graph", profile={"image_inputs": False})
+        assert (PIXEL in letters(server), "70 bytes" in letters(server)) == (False, True)
+
+
+def test_a_large_picture_counts_as_one_picture_in_the_budget() -> None:
+    large = {**PICTURE, "base64": PIXEL + "A" * 300_000}
+    with Playing(OPENAI, "build_graph, whole", [SHOT, finish()], prompt_tokens=4_000) as playing:
+        showing(playing.server, [large], "build_graph")
+        assert large["base64"] in letters(playing.server), "nothing was folded"
+
+
+# What arrived whole runs, under the words of each provider.
+
+FINISH, EARLY = ("finish_task", '{"summary": "All is paid."}'), ("finish_task", '{"summary": "Too early."}')
+
+
+def paid_by(provider: Provider, face: str, script: Sequence[Sequence[Event]]) -> tuple[list[int], Body, int]:
+    """What was paid, the outcome, and how many of the replies were asked for."""
+    paid = list[int]()
+
+    def pay(to: str = "nobody", amount: int = 500) -> str:
+        """Pay somebody."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    limits = Limits(turns=100)
+    with FakeProvider([provider.answer(events) for events in script]) as server:
+        agent: Any
+        model = provider.client(server.root)
+        if face == "build_graph":
+            policy = {"model_retries": ModelRetries(tries=9, first_wait=0.001)}
+            agent = build_graph(model, [pay], limits=limits, policy=policy, **saved())
+        else:
+            # Bedrock's client raises for a reply without an end.
+            retries: Any = ModelRetryMiddleware(max_retries=9, initial_delay=0.001)
+            agent = create_agent(model, [pay], middleware=[Guards(limits=limits), retries], **saved())
+        for _ in agent.stream({"messages": [HumanMessage("Pay them.")]}, THREAD, stream_mode="messages"):
+            pass
+        return paid, agent.get_state(THREAD).values["outcome"], len(server.requests)
+
+
+def paying(provider: Provider, amount: int, *more: tuple[str, str], **reply: Any) -> list[Event]:
+    arguments = f'{{"to": "ada", "amount": {amount}}}'
+    given = {"reason": provider.runs[0], "size": 5, "usage": "each", **reply}
+    return list(provider.events(WireReply(calls=(("pay", arguments), *more), **given)))
+
+
+def broken(provider: Provider) -> list[list[Event]]:
+    """Streams that end too early, or in half of a call."""
+    endless = paying(provider, 1, EARLY, reason="")
+    streams = [endless, list(provider.events(WireReply(calls=(EARLY,))))]
+    if not provider.named_last:
+        streams.append(endless[: max(1, len(endless) // 3)])
+    if provider.calls != "objects":
+        half = WireReply(calls=(("pay", '{"to": "ada", "amount": 10'),), reason=provider.runs[0])
+        streams.append(list(provider.events(half)))
+    return streams
+
+
+both_faces = pytest.mark.parametrize("face", ["build_graph", "Guards"])
+
+
+@both_faces
+@every_provider
+def test_only_what_arrived_whole_is_paid(provider: Provider, face: str) -> None:
+    after = list(
+        provider.events(WireReply(calls=(FINISH, ("pay", '{"amount": 2}')), reason=provider.runs[0]))
+    )
+    script = [*broken(provider), paying(provider, 1000), after]
+    paid, outcome, asked = paid_by(provider, face, script)
+    assert (paid, outcome["status"], outcome["summary"]) == ([1000], "success", "All is paid.")
+    assert asked == len(script)
+
+
+@both_faces
+@every_provider
+def test_what_a_word_means_is_what_its_provider_documents(provider: Provider, face: str) -> None:
+    """Between two that forbid is one that allows, since the second filter in a row ends a task."""
+    bad = [paying(provider, at, EARLY, reason=word) for at, word in enumerate(provider.does_not_run)]
+    allowed = [provider.runs[at % len(provider.runs)] for at in range(max(len(bad), len(provider.runs)))]
+    good = [paying(provider, 1000 + at, reason=word) for at, word in enumerate(allowed)]
+    mixed = chain.from_iterable(zip(bad, good, strict=False))
+    script = [*mixed, *good[len(bad) :], paying(provider, 7, FINISH)]
+    paid, outcome, asked = paid_by(provider, face, script)
+    assert paid == [*range(1000, 1000 + len(good)), 7]
+    assert (outcome["status"], outcome["summary"], asked) == ("success", "All is paid.", len(script))
+
+
+# A thread goes on with another provider's model: each is shown its own thoughts, and nobody else's.
+
+THINKERS = {
+    name: BY_ROW[row]
+    for name, row in {
+        "Anthropic": "Anthropic, thinking",
+        "Bedrock": "Amazon Bedrock",
+        "Gemini": "Google Gemini",
+        "Ollama": "Ollama",
+        "Responses": "OpenAI, Responses",
+    }.items()
+}
+PAIRS = [(one, other) for one, other in product(THINKERS, THINKERS) if one != other]
+RING = list(zip(THINKERS, [*list(THINKERS)[1:], *list(THINKERS)[:1]], strict=True))
+
+
+def thinking(thought: str, reply: WireReply) -> WireReply:
+    return replace(reply, thoughts=thought)
+
+
+def has_thought(server: StrictServer, thought: str) -> bool:
+    """Whether the last request has the thought, or what Gemini signs in its place."""
+    return any(thought in json.dumps(request.body) for request in server.requests[-1:])
+
+
+def note(text: str) -> str:
+    """Write."""
+    return f"written {text}"
+
+
+def writing(model: Any, memory: Any, face: str, *middleware: Any) -> Any:
+    write = StructuredTool.from_function(note, name="write")
+    if face == "Guards":
+        return create_agent(model, [write], middleware=[Guards(), *middleware], **memory)
+    policy = {"streaming": "never", "model_retries": ModelRetries(tries=1)}
+    return build_graph(model, [write], middleware=middleware, policy=policy, **memory)
+
+
+@both_faces
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [pytest.param(*pair, marks=[] if pair in RING else pytest.mark.thorough) for pair in PAIRS],
+)
+def test_the_next_run_has_another_model_and_the_third_the_first_again(
+    one: str, other: str, face: str
+) -> None:
+    memory = saved()
+    ours = [thinking(f"our thought {at}", reply) for at, reply in enumerate([work("a"), finish(), finish()])]
+    theirs = [thinking(f"their thought {at}", reply) for at, reply in enumerate([work("b"), finish()])]
+    with StrictServer(THINKERS[one], ours) as server, StrictServer(THINKERS[other], theirs) as elsewhere:
+        for model in (server.model, elsewhere.model, server.model):
+            result = writing(model, memory, face).invoke({"messages": [("user", "Write it.")]}, THREAD)
+            assert result["outcome"]["status"] == "success", (server.refused, elsewhere.refused)
+        assert (server.refused, elsewhere.refused) == ([], [])
+        assert not has_thought(elsewhere, "our thought")
+        assert not has_thought(server, "their thought")
+        if one != "Ollama":
+            # Gemini wants its signature back, which is made of the call.
+            assert has_thought(server, "our thought 0") or one == "Gemini"
+    assert "our thought 0" in repr(result["messages"][1]), "the history keeps it"
+
+
+@both_faces
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [pytest.param(*pair, marks=[] if pair in RING else pytest.mark.thorough) for pair in PAIRS],
+)
+def test_a_fallback_takes_over_and_gives_back(one: str, other: str, face: str) -> None:
+    broken_off = error(500, "broken")
+    ours: list[Answer] = [
+        thinking("our thought 0", work("a")),
+        broken_off,
+        thinking("our thought 1", finish()),
+    ]
+    theirs = [thinking("their thought 0", work("b"))]
+    with StrictServer(THINKERS[one], ours) as server, StrictServer(THINKERS[other], theirs) as elsewhere:
+        agent = writing(server.model, saved(), face, ModelFallbackMiddleware(elsewhere.model))
+        result = agent.invoke({"messages": [("user", "Write it.")]}, THREAD)
+        assert result["outcome"]["status"] == "success", (server.refused, elsewhere.refused)
+        assert (server.refused, elsewhere.refused) == ([], [])
+        assert not has_thought(elsewhere, "our thought")
+        assert not has_thought(server, "their thought")
+
+
+def test_a_model_that_a_middleware_behind_guards_chooses_is_shown_its_own_thoughts() -> None:
+    @wrap_model_call
+    def chooses(request: ModelRequest, handler: Callable[[ModelRequest], ModelResponse]) -> ModelResponse:
+        return handler(request.override(model=server.model))
+
+    answers = [thinking("our thought 0", work("a")), thinking("our thought 1", finish())]
+    with (
+        StrictServer(THINKERS["Anthropic"], answers) as server,
+        StrictServer(THINKERS["Responses"], []) as unused,
+    ):
+        agent = writing(unused.model, saved(), "Guards", chooses)
+        result = agent.invoke({"messages": [("user", "Write it.")]}, THREAD)
+        assert result["outcome"]["status"] == "success", server.refused
+        assert has_thought(server, "our thought 0")
+        assert unused.requests == []
+
+
+def test_a_client_that_asks_several_providers_is_shown_everything() -> None:
+    class Router(BaseChatModel):
+        inner: Any
+
+        @property
+        def _llm_type(self) -> str:
+            return "router"
+
+        def bind_tools(self, tools: Any, **options: Any) -> Any:
+            return self.model_copy(update={"inner": self.inner.bind_tools(tools)})
+
+        def _generate(self, messages: Any, *args: Any, **options: Any) -> Any:
+            return ChatResult(generations=[ChatGeneration(message=self.inner.invoke(messages))])
+
+    answers = [thinking("our thought 0", work("a")), thinking("our thought 1", finish())]
+    with StrictServer(THINKERS["Anthropic"], answers) as server:
+        result = writing(Router(inner=server.model), saved(), "build_graph").invoke(
+            {"messages": ["Go."]}, THREAD
+        )
+        assert (result["outcome"]["status"], has_thought(server, "our thought 0")) == ("success", True)

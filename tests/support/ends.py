@@ -1,0 +1,26 @@
+"""How a task has ended, of a decision or of a state."""
+
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+from signoff import Ended, ThreadError, outcome_of
+
+
+def saved_outcome(values: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The outcome of a thread with these values; None while its task has not ended, or not yet begun."""
+    if "outcome" not in values:
+        return None
+    try:
+        return outcome_of(values).model_dump(mode="json")
+    except ThreadError:
+        return None
+
+
+def is_finished(decision: Any) -> TypeGuard[Ended[Any]]:
+    """Whether the task has ended in success or at a limit."""
+    return isinstance(decision, Ended) and decision.outcome.status in ("success", "limit")
+
+
+def is_failed(decision: Any) -> TypeGuard[Ended[Any]]:
+    """Whether the task has ended with an error."""
+    return isinstance(decision, Ended) and decision.outcome.status == "error"
