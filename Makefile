@@ -15,7 +15,7 @@ DEMO := .demo
 # Otherwise Python would not keep its bytecode, and every process that a test starts would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: conformance demo embedded test thorough check fast proof proof-short quick promises sweeps lowest docs clean
+.PHONY: conformance demo embedded test thorough check fast proof quick promises sweeps lowest docs clean
 
 .PHONY: help demo-port clean-all coverage build portable all-thorough
 .DEFAULT_GOAL := help
@@ -43,13 +43,12 @@ demo-port:
 	@$(PYTHON) examples/demo/install.py "$(UV)"
 	@touch $@
 
-## test: style, types, the short proof, and a test of every promise; the time budget is 16 minutes
+## test: style, types, and a test of every promise; the time budget is 7 minutes
 test: .venv/installed
-	@$(RUN) python -m tests.budget "make test" 16 $(MAKE) --no-print-directory quick
+	@$(RUN) python -m tests.budget "make test" 7 $(MAKE) --no-print-directory quick
 
 quick:
-	@$(MAKE) --no-print-directory --jobs 2 check proof-short
-	@$(MAKE) --no-print-directory promises
+	@$(MAKE) --no-print-directory --jobs 2 promises check
 
 ## thorough: the sweeps, the full proof, fuzzing, random histories, all sizes; the time budget is 24 minutes
 thorough: .venv/installed
@@ -84,9 +83,6 @@ embedded: .venv/installed
 ## proof: checks every reachable state, every property and every mutation
 proof: .venv/installed
 	$(RUN) python -m tests.proof
-
-proof-short: .venv/installed
-	$(RUN) python -m tests.proof --short
 
 ## lowest: tests that touch every dependency, on its lowest version, with the lowest and the newest Python
 lowest: .venv/installed

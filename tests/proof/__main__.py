@@ -1,9 +1,5 @@
-"""`python -m tests.proof`: explores every world, breaks the machine in every way, and prints the numbers.
+"""`python -m tests.proof`: explores every world, breaks the machine in every way, and prints the numbers."""
 
-With `--short` the large worlds have fewer turns or replies; the machine is broken in every way all the same.
-"""
-
-import argparse
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -19,18 +15,14 @@ from tests.proof.compositions import COMPOSITIONS
 from tests.proof.mutations import ALL
 from tests.proof.mutations_of_delegates import DELEGATE_MUTATIONS
 from tests.proof.numbers import LENGTH, catch, catch_below, gaps, visit, visit_tree
-from tests.proof.test_compositions import QUICK
 from tests.proof.worlds import WORLDS
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser("python -m tests.proof", description=__doc__)
-    parser.add_argument("--short", action="store_true", help="the large worlds with fewer turns or replies")
-    short = parser.parse_args().short
     begun, console = time.monotonic(), Console(width=100)
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        worlds = [pool.submit(visit, name, short) for name in WORLDS]
-        worlds += [pool.submit(visit_tree, name, short) for name in (QUICK if short else COMPOSITIONS)]
+        worlds = [pool.submit(visit, name) for name in WORLDS]
+        worlds += [pool.submit(visit_tree, name) for name in COMPOSITIONS]
         caught = list(pool.map(catch, ALL, chunksize=4))
         caught += pool.map(catch_below, DELEGATE_MUTATIONS, chunksize=4)
         visited = [one.result() for one in worlds]

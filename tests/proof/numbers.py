@@ -11,7 +11,7 @@ from tests.proof.mutations import ALL
 from tests.proof.mutations_of_delegates import DELEGATE_MUTATIONS
 from tests.proof.test_compositions import BELOW, explored_below
 from tests.proof.test_mutations import ANY, explored
-from tests.proof.worlds import SHORT, WORLDS
+from tests.proof.worlds import WORLDS
 
 LENGTH = 8
 
@@ -28,13 +28,13 @@ class Visited(NamedTuple):
     reported: set[tuple[State | None, Event | None]]
 
 
-def visit(name: str, short: bool = False) -> Visited:
-    return _visited(name, Explorer((SHORT if short else WORLDS)[name]()).run())
+def visit(name: str) -> Visited:
+    return _visited(name, Explorer(WORLDS[name]()).run())
 
 
-def visit_tree(name: str, short: bool = False) -> Visited:
+def visit_tree(name: str) -> Visited:
     """The same for machines that call each other."""
-    return _visited(name, TreeExplorer(COMPOSITIONS[name](), thorough=not short).run())
+    return _visited(name, TreeExplorer(COMPOSITIONS[name](), thorough=True).run())
 
 
 def _visited(name: str, found: Exploration) -> Visited:

@@ -1,6 +1,6 @@
-"""Machines that call each other: what must hold of all of them together, and what catches each broken copy.
+"""Machines that call each other: what must hold of all of them together.
 
-`make proof` explores all of these worlds, with the abstraction; here the small ones.
+`make proof` explores all of their worlds, with the abstraction, and breaks what runs them; here are two.
 """
 
 import pytest
@@ -12,14 +12,6 @@ from tests.proof.compositions import COMPOSITIONS
 from tests.proof.mutations_of_delegates import DELEGATE_MUTATIONS
 
 BELOW = (*TREE_OVERALL, *(one.name for one in TREE_PROPERTIES))
-QUICK = (
-    "two ask",
-    "few tokens",
-    "few calls",
-    "few tokens, and a copy",
-    "few calls, and a copy",
-    "finish beside",
-)
 
 
 def explored_below(name: str) -> Exploration:
@@ -30,19 +22,11 @@ def explored_below(name: str) -> Exploration:
         return TreeExplorer(world, thorough=mutation.thorough, until=mutation.seen_by).run()
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", ["two ask", "finish beside"])
 def test_every_property_holds_in_every_state(name: str) -> None:
     found = TreeExplorer(COMPOSITIONS[name](), thorough=False).run()
     assert found.broken == []
     assert found.states > 25
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", DELEGATE_MUTATIONS)
-@pytest.mark.sample(6)
-def test_a_broken_copy_is_caught(name: str) -> None:
-    seen = {broken.name for broken in explored_below(name).broken}
-    assert seen & set(DELEGATE_MUTATIONS[name].seen_by)
 
 
 def test_every_property_catches_a_broken_copy() -> None:

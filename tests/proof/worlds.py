@@ -154,18 +154,3 @@ WORLDS: Mapping[str, Callable[[], World]] = {
         2,
     ),
 }
-
-SHORT: Mapping[str, Callable[[], World]] = {
-    **WORLDS,
-    "every reply": lambda: World("every reply", machine(turns=2)),
-    "one event": lambda: World("one event", machine(turns=1, talk_turns=1), FEW, ("kill", "message"), 1),
-    "two events": lambda: World("two events", machine(turns=1), SOME, EVENTS, 2),
-    "repetitions": lambda: World("repetitions", machine(turns=4, repeats=3), ("talk", "read", "write")),
-    "checks": lambda: World(
-        "checks", machine(turns=2, checks=[lambda: True]), (*FEW, *REVIEWED), ("kill",), 1
-    ),
-    "a dialogue": lambda: World("a dialogue", machine(turns=2, talk="natural"), SOME, ("message",), 1),
-    "rounds": lambda: World("rounds", machine(turns=3, rounds=True), FEW),
-    "few calls": lambda: World("few calls", machine(turns=3, tool_calls=2), (*FEW, "two reads + write")),
-}
-"""The same worlds, the large ones with fewer turns or replies: seconds in place of minutes."""
