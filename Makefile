@@ -11,11 +11,13 @@ RUN := $(UV) run --no-sync
 # The tests kill processes but do not cut the power, so waiting for the disk (fsync) would test nothing more.
 TESTS := $(shell command -v eatmydata) $(RUN) pytest -n 2 --dist loadfile
 DEMO := .demo
+# PART=K/N: of the sweeps and the versions each Nth, beginning with the Kth.
+PART ?= 0/1
 
 # Otherwise Python would not keep its bytecode, and every process that a test starts would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: conformance demo embedded test thorough check fast proof quick promises sweeps lowest docs clean
+.PHONY: conformance demo embedded test thorough check fast proof quick promises sweeps versions docs clean
 
 .PHONY: help demo-port clean-all coverage build portable all-thorough
 .DEFAULT_GOAL := help
@@ -55,7 +57,7 @@ thorough: .venv/installed
 	@$(RUN) python -m tests.budget "make thorough" 24 $(MAKE) --no-print-directory all-thorough
 
 all-thorough:
-	@$(MAKE) --no-print-directory --jobs 2 proof lowest
+	@$(MAKE) --no-print-directory --jobs 2 proof versions
 	@$(MAKE) --no-print-directory sweeps
 
 ## check: style and types
@@ -71,8 +73,6 @@ fast: .venv/installed
 promises: .venv/installed
 	$(TESTS) -m "not thorough" --timeout 300
 
-# PART=K/N: each Nth sweep, beginning with the Kth.
-PART ?= 0/1
 sweeps: .venv/installed
 	$(TESTS) -m "thorough and not embedded" --timeout 600 --part $(PART)
 
@@ -84,9 +84,9 @@ embedded: .venv/installed
 proof: .venv/installed
 	$(RUN) python -m tests.proof
 
-## lowest: tests that touch every dependency, on its lowest version, with the lowest and the newest Python
-lowest: .venv/installed
-	$(RUN) python -m tests.lowest
+## versions: tests that touch every dependency, with its lowest and newest version, on each Python that is here
+versions: .venv/installed
+	$(RUN) python -m tests.versions --part $(PART)
 
 # `.bench/` holds an environment for the suite and its public tasks, one for each framework, and the runs so far.
 LOOPCHECK := .bench/loopcheck/bin/python -m loopcheck

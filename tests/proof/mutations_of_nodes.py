@@ -1,6 +1,7 @@
 """Broken copies of what reads the history, and of the nodes."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import signoff.graph.compiled.states
@@ -21,11 +22,12 @@ import signoff.nodes.route_tools
 import signoff.nodes.tool_calls.closing
 import signoff.nodes.tool_calls.done
 import signoff.nodes.undo
+import signoff.verify.explore
 from signoff.graph.finish.standstill import idle_refusals
 from signoff.graph.machine import State
 from signoff.nodes.journal import Written
 from signoff.nodes.node import NodeContext, Report, Steps
-from signoff.verify.explore import ENDS, LEGAL, RESTART
+from signoff.verify.explore import ENDS, FAITHFUL, LEGAL, RESTART
 from tests.proof.mutation import Break, Mutation
 
 
@@ -89,7 +91,16 @@ def _no_effects(*given: Any) -> Any:
     return False
 
 
+def _forgetful(task: Any, machine: Any) -> Any:
+    return _whole(replace(task, talk_turns=0), machine)
+
+
+_whole = signoff.verify.explore._task
+
 NODE_MUTATIONS: Mapping[str, Mutation] = {
+    "an exploration that forgets how long it was only talk": Mutation(
+        "few tokens", put(signoff.verify.explore, "_task", _forgetful), [FAITHFUL], thorough=True
+    ),
     "a message never begins a new task": Mutation(
         "two events",
         put(signoff.graph.history.reader.Reader, "_joins", lambda reader, _: bool(reader.section.messages)),

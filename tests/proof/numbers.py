@@ -7,10 +7,9 @@ from signoff.graph.machine import ENTRIES, TRANSITIONS, Event, State
 from signoff.verify.explore import Exploration, Explorer
 from signoff.verify.tree_explore import TreeExplorer
 from tests.proof.compositions import COMPOSITIONS
+from tests.proof.exploring import ANY, BELOW, explored, explored_below
 from tests.proof.mutations import ALL
 from tests.proof.mutations_of_delegates import DELEGATE_MUTATIONS
-from tests.proof.test_compositions import BELOW, explored_below
-from tests.proof.test_mutations import ANY, explored
 from tests.proof.worlds import WORLDS
 
 LENGTH = 8
@@ -45,12 +44,15 @@ def _visited(name: str, found: Exploration) -> Visited:
 
 def catch(name: str) -> tuple[str, set[str]]:
     """A mutation, and the properties that it breaks, of those that must see it."""
-    return name, {one.name for one in explored(name).broken} & set(ALL[name].seen_by or ANY)
+    mutation = ALL[name]
+    return name, {one.name for one in explored(mutation).broken} & set(mutation.seen_by or ANY)
 
 
 def catch_below(name: str) -> tuple[str, set[str]]:
     """A mutation of what runs delegates, and the properties that it breaks, of those that must see it."""
-    return name, {one.name for one in explored_below(name).broken} & set(DELEGATE_MUTATIONS[name].seen_by)
+    return name, {one.name for one in explored_below(DELEGATE_MUTATIONS[name]).broken} & set(
+        DELEGATE_MUTATIONS[name].seen_by
+    )
 
 
 def gaps(visited: Sequence[Visited], caught: Sequence[tuple[str, set[str]]]) -> list[str]:

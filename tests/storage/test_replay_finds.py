@@ -18,7 +18,8 @@ from signoff.session.decisions import Action, Approval, Ended, Question
 from signoff.session.replay import ReplayDifference, replay
 from signoff.storage import SqliteStorage
 from tests.incidents.player import graph_of, imported, incidents
-from tests.proof.mutations import ENTRY_MUTATIONS, RULE_MUTATIONS, TABLE_MUTATIONS
+from tests.proof.mutations import ENTRY_MUTATIONS, TABLE_MUTATIONS
+from tests.proof.mutations_of_rules import RULE_MUTATIONS
 from tests.support.adapted import adapted
 from tests.support.ends import is_failed, is_finished
 
