@@ -14,6 +14,7 @@ from langgraph.types import Command
 
 from signoff import Graph, Texts, build_graph
 from signoff.models import ScriptedModel, call
+from tests.support.ways import Way
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 GO: Any = {"messages": [("user", "do it")]}
@@ -163,8 +164,8 @@ class Played:
     ran: list[str]
 
 
-def run(play: Play) -> Played:
-    """What came of it, unchecked but for that the whole script was said."""
+def run(play: Play, way: Way = Graph.invoke) -> Played:
+    """What came of it, unchecked but for that the whole script was said. way: how the graph is run."""
     bench, waits, result = Bench(), list[Any](), dict[str, Any]()
     options = dict(play.options() if callable(play.options) else play.options)
     options["policy"] = {"texts": TEXTS, "model_retries": None, **options.get("policy", {})}
@@ -173,15 +174,15 @@ def run(play: Play) -> Played:
     with ScriptedModel([*play.script], disable_streaming=play.whole) as model:
         graph = build_graph(model, tools, **play.rules, **options)
         for given in play.sent:
-            result = graph.invoke(_input(given), THREAD)
+            result = way(graph, _input(given), THREAD)
             waits += [wait.value for wait in result.get("__interrupt__", ())]
     return Played(graph, model, result, waits, bench.ran)
 
 
-def check(play: Play) -> Played:
+def check(play: Play, way: Way = Graph.invoke) -> Played:
     """Runs it. Fails unless it goes as it must, and every prompt could be sent to a strict provider and
     begins with the one before."""
-    played = run(play)
+    played = run(play, way)
     outcome, messages = played.result["outcome"], played.result["messages"]
     assert played.ran == list(play.ran)
     if play.ends is None:
