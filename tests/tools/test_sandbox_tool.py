@@ -1,81 +1,79 @@
-"""run_python: what the model reads, and under which thread its variables stay."""
+"""run_python: what the model reads of a call, and under which thread its variables stay."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from langchain_core.tools import BaseTool, ToolException
 
-from signoff.graph.kinds import Kind, kind_of
-from signoff.tools.sandbox import MontySandbox, PythonResult, UnsafeSandbox, choose_sandbox, python_tool
-from signoff.tools.sandbox.tool import result_text
+from signoff import build_graph, sqlite_storage
+from signoff.models import ScriptedModel, call
+from signoff.tools import MontySandbox, Sandbox, UnsafeSandbox, choose_sandbox, python_tool
+from tests.support.plays import FINISH, GO, results
+
+# In each of them the folder of its own has another name.
+SANDBOXES: dict[str, tuple[str, Callable[[], Sandbox]]] = {
+    "auto": ("__import__('tempfile').gettempdir()", choose_sandbox),
+    "monty": ("'/own'", MontySandbox),
+    "unsafe": ("__import__('tempfile').gettempdir()", lambda: UnsafeSandbox(unsafe=True)),
+}
 
 
-@pytest.mark.parametrize(
-    ("result", "text"),
-    [
-        (PythonResult("ok"), "Done, with no output. Print what you want to see."),
-        (PythonResult("ok", "a\n", value="3"), "a\n3"),
-        (PythonResult("ok", "a\n", "warned\n"), "a\nstderr:\nwarned"),
-        (PythonResult("error", stderr="ValueError: no\n"), "ValueError: no"),
-        (PythonResult("timeout", "a\n", seconds=2.04, note="Gone."), "a\nTimed out after 2.0 s.\nGone."),
-        (PythonResult("killed", note="Gone."), "The interpreter has ended.\nGone."),
-        (PythonResult("memory", stderr="MemoryError\n"), "MemoryError\nOut of memory."),
-        (PythonResult("ok", files={"a/b.png": 1234}), "New files: a/b.png (1,234 bytes)"),
-    ],
-)
-def test_what_the_model_reads(result: PythonResult, text: str) -> None:
-    assert result_text(result) == text
-
-
-def call(tool: BaseTool, code: str, thread: str = "one") -> str:
-    answer = tool.invoke({"code": code}, {"configurable": {"thread_id": thread}})
-    assert isinstance(answer, str)
-    return answer
-
-
-def test_the_tool_runs_code_in_the_thread_of_its_caller(tmp_path: Path) -> None:
-    sandbox = choose_sandbox(workspace=tmp_path)
-    tool = python_tool(sandbox, timeout=0.5)
-    assert (tool.name, kind_of(tool), list(tool.args)) == ("run_python", Kind.WRITE, ["code"])
-    assert "0.5 seconds" in tool.description
-    call(tool, "x = 1", "one")
-    assert call(tool, "print('hi')\nx", "one") == "hi\n1"
-    for code, said in (
-        ("x", "NameError"),
-        ("while True: pass", r"Timed out after 0\.\d s"),
-        ("1 +", "SyntaxError"),
-    ):
-        with pytest.raises(ToolException, match=said):
-            call(tool, code, "two")
-    assert tool.invoke({"code": "6 * 7"}) == "42"
+@pytest.fixture(params=SANDBOXES)
+def sandbox(request: pytest.FixtureRequest) -> Iterator[tuple[str, Sandbox]]:
+    if request.param == "monty":
+        pytest.importorskip("pydantic_monty")
+    own, make = SANDBOXES[request.param]
+    sandbox = make()
+    yield own, sandbox
     sandbox.close()
 
 
-async def test_the_tool_runs_from_an_event_loop() -> None:
+def text_of(tool: BaseTool, code: str, thread: str = "one") -> str:
+    """What the model reads, and whether it is an error."""
+    try:
+        return str(tool.invoke({"code": code}, {"configurable": {"thread_id": thread}}))
+    except ToolException as error:
+        return f"failed: {error}"
+
+
+def test_what_the_model_reads(sandbox: tuple[str, Sandbox]) -> None:
+    own, chosen = sandbox
+    tool = python_tool(chosen, timeout=0.5)
+    assert (tool.name, (tool.metadata or {})["kind"], list(tool.args)) == ("run_python", "write", ["code"])
+    assert ("0.5" in tool.description, own.split("'")[1] in tool.description) == (True, True)
+    # A call that says nothing is answered with something.
+    assert text_of(tool, "x = 6").strip() != ""
+    assert text_of(tool, "print('hi')\nx * 7") == "hi\n42"
+    assert "x (1,234 bytes)" in text_of(tool, f"open({own} + '/x', 'w').write('1' * 1234)")
+    assert text_of(tool, "import sys\nprint('out')\nprint('err', file=sys.stderr)").split() == [
+        "out",
+        "stderr:",
+        "err",
+    ]
+    for code, error in (("x", "NameError"), ("1 +", "SyntaxError"), ("while True: pass", " s.")):
+        text = text_of(tool, code, "two")
+        assert (text.startswith("failed: "), error in text) == (True, True), text
+    assert text_of(tool, "x") == "6"
+    # Without a thread nothing is kept.
+    assert tool.invoke({"code": "6 * 7"}) == "42"
+
+
+def test_the_variables_of_a_graph_stay_in_its_thread_of_its_database(tmp_path: Path) -> None:
+    script = [call("run_python", code="x = globals().get('x', 0) + 1; x"), FINISH]
     sandbox = choose_sandbox()
-    tool = python_tool(sandbox)
-    await tool.ainvoke({"code": "x = 1"}, {"configurable": {"thread_id": "one"}})
-    assert await tool.ainvoke({"code": "x"}, {"configurable": {"thread_id": "one"}}) == "1"
+    values = []
+    for name, threads in (("first", "aab"), ("second", "a")):
+        with sqlite_storage(tmp_path / name) as storage:
+            graph = build_graph(ScriptedModel(script * 3), [python_tool(sandbox)], storage=storage)
+            for thread in threads:
+                state = graph.invoke(GO, {"configurable": {"thread_id": thread}})
+                values.append(results(state, "run_python")[-1])
+    assert values == ["1", "2", "1", "1"]
     sandbox.close()
 
 
 def test_long_output_is_kept_in_the_workspace(tmp_path: Path) -> None:
-    text = call(python_tool(workspace=tmp_path), "print('x' * 50_000)")
-    assert len(text) < 21_000
-    assert "the full text is in .signoff/outputs/run_python-" in text
-    assert [file.stat().st_size for file in tmp_path.glob(".signoff/outputs/*.txt")] == [50_000]
-
-
-@pytest.mark.parametrize("kind", ["unsafe", "monty"])
-def test_any_sandbox_serves(kind: str) -> None:
-    if kind == "monty":
-        pytest.importorskip("pydantic_monty")
-    sandbox = MontySandbox() if kind == "monty" else UnsafeSandbox(unsafe=True)
-    tool = python_tool(sandbox)
-    own = "/own" if kind == "monty" else "tempfile.gettempdir()"
-    assert own in tool.description
-    folder = f"'{own}'" if kind == "monty" else f"__import__('tempfile').{own.removeprefix('tempfile.')}"
-    assert "New files: " in call(tool, f"open({folder} + '/x', 'w').write('1')")
-    assert call(tool, "x = 6") == "Done, with no output. Print what you want to see."
-    assert call(tool, "print(x)\nx * 7") == "6\n42"
-    sandbox.close()
+    text = text_of(python_tool(workspace=tmp_path), "print('x' * 50_000)")
+    [kept] = tmp_path.glob(".signoff/outputs/*.txt")
+    assert (kept.stat().st_size, len(text) < 21_000, kept.name in text) == (50_000, True, True)
