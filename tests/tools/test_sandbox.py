@@ -1,8 +1,6 @@
 """Code in the Linux sandbox: what comes back, what works, what stays from call to call, and what ends it."""
 
 import gc
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -34,11 +32,8 @@ OWN = "import os; os.chdir(os.path.expanduser('~'))\n"
 DATABASE = """
 import sqlite3
 database = sqlite3.connect('own.sqlite')
-database.execute('pragma journal_mode=wal')
-database.execute('create table numbers (number)')
-database.executemany('insert into numbers values (?)', [(n,) for n in range(1000)])
-database.commit()
-sqlite3.connect('own.sqlite').execute('select sum(number) from numbers').fetchone()
+database.executescript('pragma journal_mode=wal; create table a(x); insert into a values (7)')
+sqlite3.connect('own.sqlite').execute('select x from a').fetchone()
 """
 PICKLES = """
 import dataclasses, pickle
@@ -56,11 +51,6 @@ TEMPORARY = """
 import os, tempfile
 with tempfile.TemporaryDirectory() as folder, tempfile.NamedTemporaryFile():
     print(os.path.dirname(folder) == os.path.expanduser('~'))
-"""
-ZIPPED = """
-import zipfile
-with zipfile.ZipFile('a.zip', 'w') as file: file.writestr('b', 'c')
-zipfile.ZipFile('a.zip').extractall('.'); open('b').read()
 """
 MAPPED = """
 import mmap
@@ -83,6 +73,7 @@ uuid.uuid1(), platform.platform(), platform.processor(), ctypes.util.find_librar
 ctypes.CDLL(None).system(b'ls')
 open('/proc/self/status').read().count('VmRSS')
 """
+RUN = "import asyncio\nasync def f(): return 7\n"
 # The code, its value and what it prints.
 WORKS = {
     "nothing": ("", None, ""),
@@ -91,33 +82,20 @@ WORKS = {
     "None is no value": ("None", None, ""),
     "bytes that are no text": ("import os; os.write(1, b'\\xff'); None", None, "\ufffd"),
     "leaving in good order": ("raise SystemExit", None, ""),
-    "an event loop, twice": (
-        "import asyncio\nasync def f(): return 7\nasyncio.run(f())\nasyncio.run(f())",
-        "7",
-        "",
-    ),
+    "an event loop, twice": (f"{RUN}asyncio.run(f())\nasyncio.run(f())", "7", ""),
     "await at the top": ("async def f(): return 7\nx = await f()\nx * await f()", "49", ""),
     "the guard of a program": ("if __name__ == '__main__': print('main')", None, "main\n"),
     "other line ends": ("print(1)\r\nprint(2)", None, "1\n2\n"),
     "a bar that goes back": ("for n in range(9): print(f'\\r{n} of 8', end='')", None, "8 of 8"),
-    "colours and deletions": (
-        "print('long line\\r\\x1b[Kshort\\x1b[31m red\\x1b[0m')\nprint('ab\\b\\bx')",
-        None,
-        "short red\nxb\n",
-    ),
+    "colours": ("print('long line\\r\\x1b[Kshort\\x1b[31m red\\x1b[0m')", None, "short red\n"),
+    "steps back": ("print('ab\\b\\bx')", None, "xb\n"),
     "a file name": ("import os; os.path.dirname(__file__) == os.getcwd()", "True", ""),
     "a user name": ("import getpass; getpass.getuser()", "'user'", ""),
     "access and copies": (OWN + COPIES, "(['c'], True)", ""),
     "temporary files": (TEMPORARY, None, "True\n"),
     "pickles": (PICKLES, "3", ""),
-    "threads of a pool": (
-        "from multiprocessing.pool import ThreadPool\nThreadPool(4).map(abs, [-1, -2])",
-        "[1, 2]",
-        "",
-    ),
     "maps": (OWN + MAPPED, "b'abc'", ""),
-    "a zip file": (OWN + ZIPPED, "'c'", ""),
-    "a database in WAL mode": (OWN + DATABASE, "(499500,)", ""),
+    "a database in WAL mode": (OWN + DATABASE, "(7,)", ""),
     "modes and sizes": (OWN + MODES, "(500, '0o100755')", ""),
     "what libraries ask of the machine": (MACHINE, "1", ""),
     "the whole of a long value": ("'\U0001f600' * 200_000", "'" + "\U0001f600" * 99_999, ""),
@@ -127,11 +105,9 @@ WORKS = {
 @pytest.mark.parametrize("case", WORKS)
 def test_what_works(sandbox: LinuxSandbox, case: str) -> None:
     code, value, stdout = WORKS[case]
-    result = sandbox.run(code)
-    assert (result.exit, result.value, result.stdout, result.stderr, result.truncated) == (
-        *("ok", value, stdout),
-        *("", False),
-    )
+    result = sandbox.run(code, thread="calls")
+    assert (result.exit, result.value, result.stdout, result.stderr) == ("ok", value, stdout, "")
+    assert (result.note, result.truncated) == ("", False)
 
 
 ERRORS = {
@@ -175,10 +151,8 @@ def test_help_and_the_newest_source_of_what_the_code_defines(sandbox: LinuxSandb
     sandbox.run("class First:\n    new = 2\n\ndef work():\n    return 3", thread="source")
     code = "import inspect\nfor one in (First, Plain, work): print(inspect.getsource(one))\nhelp(str.split)"
     shown = sandbox.run(code, thread="source").stdout
-    assert [
-        part for part in ("new = 2", "class Plain: pass", "return 3", "split(self") if part not in shown
-    ] == []
-    assert "old" not in shown
+    parts = ("new = 2", "class Plain: pass", "return 3", "split(self", "old")
+    assert [part for part in parts if part in shown] == [*parts[:-1]]
 
 
 def test_a_figure_is_saved_and_not_shown(sandbox: LinuxSandbox) -> None:
@@ -286,6 +260,9 @@ def test_an_interrupt_reaches_only_its_call(sandbox: LinuxSandbox) -> None:
     assert sandbox.run("y", thread="a").value == "1"
 
 
+LATE = ("late words", "two", "lines", "logged")
+
+
 def test_late_output_is_marked(sandbox: LinuxSandbox) -> None:
     begin = """
 import threading, logging, sys
@@ -301,14 +278,10 @@ late.start()
     assert sandbox.run(begin, thread="a").stdout == ""
     code = "print('on time'); is_next.set(); late.join()\n"
     code += "thread = threading.Thread(target=print, args=('of this call',)); thread.start(); thread.join()"
-    lines = sandbox.run(code, thread="a").stdout.splitlines()
-    assert (lines[0], lines[-1]) == ("on time", "of this call")
-    marks = {
-        line.removesuffix(text)
-        for line, text in zip(lines[1:-1], ("late words", "two", "lines", "logged"), strict=True)
-    }
-    assert len(marks) == 1
-    assert marks != {""}
+    first, *late, last = sandbox.run(code, thread="a").stdout.splitlines()
+    assert (first, last) == ("on time", "of this call")
+    [mark] = {line.removesuffix(text) for line, text in zip(late, LATE, strict=True)}
+    assert mark != ""
 
 
 @pytest.mark.parametrize(
@@ -393,23 +366,6 @@ def test_interpreters_end_with_their_sandbox() -> None:
     del sandbox
     gc.collect()
     assert gone(process)
-
-
-OWNER = f"""
-import os, signal
-from signoff.tools import LinuxSandbox
-print(LinuxSandbox().run({PROCESS!r}, thread="a").value, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.slow
-def test_interpreters_end_with_an_owner_that_is_killed() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", OWNER], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert gone(int(done.stdout))
 
 
 def test_an_interpreter_outlives_the_thread_that_started_it(sandbox: LinuxSandbox) -> None:

@@ -1,6 +1,6 @@
 """Hostile programs in the sandboxes: nothing gets through, and each is noticed where there is no sandbox.
 
-A row of the table names what is seen from outside when its program succeeds. Nothing of it may be seen in a
+The first line of a program names what is seen from outside when it succeeds. Nothing of it may be seen in a
 sandbox; all of it is where there is none, so that a row which tries nothing fails. A program says LEAKED of
 what only its own process can see.
 """
@@ -59,17 +59,16 @@ def replace(path):
     write("src/other")
     os.replace("src/other", path)
 """
+# By what a program uses of them.
+HELPERS = {"libc.": LIBC, "socket.": SOCKETS, " write(": CHANGING}
 SECOND_NAME = "an old second name of what is protected"
 """Held where the workspace is read-only: otherwise it is protected by name and place."""
-# By name: what is noticed where it gets through, and the program.
+# By name; the first line says what is noticed where it gets through.
 ATTACKS = {
-    "files": (
-        "secret passwords",
-        "attempt(lambda: open(SECRET).read(), lambda: open(HOME).read(), lambda: open('/etc/passwd').read())",
-    ),
-    "links to files": (
-        "secret",
-        """
+    "files": """# secret passwords
+attempt(lambda: open(SECRET).read(), lambda: open(HOME).read(), lambda: open('/etc/passwd').read())
+""",
+    "links to files": """# secret
 import os, tempfile
 def linked(make, path):
     make(SECRET, path)
@@ -78,46 +77,28 @@ own = tempfile.gettempdir()
 attempt(lambda: linked(os.symlink, "src/soft"), lambda: linked(os.link, "src/hard"),
         lambda: linked(os.symlink, own + "/soft"), lambda: linked(os.link, own + "/hard"))
 """,
-    ),
-    "files by another root": (
-        "secret",
-        """
+    "files by another root": """# secret
 attempt(*(lambda where=where: open(where + SECRET).read()
           for where in ("/proc/self/root", f"/proc/{VICTIM}/root", "/proc/1/root", "src" + "/.." * 20)))
 """,
-    ),
-    "its environment": ("secret", "import os\nattempt(lambda: os.environ[TOKEN], lambda: os.getenv(TOKEN))"),
-    "the environment of others": ("secret", "attempt(lambda: open(f'/proc/{VICTIM}/environ').read())"),
-    "a format string": (
-        "secret",
-        """
+    "its environment": """# secret
 import os
-class Innocent:
-    def __init__(self): pass
-print("{0.__init__.__globals__[os].environ}".format(Innocent()))
+attempt(lambda: os.environ[TOKEN], lambda: os.getenv(TOKEN))
 """,
-    ),
-    "writing outside": (
-        "written",
-        """
+    "the environment of others": """# secret
+attempt(lambda: open(f'/proc/{VICTIM}/environ').read())
+""",
+    "writing outside": """# written
 import os
 attempt(lambda: open(OUTSIDE, "w"), lambda: os.mkdir(OUTSIDE), lambda: os.symlink("/", OUTSIDE),
         lambda: os.rename("src/app.py", OUTSIDE))
 """,
-    ),
-    "changing outside": (
-        "changed",
-        """
+    "changing outside": """# changed
 import os
 attempt(lambda: os.chmod(SECRET, 0), lambda: os.truncate(SECRET, 0), lambda: open(SECRET, "a").write("x"),
-        lambda: os.open(SECRET, os.O_RDONLY | os.O_TRUNC), lambda: os.utime(SECRET, (0, 0)),
-        lambda: os.unlink(SECRET))
+        lambda: os.open(SECRET, os.O_RDONLY | os.O_TRUNC), lambda: os.unlink(SECRET))
 """,
-    ),
-    "the network": (
-        "tcp udp unix abstract datagram listening",
-        SOCKETS
-        + """
+    "the network": """# tcp udp unix abstract datagram listening
 def send_from_pair():
     socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b"hello", DATAGRAM)
 attempt(lambda: send(socket.AF_INET, 1, ("127.0.0.1", TCP)), lambda: send(socket.AF_UNIX, 1, UNIX),
@@ -125,47 +106,38 @@ attempt(lambda: send(socket.AF_INET, 1, ("127.0.0.1", TCP)), lambda: send(socket
         lambda: send(socket.AF_UNIX, 1, chr(0) + ABSTRACT), send_from_pair,
         lambda: leaked("listening", socket.create_server(("127.0.0.1", 0))))
 """,
-    ),
-    "the network by other modes of the processor": (
-        "tcp",
-        LIBC
-        + """
+    "the network by other modes of the processor": """# tcp
 import struct
 address = struct.pack("=H", 2) + struct.pack("!H4B", TCP, 127, 0, 0, 1) + bytes(8)
 for make, connect in ((41, 42), (198, 203), (0x40000000 | 41, 0x40000000 | 42)):
     print(libc.syscall(connect, libc.syscall(make, 2, 1, 0), address, 16))
 """,
-    ),
-    "a signal": ("ended", "import os\nattempt(lambda: os.kill(VICTIM, 9), lambda: os.killpg(VICTIM, 9))"),
-    "a signal by a pipe": (
-        "ended",
-        """
+    "a signal": """# ended
+import os, signal
+attempt(lambda: os.kill(VICTIM, 9), lambda: signal.pidfd_send_signal(os.pidfd_open(VICTIM), 9))
+""",
+    "a signal by a pipe": """# ended
 import fcntl, os
 reader, writer = os.pipe()
 attempt(lambda: fcntl.fcntl(reader, fcntl.F_SETOWN, VICTIM), lambda: fcntl.fcntl(reader, 10, 9),
         lambda: fcntl.fcntl(reader, fcntl.F_SETFL, os.O_ASYNC), lambda: os.write(writer, b"x"))
 """,
-    ),
-    # PTRACE_SEIZE, so that it ends with its tracer.
-    "tracing": ("ended", f"{LIBC}\nlibc.ptrace(0x4206, VICTIM, None, ctypes.c_void_p(0x100000))"),
-    "the limits of others": (
-        "limited",
-        "import resource\nattempt(lambda: resource.prlimit(VICTIM, resource.RLIMIT_NOFILE, (17, MOST)))",
-    ),
-    "the terminal": ("typed", "attempt(lambda: open(TERMINAL, 'w').write('hello'))"),
-    "memory that outlives it": (
-        "shared",
-        LIBC
-        + """
+    "tracing": """# ended
+libc.ptrace(0x4206, VICTIM, None, ctypes.c_void_p(0x100000))
+""",
+    "the limits of others": """# limited
+import resource
+attempt(lambda: resource.prlimit(VICTIM, resource.RLIMIT_NOFILE, (17, MOST)))
+""",
+    "the terminal": """# typed
+attempt(lambda: open(TERMINAL, 'w').write('hello'))
+""",
+    "memory that outlives it": """# shared
 number = libc.shmget(0, 4096, 0o1666)
 leaked("shared", number >= 0)
 libc.shmctl(number, 0, None)
 """,
-    ),
-    "privileges": (
-        "mount namespace root chroot disk",
-        LIBC
-        + """
+    "privileges": """# mount namespace root chroot disk
 leaked("mount", libc.mount(b"none", MOUNT.encode(), b"tmpfs", 0, None) == 0)
 libc.umount2(MOUNT.encode(), 2)
 attempt(lambda: os.setuid(0))
@@ -182,11 +154,7 @@ def leave():
     os.chroot(".")
 attempt(leave)
 """,
-    ),
-    "processes": (
-        "fork clone",
-        LIBC
-        + """
+    "processes": """# fork clone
 def started(name, child):
     if child == 0:
         os._exit(0)
@@ -194,21 +162,16 @@ def started(name, child):
 started("fork", libc.fork())
 started("clone", libc.syscall(56 if os.uname().machine == "x86_64" else 220, 17, 0, 0, 0, 0))
 """,
-    ),
-    # Who watches it must be able to look, and it must end with its owner.
-    "hiding": ("hidden orphan", f"{LIBC}\nfor n, what in ((4, 'hidden'), (1, 'orphan')):\n"
-    "    leaked(what, libc.prctl(n, 0, 0, 0, 0) == 0)"),
-    "memory of nobody": (
-        "file map zero",
-        """
+    "hiding": """# hidden orphan
+for n, what in ((4, 'hidden'), (1, 'orphan')):
+    leaked(what, libc.prctl(n, 0, 0, 0, 0) == 0)
+""",
+    "memory of nobody": """# file map zero
 import mmap, os
 attempt(lambda: leaked("file", os.memfd_create("held")), lambda: leaked("map", mmap.mmap(-1, 4096)),
         lambda: leaked("zero", mmap.mmap(os.open("/dev/zero", os.O_RDWR), 4096)))
 """,
-    ),
-    "memory in sockets": (
-        "buffer passed many",
-        """
+    "memory in sockets": """# buffer passed many
 import array, os, socket
 held = [socket.socketpair()]
 one, other = held[0]
@@ -220,11 +183,7 @@ def hold():
     leaked("many", True)
 attempt(hold)
 """,
-    ),
-    "memory in pipes": (
-        "vmsplice tee splice sendfile",
-        LIBC
-        + """
+    "memory in pipes": """# vmsplice tee splice sendfile
 import tempfile
 class Part(ctypes.Structure):
     _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
@@ -240,47 +199,27 @@ leaked("vmsplice", libc.vmsplice(into, ctypes.byref(Part(ctypes.addressof(page),
 leaked("splice", libc.splice(file.fileno(), ctypes.byref(at), into, None, 4096, 0) > 0)
 leaked("sendfile", libc.sendfile(into, file.fileno(), ctypes.byref(at), 4096) > 0)
 """,
-    ),
-    "memory of the kernel": (
-        "rules watch",
-        LIBC
-        + """
+    "memory of the kernel": """# rules watch
 leaked("rules", libc.syscall(444, b"\\1" + bytes(7), ctypes.c_size_t(8), 0) >= 0)
 leaked("watch", libc.inotify_init1(0) >= 0)
 """,
-    ),
-    "changing what is protected": (
-        ".git .venv .signoff conda",
-        CHANGING
-        + """
+    "changing what is protected": """# .git .venv .signoff conda
 for path in PROTECTED:
     attempt(lambda: write(path, "a"), lambda: write(path), lambda: os.open(path, os.O_RDONLY | os.O_TRUNC),
             lambda: os.truncate(path, 0), lambda: replace(path), lambda: os.chmod(path, 0o600),
             lambda: os.unlink(path), lambda: write(path))
 """,
-    ),
-    "adding to what is protected": (
-        ".git .venv .signoff conda",
-        CHANGING
-        + """
+    "adding to what is protected": """# .git .venv .signoff conda
 attempt(lambda: os.mkdir(".git/hooks"), lambda: write(".git/hooks/pre-commit"), lambda: write(".venv/e.pth"),
         lambda: os.symlink("../../src", ".venv/bin/src"), lambda: write(".signoff/threads.sqlite-wal"),
         lambda: write("conda/bin/new"))
 """,
-    ),
-    "moving what is protected": (
-        ".git .venv .signoff conda",
-        CHANGING
-        + """
+    "moving what is protected": """# .git .venv .signoff conda
 for name in (".git", ".venv", ".signoff", "conda"):
     attempt(lambda: os.rename(name, "src/" + name), lambda: os.rename(name, "moved"),
             lambda: os.mkdir(name), lambda: write(name + "/config"))
 """,
-    ),
-    "other names of what is protected": (
-        ".git .venv .signoff conda",
-        CHANGING
-        + """
+    "other names of what is protected": """# .git .venv .signoff conda
 handle = os.open(".git", os.O_RDONLY)
 attempt(lambda: write(f"/proc/self/fd/{handle}/config"),
         lambda: os.write(os.open("HEAD", os.O_WRONLY, dir_fd=handle), b"changed"),
@@ -290,40 +229,32 @@ for number, make in enumerate((os.link, os.symlink)):
         attempt(lambda: make(os.path.abspath(path), f"src/{number}"), lambda: write(f"src/{number}", "a"))
         attempt(lambda: os.unlink(f"src/{number}"))
 """,
-    ),
-    SECOND_NAME: (".venv", f"{CHANGING}\nattempt(lambda: write('kept/twin.py'))"),
-    "locks": (
-        "flock lockf lease",
-        """
+    SECOND_NAME: """# .venv
+attempt(lambda: write('kept/twin.py'))
+""",
+    "locks": """# flock lockf lease
 import fcntl
 held = [open(".signoff/threads.sqlite", "rb") for _ in range(3)]
 attempt(lambda: fcntl.fcntl(held[2], fcntl.F_SETLEASE, fcntl.F_RDLCK), lambda: fcntl.flock(held[0], 2),
         lambda: fcntl.lockf(held[1], fcntl.LOCK_SH))
 """,
-    ),
-    "traps": (
-        "trap",
-        """
+    "traps": """# trap
 import os
 for folder in ("src", os.path.expanduser("~")):
     attempt(lambda: os.mkfifo(folder + "/pipe"), lambda: os.mknod(folder + "/pipe2", 0o010600),
             lambda: os.mknod(folder + "/socket", 0o140600))
 """,
-    ),
-    "a program that runs as its owner": (
-        "setuid",
-        LIBC
-        + """
+    "a program that runs as its owner": """# setuid
 open("src/plain", "w").close()
 for bits in (0o4755, 0o2755):
     attempt(lambda: os.open(f"src/{bits}", os.O_CREAT | os.O_WRONLY, bits),
+            lambda: os.open("src", os.O_TMPFILE | os.O_WRONLY, bits),
             lambda: os.mknod(f"src/{bits}-node", 0o100000 | bits), lambda: os.chmod("src/plain", bits),
             lambda: os.fchmod(os.open("src/plain", os.O_WRONLY), bits),
             lambda: os.chmod("plain", bits, dir_fd=os.open("src", os.O_RDONLY)))
 libc.syscall(452, -100, b"src/plain", 0o4755, 0)
 """,
-    ),
-}  # fmt: skip
+}
 OF_THE_WORKSPACE = [*ATTACKS][[*ATTACKS].index("changing what is protected") :]
 # Possible for root alone, or where the host itself does not forbid it.
 MAY_BE_REFUSED = {"mount", "namespace", "root", "chroot", "disk", "ended", "limited", "lease", "setuid"}
@@ -338,13 +269,6 @@ FILES = (
     *("conda/bin/python", ".signoff/threads.sqlite", "src/app.py", "kept/note.txt"),
 )
 LIMITS = (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-
-
-def file_state(path: Path) -> tuple[float, ...]:
-    if not path.exists():
-        return ()
-    info = path.stat()
-    return info.st_mode, info.st_size, info.st_mtime
 
 
 class Arena:
@@ -372,7 +296,8 @@ class Arena:
         self.victim = self.new_victim()
         held.callback(self.end_victim)
         held.callback(self.home_file.unlink, missing_ok=True)
-        self.names = {
+        ports = {name.upper(): self.listeners[name].getsockname()[1] for name in ("tcp", "udp")}
+        self.names = ports | {
             "SECRET": str(self.secret_file),
             "HOME": str(self.home_file),
             "OUTSIDE": str(self.outside),
@@ -380,8 +305,6 @@ class Arena:
             "TOKEN": TOKEN,
             "MOST": LIMITS[1],
             "TERMINAL": os.ttyname(follower),
-            "TCP": self.listeners["tcp"].getsockname()[1],
-            "UDP": self.listeners["udp"].getsockname()[1],
             "UNIX": unix,
             "DATAGRAM": f"{unix}-datagram",
             "ABSTRACT": self.secret,
@@ -407,9 +330,8 @@ class Arena:
         self.secret_file.write_text(self.secret)
         self.secret_file.chmod(0o644)
         self.home_file.write_text(self.secret)
-        if self.outside.is_dir() and not self.outside.is_symlink():
-            self.outside.rmdir()
-        self.outside.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            (os.rmdir if self.outside.is_dir() else os.unlink)(self.outside)
         if self.victim.poll() is not None:
             self.victim = self.new_victim()
         shutil.rmtree(self.workspace, ignore_errors=True)
@@ -423,7 +345,7 @@ class Arena:
         for path in (self.workspace, *self.workspace.rglob("*")):
             path.chmod(0o777 if path.is_dir() else 0o666)
         resource.prlimit(self.victim.pid, resource.RLIMIT_NOFILE, LIMITS)
-        self.file_before, self.before = file_state(self.secret_file), self.workspace_state()
+        self.before = self.workspace_state()
 
     def workspace_state(self) -> dict[str, set[tuple[object, ...]]]:
         """What is below each entry of the workspace."""
@@ -437,10 +359,10 @@ class Arena:
     def play(self, sandbox: Sandbox, code: str, thread: str = "a") -> tuple[set[str], PythonResult]:
         """What is noticed of a program, and its result."""
         self.prepare()
-        names = "".join(
-            f"{name} = {value!r}\n" for name, value in {**self.names, "VICTIM": self.victim.pid}.items()
-        )
-        result = sandbox.run(names + PROLOGUE + code, timeout=20, thread=thread)
+        names = self.names | {"VICTIM": self.victim.pid}
+        helpers = [text for sign, text in HELPERS.items() if sign in code]
+        texts = [*(f"{name} = {value!r}\n" for name, value in names.items()), PROLOGUE, *helpers, code]
+        result = sandbox.run("".join(texts), timeout=20, thread=thread)
         noticed = self.locks()
         # What is traced ends with its tracer.
         sandbox.close(thread)
@@ -487,12 +409,14 @@ class Arena:
 
     def changes(self) -> set[str]:
         """What was changed outside, and the entries of the workspace that are not as they were."""
-        state, before = self.workspace_state(), self.before
+        state, before, file = self.workspace_state(), self.before, self.secret_file
         noticed = {name for name in state.keys() | before.keys() if state.get(name) != before.get(name)}
         modes = [path.lstat().st_mode for path in self.workspace.rglob("*")]
         signs = {
             "written": os.path.lexists(self.outside),
-            "changed": file_state(self.secret_file) != self.file_before,
+            "changed": not (
+                file.exists() and file.stat().st_mode & 0o777 == 0o644 and file.read_text() == self.secret
+            ),
             "trap": any(stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) for mode in modes),
             "setuid": any(mode & (stat.S_ISUID | stat.S_ISGID) for mode in modes),
         }
@@ -537,7 +461,7 @@ KINDS = {"linux": ATTACKS.keys() - {SECOND_NAME}, "read-only": OF_THE_WORKSPACE,
 def test_it_is_contained(arena: Arena, sandbox_of: Callable[[str], Sandbox], kind: str, name: str) -> None:
     if kind == "monty":
         pytest.importorskip("pydantic_monty")
-    noticed, result = arena.play(sandbox_of(kind), ATTACKS[name][1])
+    noticed, result = arena.play(sandbox_of(kind), ATTACKS[name])
     # Where the workspace can be changed, the rest of it may be.
     assert noticed - ({"src", "kept"} if kind != "read-only" else set()) == set(), result
     if kind == "monty":
@@ -548,8 +472,8 @@ def test_it_is_contained(arena: Arena, sandbox_of: Callable[[str], Sandbox], kin
 def test_it_is_noticed_without_a_sandbox(
     arena: Arena, sandbox_of: Callable[[str], Sandbox], name: str
 ) -> None:
-    noticed, result = arena.play(sandbox_of("none"), ATTACKS[name][1])
-    expected = set(ATTACKS[name][0].split())
+    noticed, result = arena.play(sandbox_of("none"), ATTACKS[name])
+    expected = set(ATTACKS[name].partition("\n")[0].split()[1:])
     assert expected - MAY_BE_REFUSED <= noticed - {"src", "kept"} <= expected, result
 
 

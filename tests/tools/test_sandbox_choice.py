@@ -4,6 +4,7 @@ import json
 import os
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import pytest
 from signoff import SetupError
 from signoff.tools import MontySandbox, UnsafeSandbox, choose_sandbox
 from signoff.tools.sandbox.confine import NUMBERS
+from tests.support.process_table import gone
 
 NOT_HERE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "protection by the unsafe one": ("unsafe=True", lambda _: UnsafeSandbox(unsafe=False)),
@@ -128,7 +130,7 @@ def test_monty_opens_a_workspace_in_which_nothing_is_protected(work: Path) -> No
 # Other kernels, users and processors.
 
 HOSTS = """
-import ctypes, fcntl, json, os, struct, sys, threading
+import ctypes, fcntl, json, os, signal, struct, sys, threading
 from signoff import SetupError
 from signoff.tools import Bounds, LinuxSandbox, choose_sandbox
 
@@ -156,11 +158,12 @@ seen = {}
 work, code, pairs = sys.argv[1:]
 for version in (1, 2, 3, 4, 7):
     sandbox = LinuxSandbox(work)
+    assert f"version {version}" in sandbox.enforced()["own files"]
     seen[f"version {version}"] = sandbox.run(code, thread="a").value
     sandbox.close()
 small = LinuxSandbox(bounds=Bounds(memory=50_000_000))
 seen["memory"] = small.run(pairs, timeout=60, thread="a").exit
-small.close()
+seen["process"] = int(small.run("open('/proc/self/stat').read().split()[0]", thread="a").value.strip("'"))
 version = 0
 def chosen(kind):
     try:
@@ -170,7 +173,8 @@ def chosen(kind):
 seen["linux"], seen["auto"] = chosen("linux"), chosen("auto")
 sys.modules["pydantic_monty"] = None
 seen["none"] = chosen("auto")
-print(json.dumps(seen))
+print(json.dumps(seen), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
 """
 # What must not be done under any version of Landlock; the last ones must.
 FORBIDDEN = """
@@ -209,7 +213,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         env |= {"HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
     command += [sys.executable, "-c", HOSTS, str(folder), FORBIDDEN, PAIRS]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == -signal.SIGKILL, done.stderr
     yield json.loads(done.stdout)
     assert (folder / "file").read_text() == "as it was"
 
@@ -232,6 +236,12 @@ def test_other_kernels_and_users(hosts: dict[str, Any], what: str, expected: str
 def test_without_landlock_it_is_monty(hosts: dict[str, Any]) -> None:
     pytest.importorskip("pydantic_monty")
     assert hosts["auto"] == "MontySandbox"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are confined on Linux only")
+def test_interpreters_end_with_an_owner_that_is_killed(hosts: dict[str, Any]) -> None:
+    assert gone(hosts["process"])
 
 
 HEADERS = {

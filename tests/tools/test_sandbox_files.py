@@ -378,18 +378,3 @@ def test_a_file_that_is_newer_can_be_written_from_the_next_call_on(make: Make, w
     assert (refused.exit, bool(refused.note)) == ("error", True)
     result = sandbox.run("open('new.py', 'a').write('+')", thread="a")
     assert (result.exit, "new.py" in result.note, (work / "new.py").read_text()) == ("ok", True, "made+")
-
-
-@pytest.mark.parametrize("bits", [0o4755, 0o2755])
-def test_no_file_runs_as_its_owner(make: Make, bits: int) -> None:
-    code = "import os\nos.chdir(os.path.expanduser('~'))\nopen('plain', 'w').close()\nrefused = 0\n"
-    for way in (
-        f"os.chmod('plain', {bits})",
-        f"os.fchmod(os.open('plain', os.O_WRONLY), {bits})",
-        f"os.chmod('plain', {bits}, dir_fd=os.open('.', os.O_RDONLY))",
-        f"os.open('a', os.O_CREAT | os.O_WRONLY, {bits})",
-        f"os.open('.', os.O_TMPFILE | os.O_WRONLY, {bits})",
-        f"os.mknod('b', {0o100000 | bits})",
-    ):
-        code += f"try: {way}\nexcept PermissionError: refused += 1\n"
-    assert make().run(f"{code}refused").value == "6"
