@@ -195,12 +195,8 @@ def test_an_ordinary_data_environment(sandbox: LinuxSandbox) -> None:
 def test_variables_stay_in_their_thread(sandbox: LinuxSandbox) -> None:
     sandbox.run("x = 1", thread="a")
     sandbox.run("x = 2", thread="b")
-    assert [sandbox.run("x", thread=thread).value for thread in ("a", "b", "c", None)] == [
-        "1",
-        "2",
-        None,
-        None,
-    ]
+    values = [sandbox.run("x", thread=thread).value for thread in ("a", "b", "c", None)]
+    assert values == ["1", "2", None, None]
     for code in ("1 / 0", "raise SystemExit(3)", "y = 'x' * 10**10"):
         assert sandbox.run(code, thread="a").exit != "ok"
         assert sandbox.run("x", thread="a").value == "1"

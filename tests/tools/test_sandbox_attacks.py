@@ -7,7 +7,6 @@ what only its own process can see.
 
 import fcntl
 import os
-import resource
 import secrets
 import shutil
 import socket
@@ -124,13 +123,6 @@ attempt(lambda: fcntl.fcntl(reader, fcntl.F_SETOWN, VICTIM), lambda: fcntl.fcntl
 """,
     "tracing": """# ended
 libc.ptrace(0x4206, VICTIM, None, ctypes.c_void_p(0x100000))
-""",
-    "the limits of others": """# limited
-import resource
-attempt(lambda: resource.prlimit(VICTIM, resource.RLIMIT_NOFILE, (17, MOST)))
-""",
-    "the terminal": """# typed
-attempt(lambda: open(TERMINAL, 'w').write('hello'))
 """,
     "memory that outlives it": """# shared
 number = libc.shmget(0, 4096, 0o1666)
@@ -257,10 +249,10 @@ libc.syscall(452, -100, b"src/plain", 0o4755, 0)
 }
 OF_THE_WORKSPACE = [*ATTACKS][[*ATTACKS].index("changing what is protected") :]
 # Possible for root alone, or where the host itself does not forbid it.
-MAY_BE_REFUSED = {"mount", "namespace", "root", "chroot", "disk", "ended", "limited", "lease", "setuid"}
+MAY_BE_REFUSED = {"mount", "namespace", "root", "chroot", "disk", "ended", "lease", "setuid"}
 # The others use what Monty has not.
 IN_MONTY = {
-    *("files", "files by another root", "its environment", "the environment of others", "the terminal"),
+    *("files", "files by another root", "its environment", "the environment of others"),
     *("writing outside", "changing outside", "changing what is protected", "adding to what is protected"),
     *("moving what is protected", SECOND_NAME),
 }
@@ -268,7 +260,6 @@ FILES = (
     *(".git/HEAD", ".git/config", ".venv/pyvenv.cfg", ".venv/bin/python", "conda/conda-meta/history"),
     *("conda/bin/python", ".signoff/threads.sqlite", "src/app.py", "kept/note.txt"),
 )
-LIMITS = (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 
 
 class Arena:
@@ -281,10 +272,6 @@ class Arena:
         (folder / "mount").mkdir()
         self.home_file = Path.home() / f".signoff-attack-{secrets.token_hex(12)}"
         self.workspace = folder / "workspace"
-        self.terminal, follower = os.openpty()
-        for number in (self.terminal, follower):
-            held.callback(os.close, number)
-        os.set_blocking(self.terminal, False)
         unix, abstract = str(folder / "unix"), f"\0{self.secret}"
         self.listeners = {
             "tcp": self.listener(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
@@ -303,8 +290,6 @@ class Arena:
             "OUTSIDE": str(self.outside),
             "MOUNT": str(folder / "mount"),
             "TOKEN": TOKEN,
-            "MOST": LIMITS[1],
-            "TERMINAL": os.ttyname(follower),
             "UNIX": unix,
             "DATAGRAM": f"{unix}-datagram",
             "ABSTRACT": self.secret,
@@ -344,7 +329,6 @@ class Arena:
         # Open to everybody, so that only the sandbox protects it.
         for path in (self.workspace, *self.workspace.rglob("*")):
             path.chmod(0o777 if path.is_dir() else 0o666)
-        resource.prlimit(self.victim.pid, resource.RLIMIT_NOFILE, LIMITS)
         self.before = self.workspace_state()
 
     def workspace_state(self) -> dict[str, set[tuple[object, ...]]]:
@@ -395,15 +379,10 @@ class Arena:
                 else:
                     listener.recv(100)
                 noticed.add(name)
-        with suppress(BlockingIOError):
-            os.read(self.terminal, 100)
-            noticed.add("typed")
         with suppress(subprocess.TimeoutExpired):
             # The kernel takes a moment.
             self.victim.wait(0.1)
             noticed.add("ended")
-        if self.victim.poll() is None and resource.prlimit(self.victim.pid, resource.RLIMIT_NOFILE) != LIMITS:
-            noticed.add("limited")
         signs = {"secret": self.secret, "passwords": "root:"}
         return noticed | {name for name, sign in signs.items() if sign in text}
 
@@ -479,7 +458,6 @@ def test_it_is_noticed_without_a_sandbox(
 
 # They break their own interpreter, or try to.
 BREAKING = {
-    "ending it": "import os\nos._exit(0)",
     "a crash": "import ctypes\nctypes.string_at(0)",
     "a stack that overflows": "import sys\nsys.setrecursionlimit(10**9)\n"
     "def f(x): return repr(x)\nx = []\nfor _ in range(10**6): x = [x]\nf(x)",

@@ -62,11 +62,6 @@ for _ in range(400): libc.pthread_create(ctypes.byref(ctypes.c_long()), None, li
 # How it ends, and the bound that the model reads.
 EXCEEDING = {
     "memory": ("memory", "100 MB", f"if True:\n    held = []\n{HOLD}"),
-    "mapped memory": (
-        *("memory", "100 MB"),
-        "import mmap\nheld = mmap.mmap(-1, 10**9, access=mmap.ACCESS_COPY)\n"
-        "while True: held.write(b'x' * 1_000_000)",
-    ),
     "private pages of a file": (
         *("memory", "100 MB"),
         "import mmap, tempfile\nfile = tempfile.TemporaryFile(); file.truncate(30_000_000)\n"
@@ -179,8 +174,6 @@ REFUSED = {
     "a subprocess": ("run_shell", "import subprocess; subprocess.run(['ls'])"),
     "a pipe": ("run_shell", "import os; os.popen('ls').read()"),
     "another program": ("run_shell", "import os; os.execv('/bin/ls', ['ls'])"),
-    "spawning": ("run_shell", "import os; os.posix_spawn('/bin/ls', ['ls'], {})"),
-    "a terminal": ("run_shell", "import pty; pty.spawn('ls')"),
     "a coroutine": ("run_shell", "import asyncio; await asyncio.create_subprocess_exec('ls')"),
     "a pool": (
         "run_shell",
