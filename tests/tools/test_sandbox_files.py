@@ -24,6 +24,12 @@ Make = Callable[..., LinuxSandbox]
 AS_IT_WAS = "as it was"
 
 
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The own folders lie where no other program cleans up."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
 @pytest.fixture
 def make() -> Iterator[Make]:
     started: list[LinuxSandbox] = []
@@ -181,14 +187,15 @@ def test_it_is_read_by_the_file_tools_and_goes_with_its_thread(work: Path, tmp_p
     assert (work / "top.py").exists()
 
 
-@pytest.mark.parametrize("saver", [None, InMemorySaver()])
+@pytest.mark.parametrize("saver", [None, InMemorySaver])
 def test_without_a_database_it_goes_with_the_program(
-    make: Make, work: Path, saver: InMemorySaver | None
+    make: Make, work: Path, saver: type[InMemorySaver] | None
 ) -> None:
-    sandbox = make(work)
+    sandbox, checkpointer = make(work), saver and saver()
     model = ScriptedModel([call("run_python", code=WRITE), read, FINISH])
     tools = [python_tool(sandbox), *workspace_tools(work)]
-    state = build_graph(model, tools, checkpointer=saver, store=InMemoryStore()).invoke(GO, THREAD)
+    graph = build_graph(model, tools, checkpointer=checkpointer, store=InMemoryStore())
+    state = graph.invoke(GO, THREAD)
     [ran], [shown] = results(state, "run_python"), results(state, "read_file")
     assert "some text" in shown
     assert os.path.exists(ran.splitlines()[0])
