@@ -191,7 +191,7 @@ def test_it_is_read_by_the_file_tools_and_goes_with_its_thread(work: Path, tmp_p
 def test_without_a_database_it_goes_with_the_program(
     make: Make, work: Path, saver: type[InMemorySaver] | None
 ) -> None:
-    sandbox, checkpointer = make(work), saver and saver()
+    sandbox, checkpointer = make(work), saver() if saver else None
     model = ScriptedModel([call("run_python", code=WRITE), read, FINISH])
     tools = [python_tool(sandbox), *workspace_tools(work)]
     graph = build_graph(model, tools, checkpointer=checkpointer, store=InMemoryStore())
