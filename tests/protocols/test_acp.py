@@ -1,332 +1,621 @@
-"""`signoff acp`, driven by the client of its package: sessions are threads, and each answer counts once."""
+"""`signoff acp` as an editor starts it: sessions are threads, and each answer of a person counts once."""
 
-import asyncio
-from collections.abc import Mapping
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from acp import RequestError
+from typer.testing import CliRunner
 
-from signoff import build_graph
+from signoff import Session, build_graph, sqlite_storage
+from signoff.cli.app import app
 from signoff.models import ScriptedModel, call
-from tests.support.benches.acp import FAILS, NEVER, AcpBench
+from signoff.storage import SqliteStorage
+from tests.support.rpc import FAILS, NEVER, PATIENCE, Peer, Refused, fill_in, signoff
 
-WRITES = """[
-    call("run_shell", command="echo it ran >> ran.txt; cat ran.txt"),
-    call("finish_task", summary="It ran."),
-    call("finish_task", summary="The second task is done."),
-]"""
-ASKS = """[
-    call("ask_user", question="Which port?", options=["8080", "9090"]),
-    lambda messages: call("write_file", path="port.txt", content=messages[-1].text),
-    call("finish_task", summary="The port is set."),
-]"""
-TWO_CALLS = """[
-    [call("run_shell", command="echo one >> ran.txt"), call("run_shell", command="echo two >> ran.txt")],
-    call("finish_task", summary="Both."),
-]"""
-CONFIRMED = """[
-    call("finish_task", summary="Half of it.", requires_user_confirmation=True),
-    call("finish_task", summary="All of it.", requires_user_confirmation=True),
-]"""
-LONG = """[call("write_file", path=f"{at}.txt", content="x") for at in range(4)] + [
-    call("finish_task", summary="Written."),
-]"""
-LATER = """[
-    lambda messages: call("finish_task", summary=__import__("pathlib").Path(r"FLAG").read_text() or 1 / 0),
-    lambda messages: call("finish_task", summary="Better."),
-]"""
-EDITED = '{"command": "echo edited >> ran.txt; cat ran.txt"}'
+pytestmark = pytest.mark.slow
+
+SERVERS = Path(__file__).parents[1] / "support" / "servers"
+INVALID, FAILED = -32602, -32000
+CANCELLED = {"result": {"outcome": {"outcome": "cancelled"}}}
+PUT_AWAY = {"result": {"action": "cancel"}}
+FORMS: dict[str, Any] = {"elicitation": {"form": {}}}
+LARGE = "x" * 2_000_000
+NAMES = count(1)
+
+
+def choose(option: Any) -> dict[str, Any]:
+    return {"result": {"outcome": {"outcome": "selected", "optionId": option}}}
+
+
+def edit_to(arguments: str) -> dict[str, Any]:
+    return fill_in(arguments=arguments)
+
+
+def server(name: str, program: str, *words: object) -> dict[str, Any]:
+    """An MCP server of the editor."""
+    args = [str(SERVERS / program), *map(str, words)]
+    return {"name": name, "command": sys.executable, "args": args, "env": []}
+
+
+class Editor(Peer):
+    """An editor and the agent that it has started."""
+
+    def __init__(self, command: Sequence[str], folder: Path, **capabilities: Any) -> None:
+        super().__init__(command, folder)
+        self.request("initialize", protocolVersion=1, clientCapabilities=capabilities)
+
+    def new(self, cwd: object = None, servers: Sequence[Any] = ()) -> str:
+        made = self.request("session/new", cwd=str(cwd or self.folder), mcpServers=[*servers])
+        return str(made["sessionId"])
+
+    def load(self, session: str, method: str = "session/load") -> None:
+        self.request(method, cwd=str(self.folder), sessionId=session, mcpServers=[])
+
+    def begin(self, session: str, text: str) -> int:
+        prompt = [{"type": "text", "text": text}] if text else []
+        return self.start("session/prompt", sessionId=session, prompt=prompt)
+
+    def prompt(self, session: str, text: str, *answers: Any) -> str:
+        """Returns why the turn stopped. answers: what a person chooses in its dialogs."""
+        self.answers.extend(answers)
+        stopped = self.response(self.begin(session, text))
+        assert not self.answers, "fewer dialogs were shown"
+        return str(stopped["stopReason"])
+
+    def updates(self, session: str, *kinds: str) -> list[Any]:
+        heard = [params for _, params in self.heard if params["sessionId"] == session]
+        return [params["update"] for params in heard if params["update"]["sessionUpdate"] in kinds]
+
+    def said(self, session: str, kind: str = "agent_message_chunk") -> str:
+        return "".join(update["content"]["text"] for update in self.updates(session, kind))
+
+    def sessions(self, **options: Any) -> list[list[str]]:
+        """The ids of the sessions, page by page."""
+        page = self.request("session/list", **options)
+        ids = [[session["sessionId"] for session in page["sessions"]]]
+        cursor = page.get("nextCursor")
+        return ids + self.sessions(**{**options, "cursor": cursor}) if cursor else ids
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("acp")
+    (folder / "project").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def command(folder: Path) -> list[str]:
+    return signoff("acp", folder / "threads.sqlite", "--approve", "terminal", "--turns", "4")
+
+
+@pytest.fixture(scope="module")
+def with_forms(folder: Path, command: list[str]) -> Iterator[Editor]:
+    with Editor(command, folder / "project", **FORMS) as editor:
+        yield editor
+
+
+@pytest.fixture(scope="module")
+def without_forms(folder: Path, command: list[str]) -> Iterator[Editor]:
+    with Editor(command, folder / "project") as editor:
+        yield editor
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> AcpBench:
-    return AcpBench(tmp_path)
+def storage(folder: Path) -> Iterator[SqliteStorage]:
+    with sqlite_storage(folder / "threads.sqlite") as storage:
+        yield storage
 
 
-def ran(bench: AcpBench) -> str:
-    file = bench.workspace / "ran.txt"
+@pytest.fixture
+def file(folder: Path) -> Path:
+    """A file of its own for each test, below the folder in which all sessions work."""
+    return folder / "project" / f"file{next(NAMES)}"
+
+
+def text_of(file: Path) -> str:
     return file.read_text() if file.exists() else ""
 
 
-@pytest.mark.parametrize(
-    ("decisions", "forms", "wrote", "stops"),
-    [
-        (["approve"], False, "it ran\n", "end_turn"),
-        (["reject"], False, "", "end_turn"),
-        (["edit", {"arguments": EDITED}], True, "edited\n", "end_turn"),
-        (["edit", {"arguments": "no JSON"}, "approve"], True, "it ran\n", "end_turn"),
-        (["edit", None], True, "", "cancelled"),
-        ([None], False, "", "cancelled"),
-    ],
-    ids=["approved", "rejected", "edited", "edited wrongly first", "edit given up", "cancelled"],
-)
-async def test_a_call_is_decided_in_the_dialog_of_the_editor(
-    bench: AcpBench, decisions: list[Any], forms: bool, wrote: str, stops: str
+# What a person chooses, one dialog after the other; what then stands in the file; why the turn stops.
+DIALOGS: dict[str, tuple[list[Any], str, str]] = {
+    "approved": ([choose("approve")], "ran\n", "end_turn"),
+    "rejected": ([choose("reject")], "", "end_turn"),
+    "edited": ([choose("edit"), edit_to('{"command": "echo edited >> FILE"}')], "edited\n", "end_turn"),
+    "edited wrongly": ([choose("edit"), edit_to("no JSON"), choose("approve")], "ran\n", "end_turn"),
+    "an edit that is put away": ([choose("edit"), PUT_AWAY], "", "cancelled"),
+    "cancelled": ([CANCELLED], "", "cancelled"),
+    "an option that was not offered": ([choose("always"), choose("approve")], "ran\n", "end_turn"),
+}
+
+
+@pytest.mark.parametrize("case", DIALOGS)
+def test_a_call_is_decided_in_a_dialog(with_forms: Editor, file: Path, case: str) -> None:
+    answers, wrote, stops = DIALOGS[case]
+    named = json.loads(json.dumps(answers).replace("FILE", file.name))
+    session = with_forms.new()
+    first = len(with_forms.asked)
+    assert with_forms.prompt(session, f"run {file.name}", *named) == stops
+    assert text_of(file) == wrote
+    asked = with_forms.asked[first][1]
+    assert [option["optionId"] for option in asked["options"]] == ["approve", "edit", "reject"]
+    updates = with_forms.updates(session, "tool_call", "tool_call_update")
+    assert {update["toolCallId"] for update in updates} == {asked["toolCall"]["toolCallId"]}
+    assert updates[0]["status"] == "pending"
+    if stops == "end_turn":
+        assert updates[-1]["status"] == ("completed" if wrote else "failed")
+        assert "It ran." in with_forms.said(session)
+
+
+def test_each_of_two_calls_is_decided(with_forms: Editor, file: Path) -> None:
+    answers = choose("approve"), choose("reject")
+    assert with_forms.prompt(with_forms.new(), f"two {file.name}", *answers) == "end_turn"
+    assert text_of(file) == "one\n"
+
+
+def test_a_finish_is_confirmed_or_sent_back(with_forms: Editor) -> None:
+    session = with_forms.new()
+    assert with_forms.prompt(session, "confirm", choose("reject"), choose("approve")) == "end_turn"
+    assert "All of it." in with_forms.said(session)
+
+
+FILLED = {
+    "an option": ({"answer": "9090"}, "9090"),
+    "words beside an option": ({"answer": "9090", "words": "port 7070"}, "port 7070"),
+    "the number of an option": ({"words": "1"}, "8080"),
+}
+
+
+@pytest.mark.parametrize("case", FILLED)
+def test_a_question_is_a_form(with_forms: Editor, file: Path, case: str) -> None:
+    content, written = FILLED[case]
+    assert with_forms.prompt(with_forms.new(), f"ask {file.name}", fill_in(**content)) == "end_turn"
+    assert text_of(file) == written
+
+
+OPEN: dict[str, list[Any]] = {
+    "a form that is put away": [PUT_AWAY],
+    "a form with something else": [{"result": {"action": "accept", "content": 5}}],
+    "no form at all": [{"result": None}],
+    "a form that fails": [FAILS],
+}
+
+
+@pytest.mark.parametrize("case", [*OPEN, "an editor without forms"])
+def test_else_the_next_prompt_is_the_answer(
+    with_forms: Editor, without_forms: Editor, file: Path, case: str
 ) -> None:
-    async with bench.inside(WRITES, *decisions, forms=forms, approve="terminal") as opened:
-        session = await opened.new()
-        assert await opened.prompt(session, "Run it") == stops
-        assert ran(bench) == wrote
-        asked, options = opened.editor.asked[0]
-        assert options == ["approve", *(["edit"] if forms else []), "reject"]
-        updates = opened.editor.of("tool_call", "tool_call_update")
-        assert {update.tool_call_id for update in updates} == {asked.tool_call_id}
-        assert updates[0].status == "pending"
-        if stops == "end_turn":
-            assert updates[-1].status == ("completed" if wrote else "failed")
-            assert "It ran." in opened.editor.said()
-        if wrote == "edited\n":
-            assert [update.raw_input for update in updates if update.raw_input][-1]["command"].startswith(
-                "echo edited"
-            )
+    editor = with_forms if case in OPEN else without_forms
+    session = editor.new()
+    assert editor.prompt(session, f"ask {file.name}", *OPEN.get(case, ())) == "end_turn"
+    assert all(word in editor.said(session) for word in ("Which port?", "8080", "9090"))
+    assert editor.prompt(session, "2") == "end_turn"
+    assert text_of(file) == "9090"
+    (change,) = editor.updates(session, "tool_call")[-1]["content"]
+    assert (change["type"], change["newText"], change["path"]) == ("diff", "9090", str(file))
 
 
-async def test_each_of_two_calls_is_decided_and_none_runs_before(bench: AcpBench) -> None:
-    async with bench.inside(TWO_CALLS, "approve", "reject", approve="terminal") as opened:
-        assert await opened.prompt(await opened.new(), "Both") == "end_turn"
-        assert ran(bench) == "one\n"
-        assert len(opened.editor.asked) == 2
+BROKEN: dict[str, Any] = {
+    "an error": FAILS,
+    "an error that is a text": {"error": "boom"},
+    "an error that is a list": {"error": [1]},
+    "an error of other types": {"error": {"code": "x", "message": 5}},
+    "a text": {"result": "approve"},
+    "null": {"result": None},
+    "a number for an option": choose(5),
+    "an outcome that is a text": {"result": {"outcome": "approve"}},
+    "nothing": {},
+}
 
 
-@pytest.mark.parametrize(
-    ("filled", "written"),
-    [
-        ({"answer": "9090"}, "9090"),
-        ({"answer": "9090", "words": "port 7070"}, "port 7070"),
-        ({"words": "1"}, "8080"),
-    ],
-)
-async def test_a_question_is_a_form_where_the_editor_has_forms(
-    bench: AcpBench, filled: Mapping[str, str], written: str
+def test_a_dialog_without_an_answer_leaves_the_call_to_the_next_prompt(
+    without_forms: Editor, file: Path
 ) -> None:
-    async with bench.inside(ASKS, filled, forms=True) as opened:
-        assert await opened.prompt(await opened.new(), "Set it") == "end_turn"
-        assert (bench.workspace / "port.txt").read_text() == written
+    session, text = without_forms.new(), f"run {file.name}"
+    for case, answer in BROKEN.items():
+        assert without_forms.prompt(session, text, answer) == "end_turn", case
+        text = "perhaps"
+    assert text_of(file) == ""
+    assert without_forms.prompt(session, "approve") == "end_turn"
+    assert text_of(file) == "ran\n"
 
 
-@pytest.mark.parametrize(("forms", "decisions"), [(False, []), (True, [None])])
-async def test_a_question_is_text_elsewhere_and_the_next_prompt_is_the_answer(
-    bench: AcpBench, forms: bool, decisions: list[Any]
+TYPED: dict[str, tuple[str, list[Any], str]] = {
+    "what is no decision: it is asked again": ("something else", [choose("approve")], "ran\n"),
+    "an edit without JSON": ("edit: no JSON", [choose("reject")], ""),
+    "a rejection": ("reject: not like this", [], ""),
+    "an edit": ('edit: {"command": "echo edited >> FILE"}', [], "edited\n"),
+}
+
+
+@pytest.mark.parametrize("case", TYPED)
+def test_words_after_a_cancelled_dialog(without_forms: Editor, file: Path, case: str) -> None:
+    words, answers, wrote = TYPED[case]
+    session = without_forms.new()
+    assert without_forms.prompt(session, f"run {file.name}", CANCELLED) == "cancelled"
+    assert without_forms.prompt(session, words.replace("FILE", file.name), *answers) == "end_turn"
+    assert text_of(file) == wrote
+
+
+def test_a_dialog_that_is_never_answered_hangs_nothing(without_forms: Editor, file: Path) -> None:
+    session = without_forms.new()
+    first = len(without_forms.asked)
+    without_forms.answers.append(NEVER)
+    prompt = without_forms.begin(session, f"run {file.name}")
+    without_forms.wait_for(lambda: len(without_forms.asked) > first)
+    without_forms.send(method="session/cancel", params={"sessionId": session})
+    assert without_forms.response(prompt)["stopReason"] == "cancelled"
+    assert text_of(file) == ""
+    assert without_forms.prompt(session, "", choose("approve")) == "end_turn"
+    assert text_of(file) == "ran\n"
+
+
+def test_an_answer_counts_once_and_for_its_own_dialog(without_forms: Editor, file: Path) -> None:
+    session = without_forms.new()
+    first = len(without_forms.asked)
+    without_forms.answers.append(NEVER)
+    prompt = without_forms.begin(session, f"run {file.name}")
+    without_forms.wait_for(lambda: len(without_forms.asked) > first)
+    without_forms.send(id=10_000, **choose("approve"))
+    assert text_of(file) == ""
+    # The package numbers its requests one by one.
+    for _ in range(2):
+        without_forms.send(id=first, **choose("approve"))
+    assert without_forms.response(prompt)["stopReason"] == "end_turn"
+    assert text_of(file) == "ran\n"
+
+
+# --- how a turn ends, and goes on ---
+
+
+def test_a_limit_and_more_turns(without_forms: Editor, file: Path) -> None:
+    session = without_forms.new()
+    assert without_forms.prompt(session, f"write {file.name}") == "max_turn_requests"
+    assert without_forms.prompt(session, "/continue 5") == "end_turn"
+    assert "Written." in without_forms.said(session)
+
+
+def test_an_error_is_an_error_and_is_tried_again(without_forms: Editor, file: Path) -> None:
+    session = without_forms.new()
+    with pytest.raises(Refused) as refused:
+        without_forms.prompt(session, f"fail {file}")
+    assert refused.value.code == FAILED
+    assert refused.value.data == {"thread": session, "reason": "model_error"}
+    file.touch()
+    assert without_forms.prompt(session, "/continue") == "end_turn"
+    assert "Better." in without_forms.said(session)
+
+
+def test_a_task_that_is_stopped_runs_no_call(without_forms: Editor, file: Path) -> None:
+    session = without_forms.new()
+    assert without_forms.prompt(session, f"run {file.name}", CANCELLED) == "cancelled"
+    assert without_forms.prompt(session, "/stop") == "end_turn"
+    assert text_of(file) == ""
+
+
+@pytest.mark.parametrize("how", ["session/cancel", "session/close"])
+def test_what_is_cancelled_or_closed_is_paused(without_forms: Editor, file: Path, how: str) -> None:
+    session = without_forms.new()
+    prompt = without_forms.begin(session, f"slow {file}")
+    without_forms.wait_for(lambda: without_forms.updates(session, "tool_call_update"))
+    for refused in (lambda: without_forms.prompt(session, "Another"), lambda: without_forms.load(session)):
+        with pytest.raises(Refused):
+            refused()
+    if how == "session/close":
+        without_forms.request(how, sessionId=session)
+    else:
+        without_forms.send(method=how, params={"sessionId": session})
+    file.with_suffix(".go").touch()
+    assert without_forms.response(prompt)["stopReason"] == "cancelled"
+    assert not file.with_suffix(".1").exists()
+    if how == "session/close":
+        without_forms.load(session)
+    assert without_forms.prompt(session, "") == "end_turn"
+    assert file.with_suffix(".1").exists()
+    with pytest.raises(Refused):
+        without_forms.prompt(session, "")
+
+
+def test_phases_are_a_plan(without_forms: Editor) -> None:
+    session = without_forms.new()
+    assert without_forms.prompt(session, "phases") == "end_turn"
+    plans = [update["entries"] for update in without_forms.updates(session, "plan")]
+    assert [entry["status"] for entry in plans[0]] == ["completed", "in_progress"]
+    assert plans[0][1]["content"] == "Write it"
+    assert {entry["status"] for entry in plans[-1]} == {"completed"}
+
+
+# --- sessions are threads ---
+
+
+def test_a_saved_session_is_told_again(with_forms: Editor, without_forms: Editor, file: Path) -> None:
+    session, task = without_forms.new(), f"ask {file.name}"
+    without_forms.prompt(session, task)
+    with pytest.raises(Refused):
+        with_forms.prompt(session, "9090")
+    with_forms.load(session)
+    assert with_forms.said(session, "user_message_chunk") == task
+    assert "Which port?" in with_forms.said(session)
+    assert with_forms.prompt(session, "9090") == "end_turn"
+    assert text_of(file) == "9090"
+    without_forms.heard.clear()
+    without_forms.load(session)
+    assert without_forms.said(session, "user_message_chunk") == f"{task}9090"
+    assert [call["status"] for call in without_forms.updates(session, "tool_call")] == ["completed"]
+
+
+def test_an_answer_of_somebody_else_makes_ours_too_late(
+    with_forms: Editor, without_forms: Editor, file: Path
 ) -> None:
-    async with bench.inside(ASKS, *decisions, forms=forms) as opened:
-        session = await opened.new()
-        assert await opened.prompt(session, "Set it") == "end_turn"
-        assert "Which port?\n1. 8080\n2. 9090" in opened.editor.said()
-        assert await opened.prompt(session, "2") == "end_turn"
-        assert (bench.workspace / "port.txt").read_text() == "9090"
-        (diff,) = opened.editor.of("tool_call")[-1].content
-        assert (diff.type, diff.new_text, diff.old_text) == ("diff", "9090", None)
-        assert diff.path == str(bench.workspace / "port.txt")
+    session = without_forms.new()
+    without_forms.prompt(session, f"ask {file.name}")
+    with_forms.load(session)
+    assert with_forms.prompt(session, "1") == "end_turn"
+    file.write_text("kept")
+    # The thread has ended by now: what was meant as an answer would be a new task.
+    with pytest.raises(Refused) as refused:
+        without_forms.prompt(session, "2")
+    assert (refused.value.code, file.read_text()) == (FAILED, "kept")
 
 
-async def test_a_finish_is_confirmed_or_sent_back(bench: AcpBench) -> None:
-    async with bench.inside(CONFIRMED, "reject", "approve") as opened:
-        assert await opened.prompt(await opened.new(), "Do it") == "end_turn"
-        assert "All of it." in opened.editor.said()
-        assert len(opened.editor.asked) == 2
+def test_words_that_were_written_before_a_question_was_seen_do_not_answer_it(
+    with_forms: Editor, without_forms: Editor, file: Path
+) -> None:
+    session = with_forms.new()
+    with_forms.prompt(session, f"later {file.name}")
+    without_forms.load(session, "session/resume")
+    assert with_forms.prompt(session, "And now?", PUT_AWAY) == "end_turn"
+    assert without_forms.prompt(session, "9090") == "end_turn"
+    assert text_of(file) == ""
+    assert "Which port?" in without_forms.said(session)
+    assert without_forms.prompt(session, "9090") == "end_turn"
+    assert text_of(file) == "9090"
 
 
-async def test_a_limit_and_more_turns(bench: AcpBench) -> None:
-    async with bench.inside(LONG, turns=3) as opened:
-        session = await opened.new()
-        assert await opened.prompt(session, "Write") == "max_turn_requests"
-        assert "Turn limit reached" in opened.editor.said()
-        assert await opened.prompt(session, "/continue 5") == "end_turn"
-        assert "Written." in opened.editor.said()
+def test_a_thread_that_runs_elsewhere_is_left_alone(
+    with_forms: Editor, without_forms: Editor, file: Path, storage: SqliteStorage
+) -> None:
+    session = without_forms.new()
+    without_forms.prompt(session, f"ask {file.name}")
+    with storage.checkpointer.runner(session):
+        with_forms.load(session)
+        assert "Which port?" not in with_forms.said(session)
+        for editor, words in ((without_forms, "1"), (with_forms, "1"), (with_forms, "/stop")):
+            with pytest.raises(Refused) as refused:
+                editor.prompt(session, words)
+            assert refused.value.code == FAILED
+    assert text_of(file) == ""
+    with_forms.load(session)
+    assert with_forms.prompt(session, "1") == "end_turn"
+    assert text_of(file) == "8080"
 
 
-async def test_an_error_is_an_error_and_is_tried_again(bench: AcpBench, tmp_path: Path) -> None:
-    flag = tmp_path / "flag"
-    flag.touch()
-    async with bench.inside(LATER.replace("FLAG", str(flag))) as opened:
-        session = await opened.new()
-        with pytest.raises(RequestError, match=r"division by zero.*/continue tries again"):
-            await opened.prompt(session, "Try")
-        flag.write_text("Better.")
-        assert await opened.prompt(session, "/continue") == "end_turn"
-        assert "Better." in opened.editor.said()
+def test_the_list_comes_in_pages_and_by_folder(
+    without_forms: Editor, storage: SqliteStorage, tmp_path: Path
+) -> None:
+    finish = call("finish_task", summary="Done.")
+    graph = build_graph(ScriptedModel([finish] * 60), storage=storage)
+    for number in range(60):
+        Session(graph, f"t{number}").run(f"Task {number}")
+    pages = without_forms.sessions()
+    assert len(pages) > 1
+    assert {len(page) for page in pages[:-1]} == {50}
+    assert [session for page in pages for session in page][:60] == [f"t{at}" for at in reversed(range(60))]
+    (tmp_path / "link").symlink_to(folder := tmp_path / "real")
+    folder.mkdir()
+    session = without_forms.new(tmp_path / "link")
+    assert without_forms.prompt(session, "phases") == "end_turn"
+    for same in (f"{folder}", f"{folder}/", f"{tmp_path}/link", f"{folder}/../real"):
+        assert any(session in page for page in without_forms.sessions(cwd=same)), same
+    assert all(session not in page for page in without_forms.sessions(cwd=str(tmp_path)))
 
 
-async def test_cancelling_a_run_pauses_it_and_an_empty_prompt_goes_on(bench: AcpBench) -> None:
-    async with bench.inside(LONG, delay=0.1) as opened:
-        session = await opened.new()
-        prompt = asyncio.ensure_future(opened.prompt(session, "Write"))
-        await opened.editor.sees(lambda editor: editor.of("tool_call"))
-        with pytest.raises(RequestError, match="still works"):
-            await opened.prompt(session, "Another")
-        await opened.client.cancel(session_id=session)
-        assert await prompt == "cancelled"
-        assert not (bench.workspace / "3.txt").exists()
-        assert await opened.prompt(session, "") == "end_turn"
-        assert (bench.workspace / "3.txt").exists()
-        with pytest.raises(RequestError, match="ended; there is nothing to continue"):
-            await opened.prompt(session, "")
+# --- what an editor gives ---
 
 
-async def test_a_session_that_is_closed_while_it_runs_is_paused(bench: AcpBench) -> None:
-    async with bench.inside(LONG, delay=0.2) as opened:
-        session = await opened.new()
-        prompt = asyncio.ensure_future(opened.prompt(session, "Write"))
-        await opened.editor.sees(lambda editor: editor.of("tool_call"))
-        # In the middle of the next reply: it ends with the piece that comes next.
-        await asyncio.sleep(0.5)
-        closing = asyncio.ensure_future(opened.client.close_session(session_id=session))
-        with pytest.raises(RequestError, match="works on a prompt here"):
-            await opened.load(session)
-        await closing
-        assert await prompt == "cancelled"
-        assert not (bench.workspace / "3.txt").exists()
-        await opened.load(session)
-        assert await opened.prompt(session, "/continue") == "end_turn"
-        assert (bench.workspace / "3.txt").exists()
-
-
-async def test_a_permission_that_is_never_answered_hangs_nothing(bench: AcpBench) -> None:
-    async with bench.inside(WRITES, NEVER, "approve", approve="terminal") as opened:
-        session = await opened.new()
-        prompt = asyncio.ensure_future(opened.prompt(session, "Run it"))
-        await opened.editor.sees(lambda editor: editor.asked)
-        await opened.client.cancel(session_id=session)
-        assert await prompt == "cancelled"
-        assert ran(bench) == ""
-        assert await opened.prompt(session, "") == "end_turn"
-        assert ran(bench) == "it ran\n"
-
-
-async def test_a_saved_session_is_told_again_and_words_count_only_for_what_was_shown(bench: AcpBench) -> None:
-    async with bench.inside(ASKS) as opened:
-        session = await opened.new()
-        await opened.prompt(session, "Set it")
-    async with bench.inside(ASKS) as opened:
-        with pytest.raises(RequestError, match="load it with session/load"):
-            await opened.prompt(session, "9090")
-        await opened.load(session)
-        assert opened.editor.said("user_message_chunk") == "Set it"
-        assert "Which port?" in opened.editor.said()
-        assert await opened.prompt(session, "9090") == "end_turn"
-        assert (bench.workspace / "port.txt").read_text() == "9090"
-    async with bench.inside(ASKS) as opened:
-        (listed,) = (await opened.client.list_sessions(cwd=str(bench.workspace))).sessions
-        assert (listed.session_id, listed.title) == (session, "Set it")
-        assert (await opened.client.list_sessions(cwd="/elsewhere")).sessions == []
-        await opened.load(session)
-        assert opened.editor.said("user_message_chunk") == "Set it9090"
-        assert [update.status for update in opened.editor.of("tool_call")] == ["completed"]
-        with pytest.raises(RequestError, match="no session 'none'"):
-            await opened.load("none")
-
-
-async def test_an_answer_of_somebody_else_makes_ours_too_late(bench: AcpBench) -> None:
-    async with bench.inside(ASKS) as ours, bench.inside(ASKS) as theirs:
-        session = await ours.new()
-        await ours.prompt(session, "Set it")
-        await theirs.load(session)
-        assert await theirs.prompt(session, "1") == "end_turn"
-        (file := bench.workspace / "port.txt").write_text("kept")
-        # The thread has ended by now: what was meant as an answer would be a new task.
-        with pytest.raises(RequestError, match="too late"):
-            await ours.prompt(session, "2")
-        assert file.read_text() == "kept"
-
-
-async def test_words_that_were_written_before_a_question_was_seen_do_not_answer_it(bench: AcpBench) -> None:
-    async with bench.inside(ASKS) as ours, bench.inside(ASKS) as theirs:
-        session = await ours.new()
-        await ours.prompt(session, "Set it")
-        await theirs.client.resume_session(cwd=str(bench.workspace), session_id=session, mcp_servers=[])
-        theirs.agent.sessions[session].shown = ("", "")
-        assert await theirs.prompt(session, "9090") == "end_turn"
-        assert "was not delivered" in theirs.editor.said()
-        assert not (bench.workspace / "port.txt").exists()
-        assert await theirs.prompt(session, "9090") == "end_turn"
-        assert (bench.workspace / "port.txt").read_text() == "9090"
-
-
-async def test_phases_are_the_plan_of_a_graph_of_ones_own(bench: AcpBench) -> None:
-    steps = [
-        call("finish_task", summary="Read it", completion_percentage=40, next_phase="Write it"),
-        call("finish_task", summary="Done."),
+def test_a_tool_whose_name_is_taken_has_that_of_its_server_before_it(
+    without_forms: Editor, tmp_path: Path
+) -> None:
+    servers = [
+        server("fs", "mcp_named.py", tmp_path / "fs", "read_file", "look"),
+        server("my files/2", "mcp_named.py", tmp_path / "mine", "think"),
+        server("x" * 80, "mcp_named.py", tmp_path / "other", "look", "find"),
     ]
-    async with bench.inside("[]", own=build_graph(ScriptedModel(steps))) as opened:
-        assert await opened.prompt(await opened.new(), "Go") == "end_turn"
-        plans = [[(one.content, one.status) for one in plan.entries] for plan in opened.editor.of("plan")]
-        assert plans[0] == [("Read it (40 %)", "completed"), ("Write it", "in_progress")]
-        assert all(status == "completed" for _, status in plans[-1])
+    told = {
+        "fs_read_file": "fs did read_file",
+        "my_files_2_think": "mine did think",
+        "fs_look": "fs did look",
+        f"{'x' * 30}_look": "other did look",
+        "find": "other did find",
+    }
+    session = without_forms.new(servers=servers)
+    assert without_forms.prompt(session, f"use {' '.join(list(told)[:3])}") == "end_turn"
+    other = without_forms.new(servers=servers)
+    assert without_forms.prompt(other, f"use {' '.join(list(told)[3:])}") == "end_turn"
+    updates = [
+        update for one in (session, other) for update in without_forms.updates(one, "tool_call_update")
+    ]
+    results = [update["rawOutput"] for update in updates if update["status"] == "completed"]
+    assert len(results) == len(told)
+    assert all(text in result for result, text in zip(results, told.values(), strict=True))
 
 
-@pytest.mark.parametrize(
-    ("what", "told"),
-    [
-        ({"cwd": "somewhere"}, "send the absolute path"),
-        ({"cwd": "/there/is/none"}, "is not an existing folder"),
-        (
-            {"mcp_servers": [{"type": "http", "name": "far", "url": "http://x", "headers": []}]},
-            "does not use stdio",
-        ),
-    ],
-)
-async def test_a_session_that_cannot_begin_says_why(bench: AcpBench, what: Any, told: str) -> None:
-    async with bench.inside(WRITES) as opened:
-        with pytest.raises(RequestError, match=told):
-            await opened.client.new_session(**{"cwd": str(bench.workspace), "mcp_servers": [], **what})
+def test_a_server_asks_a_person(without_forms: Editor, tmp_path: Path) -> None:
+    session = without_forms.new(servers=[server("table", "mcp_asks.py", tmp_path / "ledger")])
+    assert without_forms.prompt(session, "book") == "end_turn"
+    assert "Tell me: day" in without_forms.said(session)
+    assert without_forms.prompt(session, "Monday") == "end_turn"
+    assert "Monday" in (tmp_path / "ledger").read_text()
 
 
-async def test_an_older_client_is_told_to_be_updated(bench: AcpBench) -> None:
-    async with bench.inside(WRITES, version=0) as opened:
-        with pytest.raises(RequestError, match="speaks version 1"):
-            await opened.new()
-    async with bench.inside(WRITES, version=2) as opened:
-        assert await opened.new(), "it has been told of our version, and goes on with that"
+def test_a_server_that_cannot_start_ends_the_others(without_forms: Editor, tmp_path: Path) -> None:
+    good, broken = server("fs", "mcp_named.py", tmp_path / "fs", "look"), server("broken", "none.py")
+    for servers in ([good, broken], [good, good]):
+        with pytest.raises(Refused) as refused:
+            without_forms.new(servers=servers)
+        assert refused.value.code == INVALID
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "fs").read_text()), 0)
 
 
-async def test_a_prompt_of_50_mb_is_refused_and_the_session_goes_on(bench: AcpBench) -> None:
-    async with bench.inside(WRITES) as opened:
-        session = await opened.new()
-        with pytest.raises(RequestError, match="has 50,000,000 characters"):
-            await opened.prompt(session, "x" * 50_000_000)
-        assert await opened.prompt(session, "Run it") == "end_turn"
+WRONG: dict[str, tuple[str, dict[str, Any], int]] = {
+    "a relative folder": ("session/new", {"cwd": "somewhere", "mcpServers": []}, INVALID),
+    "a folder that is none": ("session/new", {"cwd": "/there/is/none", "mcpServers": []}, INVALID),
+    "a server that is no process": (
+        "session/new",
+        {"cwd": "/", "mcpServers": [{"type": "http", "name": "far", "url": "http://x", "headers": []}]},
+        INVALID,
+    ),
+    "a folder that is a list": ("session/new", {"cwd": [LARGE], "mcpServers": []}, INVALID),
+    "an unknown session": ("session/load", {"sessionId": "none", "cwd": "/", "mcpServers": []}, INVALID),
+    "a cursor of nobody": ("session/list", {"cursor": "-1"}, INVALID),
+    "no parameters": ("initialize", {}, INVALID),
+    "an unknown method": ("session/teleport", {"to": LARGE}, -32601),
+}
 
 
-async def test_a_dialog_that_fails_is_said_instead(bench: AcpBench) -> None:
-    async with bench.inside(WRITES, FAILS, FAILS, approve="terminal") as opened:
-        session = await opened.new()
-        assert await opened.prompt(session, "Run it") == "end_turn"
-        assert "Your next message is the answer" in opened.editor.said()
-        assert await opened.prompt(session, "perhaps") == "end_turn"
-        assert "'reject: why'" in opened.editor.said()
-        assert opened.editor.said().count("Your next message is the answer") == 2
-        assert ran(bench) == ""
-        assert await opened.prompt(session, "approve") == "end_turn"
-        assert ran(bench) == "it ran\n"
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_request_is_refused_and_not_sent_back(without_forms: Editor, case: str) -> None:
+    method, params, code = WRONG[case]
+    with pytest.raises(Refused) as refused:
+        without_forms.request(method, **params)
+    assert (refused.value.code, len(str(refused.value)) < 2_000) == (code, True)
 
 
-@pytest.mark.parametrize(
-    ("words", "dialogs", "wrote"),
-    [
-        ("something else entirely", ["approve"], "it ran\n"),
-        ("something else entirely", ["reject"], ""),
-        ("edit: no JSON", ["approve"], "it ran\n"),
-        ("reject: not like this", [], ""),
-        (f"edit: {EDITED}", [], "edited\n"),
-    ],
-)
-async def test_words_after_a_cancelled_permission_are_a_decision_or_it_is_asked_for_again(
-    bench: AcpBench, words: str, dialogs: list[str], wrote: str
+def test_a_prompt_that_is_too_long_is_refused_and_the_session_goes_on(without_forms: Editor) -> None:
+    session = without_forms.new()
+    with pytest.raises(Refused) as refused:
+        without_forms.prompt(session, LARGE)
+    assert refused.value.code == INVALID
+    assert without_forms.prompt(session, "phases") == "end_turn"
+
+
+# --- the process ---
+
+# Lines that are no messages, with the id under which they are refused.
+LINES: dict[str, tuple[bytes, Any, int]] = {
+    "no JSON": (b"no JSON", None, -32700),
+    "a number that JSON does not have": (b'{"id": 1, "method": "m", "params": [-Infinity]}', None, -32700),
+    "nested too deep": (b"[" * 100_000, None, -32700),
+    "a list": (b"[1]", None, -32600),
+    "neither a method nor an id": (b'{"jsonrpc": "2.0"}', None, -32600),
+    "a method that is no text": (b'{"id": "a", "method": 5}', "a", -32600),
+    "an id that is a list": (b'{"id": [1], "method": "m"}', None, -32600),
+    "an id that is a fraction": (b'{"id": 1.0, "result": {}}', None, -32600),
+    "an id that is true": (b'{"id": true, "result": {}}', None, -32600),
+    "an id that nobody sends back": (json.dumps({"id": "x" * 201, "method": "m"}).encode(), None, -32600),
+    "70 MB": (b'{"id": "b", "method": "m", "params": "' + b"x" * 70_000_000, "b", -32600),
+}
+
+
+def test_lines_that_are_no_messages_end_nothing(without_forms: Editor) -> None:
+    for quiet in (b"", b" ", b'{"id": null, "error": {"code": 1, "message": "What?"}}'):
+        without_forms.write(quiet)
+    for case, (line, request_id, code) in LINES.items():
+        without_forms.write(line)
+        with pytest.raises(Refused) as refused:
+            without_forms.response(request_id)
+        assert refused.value.code == code, case
+    session = without_forms.new()
+    # Its arguments hold a number that JSON does not have.
+    assert without_forms.prompt(session, "number") == "end_turn"
+
+
+def test_the_version_is_agreed_on_first(command: list[str], folder: Path) -> None:
+    with Peer(command, folder) as editor:
+        new = {"cwd": str(folder), "mcpServers": []}
+        for version in (None, 0):
+            if version is not None:
+                editor.request("initialize", protocolVersion=version, clientCapabilities={})
+            with pytest.raises(Refused):
+                editor.request("session/new", **new)
+        assert editor.request("initialize", protocolVersion=2, clientCapabilities={})["protocolVersion"] == 1
+        assert editor.request("session/new", **new)["sessionId"]
+
+
+def test_a_terminal_of_the_editor_which_then_goes_away(
+    command: list[str], folder: Path, without_forms: Editor, file: Path
 ) -> None:
-    async with bench.inside(WRITES, None, *dialogs, approve="terminal") as opened:
-        session = await opened.new()
-        assert await opened.prompt(session, "Run it") == "cancelled"
-        assert await opened.prompt(session, words) == "end_turn"
-        assert (ran(bench), opened.editor.decisions) == (wrote, [])
-        assert "It ran." in opened.editor.said()
-        assert "button" not in opened.editor.said()
+    viewers: list[subprocess.Popen[bytes]] = []
+    printed: list[bytes] = []
+
+    def create(params: Any) -> dict[str, Any]:
+        viewers.append(subprocess.Popen([params["command"], *params["args"]], stdout=subprocess.PIPE))
+        return {"terminalId": "one"}
+
+    def wait_for_exit(_: Any) -> dict[str, Any]:
+        printed.append(viewers[0].communicate()[0])
+        return {"exitCode": viewers[0].returncode}
+
+    with Editor(command, folder / "project", terminal=True) as editor:
+        editor.handlers |= {"terminal/create": create, "terminal/wait_for_exit": wait_for_exit}
+        editor.handlers |= {"terminal/release": lambda _: {}}
+        session = editor.new()
+        assert editor.prompt(session, f"run {file.name}", choose("approve")) == "end_turn"
+        (shown,) = [one for one in editor.updates(session, "tool_call_update") if one.get("content")]
+        assert shown["content"] == [{"type": "terminal", "terminalId": "one"}]
+        assert (printed, viewers[0].returncode, text_of(file)) == ([b"ran\r\n"], 0, "ran\n")
+        other = editor.new()
+        first = len(editor.asked)
+        editor.answers.append(NEVER)
+        editor.begin(other, f"two {file.name}")
+        editor.wait_for(lambda: len(editor.asked) > first)
+        assert editor.end() == 0
+    without_forms.load(other)
+    assert without_forms.prompt(other, "", choose("approve"), choose("reject")) == "end_turn"
+    assert text_of(file) == "ran\none\n"
 
 
-async def test_an_option_that_was_not_offered_decides_nothing(bench: AcpBench) -> None:
-    async with bench.inside(WRITES, "allow_always", "approve", approve="terminal") as opened:
-        session = await opened.new()
-        assert await opened.prompt(session, "Run it") == "end_turn"
-        assert "not one of the options" in opened.editor.said()
-        assert ran(bench) == "it ran\n"
+def test_nothing_but_the_protocol_stands_on_stdout(folder: Path) -> None:
+    options = ["--graph", f"{SERVERS / 'noisy_graph.py'}:graph", "--config", "none"]
+    command = [sys.executable, "-m", "signoff.cli", "acp", *options]
+    with Editor([*command, "--database", str(folder / "noisy.sqlite")], folder) as editor:
+        # Every line that it writes was read as JSON.
+        assert editor.prompt(editor.new(), "Add") == "end_turn"
+
+
+@pytest.mark.thorough
+def test_a_client_that_never_reads_keeps_the_process_from_nothing(
+    command: list[str], folder: Path, storage: SqliteStorage
+) -> None:
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder)
+    assert process.stdin
+    assert process.stdout
+
+    def send(number: int, method: str, **params: Any) -> None:
+        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        process.stdin.write(json.dumps(message).encode() + b"\n")  # type: ignore[union-attr]  # seen above
+        process.stdin.flush()  # type: ignore[union-attr]  # seen above
+
+    send(0, "initialize", protocolVersion=1, clientCapabilities={})
+    send(1, "session/new", cwd=str(folder), mcpServers=[])
+    process.stdout.readline()
+    session = json.loads(process.stdout.readline())["result"]["sessionId"]
+    send(2, "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "talk"}])
+    until = time.monotonic() + PATIENCE
+    while session not in storage.checkpointer.threads():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE) == 0
+    process.stdout.close()
+    process.stdin.close()
+
+
+@pytest.mark.parametrize("name", ["acp", "mcp"])
+def test_without_its_package_a_command_names_the_extra(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda found, *more: None if found == name else find(found, *more)
+    )
+    result = CliRunner().invoke(app, [name])
+    assert (result.exit_code, f"[{name}]" in result.stderr, result.stdout) == (2, True, "")
