@@ -1,51 +1,60 @@
-"""Workers on a bench: a PostgreSQL database, a graph with a dictated script, and workers in this process."""
+"""Workers on a bench: a PostgreSQL database, a graph with a dictated script, and `signoff worker`."""
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from procrastinate.jobs import Job
+from langchain_core.messages import BaseMessage
+from typer.testing import CliRunner
 
-from signoff import Session, build_graph
-from signoff.graph.build import Graph
-from signoff.models import ScriptedModel
-from signoff.session.status import ThreadStatus
+from signoff import Graph, Session, Storage, ThreadStatus, build_graph
+from signoff.cli.app import app
+from signoff.models import ScriptedModel, call
 from signoff.storage import PostgresStorage
 from signoff.workers import submit
-from signoff.workers.figures import QueueFigures, backlog
-from signoff.workers.jobs import JobQueries, session_of
-from signoff.workers.worker import Worker
-from tests.support.adapted import adapted
-from tests.support.benches.session import DONE, play
 from tests.support.servers.postgres import execute
+
+DONE = call("finish_task", summary="Done.")
+ASK = call("ask_user", question="Which?")
+DIE = """UPDATE procrastinate_jobs SET status = 'doing',
+    worker_id = (SELECT max(id) FROM procrastinate_workers)
+    WHERE status = 'todo' AND args->>'thread_id' = ANY(%s)"""
+SILENT = "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 minute')"
+_open: list["Bench"] = []
+
+
+def current(storage: PostgresStorage) -> Graph:
+    """The graph of the bench that was made last, for a worker."""
+    return _open[-1].graph(storage)
 
 
 class Bench:
-    """Threads of one script, and workers that play it."""
+    """Threads of one script, and workers that play it. steps: replies, or a function of the messages."""
 
     def __init__(self, storage: PostgresStorage, url: str) -> None:
-        self.storage = storage
-        self.url = url
-        self.steps: tuple[Any, ...] = (DONE,) * 9
-        self.tools: list[Callable[..., str]] = []
+        self.storage, self.url = storage, url
+        self.steps: Sequence[Any] | Callable[[Any], Any] = (DONE,) * 9
+        self.tools: list[Any] = []
         self.options: dict[str, Any] = {}
+        _open[:] = [self]
 
-    def graph(self, storage: PostgresStorage | None = None) -> Graph:
-        model = ScriptedModel(play(*self.steps))
-        return build_graph(model, self.tools, storage=storage or self.storage, **adapted(**self.options))
+    def graph(self, storage: Storage | None = None) -> Graph:
+        model = ScriptedModel(self._step)
+        return build_graph(model, self.tools, storage=storage or self.storage, **self.options)
 
-    @contextmanager
-    def graphs(self, thread_id: str) -> Iterator[Graph]:
-        yield self.graph()
+    def _step(self, messages: Sequence[BaseMessage]) -> Any:
+        """The step after as many replies as the history holds."""
+        if callable(self.steps):
+            return self.steps(messages)
+        return self.steps[sum(bool(getattr(message, "tool_calls", ())) for message in messages)]
 
-    def worker(self, **options: Any) -> Worker:
-        return Worker(self.storage, self.graphs, **{"heartbeat": 0.1, **options})
-
-    def work(self) -> None:
-        """Lets a worker run until nothing is left to begin."""
-        asyncio.run(self.worker().run(until_idle=True))
+    def work(self, *words: str) -> str:
+        """Lets a worker run until nothing is left to begin; returns what it logs."""
+        queue = () if "--queue" in words else ("--queue", "signoff")
+        named = ["worker", f"{__name__}:current", "--database", self.url, *queue, *words]
+        result = CliRunner().invoke(app, [*named, "--until-idle", "--heartbeat", "0.5"])
+        assert (result.exit_code, result.stdout) == (0, ""), result.output
+        return result.stderr
 
     def submit(self, request: Any, thread_id: str = "t", **options: Any) -> str:
         return submit(self.storage, request, thread_id, **options)
@@ -57,6 +66,21 @@ class Bench:
         messages = self.status(thread_id).values.get("messages", ())
         return [message.text for message in messages if message.type == "human"]
 
+    def listed(self) -> dict[str, str]:
+        """How `signoff threads` lists each thread."""
+        return {row["thread_id"]: row["status"] for row in self._threads()["threads"]}
+
+    def figures(self) -> dict[str, Any]:
+        return dict(self._threads()["workers"])
+
+    def why(self, thread_id: str) -> str:
+        """What `signoff threads` says of what a thread needs."""
+        return str(next(row["what"] for row in self._threads()["threads"] if row["thread_id"] == thread_id))
+
+    def _threads(self) -> dict[str, Any]:
+        result = CliRunner().invoke(app, ["threads", "--json", "--database", self.url])
+        return dict(json.loads(result.stdout))
+
     def jobs(self, *statuses: str) -> list[tuple[Any, ...]]:
         """The threads and attempts of the jobs with these statuses, the oldest first."""
         return execute(
@@ -66,37 +90,19 @@ class Bench:
             list(statuses),
         )
 
-    def figures(self) -> QueueFigures:
-        found = backlog(self.storage)
-        assert found is not None, "the database has no queue"
-        return found
+    def kept(self) -> Any:
+        """All that the database holds of the threads' orders and jobs."""
+        items = [(item.namespace, item.key, item.value) for item in self.storage.store.search((), limit=100)]
+        jobs = execute(
+            self.url, "SELECT id, status::text, args, queue_name, attempts FROM procrastinate_jobs"
+        )
+        return sorted(items, key=str), sorted(jobs, key=str)
 
+    def make_due(self) -> None:
+        """Nobody waits until the next try."""
+        execute(self.url, "UPDATE procrastinate_jobs SET scheduled_at = NULL")
 
-@asynccontextmanager
-async def opened(bench: Bench, **options: Any) -> AsyncIterator[JobQueries]:
-    """The queue as one more worker has it."""
-    worker = bench.worker(**options)
-    async with worker._app.open_async():
-        yield worker._jobs
-
-
-async def taken(jobs: JobQueries) -> Job:
-    """A job that a worker has taken which is not the one that looks for dead ones later."""
-    worker = await super(JobQueries, jobs).register_worker()
-    jobs._database.holds.session = session_of(worker)
-    job = await jobs.fetch_job(["signoff"], worker)
-    assert job is not None
-    return job
-
-
-def silence(bench: Bench) -> None:
-    """All workers have been silent for a minute."""
-    execute(bench.url, "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'")
-
-
-def until(holds: Callable[[], Any]) -> None:
-    """Waits until it holds; fails after a minute."""
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.05)
+    def die(self, *threads: str) -> None:
+        """A worker has taken these threads and died."""
+        execute(self.url, SILENT)
+        execute(self.url, DIE, list(threads))
