@@ -31,6 +31,7 @@ from signoff import Graph, SetupError, SignoffError
 from signoff.front.settings import Given, settle
 from signoff.front.working import graph_of, policy_of, working_tools
 from signoff.graph.compiled.graph import JournalledGraph, in_thread
+from signoff.graph.compiled.inputs import Entry
 from signoff.graph.errors import ApprovalWarning
 from signoff.graph.state import Output
 from signoff.models.choose import Chosen, choose_model
@@ -83,6 +84,8 @@ TOLD = ("messages", "outcome", "decision")
 """The channels among them that a run reports, during the run and at its end."""
 _OWN = Output.__annotations__.keys() | TOLD
 _whole: ContextVar[bool] = ContextVar("signoff_whole_state", default=False)
+_enters: ContextVar[bool] = ContextVar("signoff_run_enters_thread", default=False)
+"""Whether this task enters its thread with a run, which holds it already."""
 
 
 class ServedGraph(JournalledGraph):
@@ -143,9 +146,18 @@ class ServedGraph(JournalledGraph):
             async for item in stream:
                 yield item
 
+    def _entry(self, given: Any, config: RunnableConfig | None, context: Any) -> Entry:
+        _enters.set(True)
+        try:
+            return (yield from super()._entry(given, config, context))
+        finally:
+            _enters.set(False)
+
     async def abulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
+        if _enters.get():
+            return await super().abulk_update_state(config, supersteps)
         with _refusals():
             async with in_thread(self.runner(config)):
                 return await super().abulk_update_state(config, supersteps)

@@ -1,0 +1,281 @@
+"""The graph for a server without one: what the environment sets, what is shown, and the model of a run."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blockbuster import blockbuster_ctx
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_openai import AzureChatOpenAI, ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
+from pydantic import SecretStr
+
+from signoff import Graph, Session, SetupError, build_graph, go_on, outcome_of, sqlite_storage, stop
+from signoff.models import ScriptedModel, TaggedText, call
+from signoff.studio import compose
+from signoff.tools import workspace_tools
+from tests.support.servers.fake_provider import FakeProvider, Reply, tool_call
+from tests.support.servers.studio_model import QUESTION
+
+MODEL = Path(__file__).parents[1] / "support" / "servers" / "studio_model.py"
+GO: Any = {"messages": [("user", "go")]}
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+
+
+def served(folder: Path, **env: str) -> Graph:
+    """The graph of a server, with a checkpointer as the server brings one."""
+    graph = compose({"SIGNOFF_MODEL": f"scripted:{MODEL}", "SIGNOFF_WORKSPACE": str(folder), **env})
+    return graph.copy(update={"checkpointer": InMemorySaver(), "store": InMemoryStore()})
+
+
+MISSING = {
+    "a key": ("gpt-5", "OPENAI_API_KEY"),
+    "a file": ("scripted:nowhere.py", "nowhere.py"),
+    "a key, whatever the run names": ("gpt-5", "OPENAI_API_KEY"),
+}
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_without_its_model_the_graph_is_drawn_and_a_task_says_what_is_missing(case: str) -> None:
+    model, named = MISSING[case]
+    graph = compose({"SIGNOFF_MODEL": model})
+    assert "decide" in graph.get_graph().nodes
+    context = {"model": "second"} if "run" in case else {}
+    result = graph.invoke(GO, context=context)
+    assert (result["outcome"]["reason"], named in result["outcome"]["error"]) == ("model_error", True)
+    assert (result["decision"]["rule"], named in result["decision"]["why"]) == ("model_error", True)
+
+
+def test_a_key_or_an_address_is_enough_for_a_named_model() -> None:
+    for env in ({"OPENAI_API_KEY": "key"}, {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}):
+        assert "decide" in compose({"SIGNOFF_MODEL": "gpt-5", **env}).get_graph().nodes
+
+
+FILES = {"edit_file", "list_files", "read_file", "search_files", "write_file"}
+TOOLS: dict[str, tuple[dict[str, str], set[str]]] = {
+    "by default": ({}, FILES),
+    "a shell": ({"SIGNOFF_TOOLS": "shell"}, {"run_shell"}),
+    "none": ({"SIGNOFF_TOOLS": "none"}, set()),
+}
+CONTROLS = {"finish_task", "ask_user", "think"}
+
+
+@pytest.mark.parametrize("case", TOOLS)
+def test_tools_are_those_of_the_environment(tmp_path: Path, case: str) -> None:
+    env, names = TOOLS[case]
+    with FakeProvider([Reply(calls=[tool_call("finish_task", summary="Done.")])]) as provider:
+        graph = served(tmp_path, **env, SIGNOFF_MODEL="first", OPENAI_BASE_URL=provider.url)
+        assert outcome_of(graph.invoke(GO, THREAD)).status == "success"
+        offered = {tool["function"]["name"] for tool in provider.requests[0].body["tools"]}
+    assert offered == names | CONTROLS
+
+
+def test_protocol_and_approvals_are_those_of_the_environment(tmp_path: Path) -> None:
+    with FakeProvider([Reply("<PLAN>All is done. [FINALIZE]</PLAN>")]) as provider:
+        env = {"SIGNOFF_MODEL": "first", "OPENAI_BASE_URL": provider.url, "SIGNOFF_PROTOCOL": "tagged"}
+        assert outcome_of(served(tmp_path, **env).invoke(GO, THREAD)).status == "success"
+        assert "tools" not in provider.requests[0].body
+    graph = served(tmp_path, SIGNOFF_APPROVE="write")
+    result = graph.invoke({"messages": [("user", "work a.txt")]}, THREAD)
+    assert result["__interrupt__"][0].value["type"] == "approval"
+
+
+WRONG = {
+    "SIGNOFF_TOOLS": "hammer",
+    "SIGNOFF_APPROVE": "hammer",
+    "SIGNOFF_PROTOCOL": "morse",
+    "SIGNOFF_CONSTITUTION": "none.txt",
+    "SIGNOFF_WORKSPACE": "nowhere",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_settings_that_cannot_be_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SetupError):
+        served(tmp_path, **{name: WRONG[name]})
+
+
+@pytest.mark.slow
+def test_the_module_imports_without_a_key_and_its_graph_has_no_saver_and_no_store(tmp_path: Path) -> None:
+    program = "from signoff.graph.studio import graph; print(graph.checkpointer, graph.store)"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, env={}, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("None None\n", "")
+
+
+async def test_a_thread_that_waits_is_stopped_and_goes_on(tmp_path: Path) -> None:
+    graph = served(tmp_path)
+    await graph.ainvoke({"messages": [("user", "ask")]}, THREAD)
+    assert (await graph.ainvoke(stop(), THREAD))["outcome"]["reason"] == "cancelled"
+    assert (await graph.ainvoke(go_on(), THREAD))["outcome"]["status"] == "success"
+
+
+async def test_a_run_never_blocks_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question, every working tool, a folded history, results too long to be shown, an outcome."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def long_result() -> str:
+        """Return more than is shown."""
+        return "long " * 10_000
+
+    async def long_error() -> str:
+        """Fail with more than is shown."""
+        raise ValueError("long " * 10_000)
+
+    steps: list[Any] = [
+        call("ask_user", question=QUESTION),
+        call("write_file", path="a.txt", content="one\n"),
+        [call("read_file", path="a.txt"), call("list_files"), call("search_files", pattern="one")],
+        call("edit_file", path="a.txt", old="one", new="two"),
+        call("long_result"),
+        call("long_error"),
+        "Just talk.",
+        call("finish_task", summary="All done."),
+    ]
+    tools: list[Any] = [*workspace_tools(tmp_path), long_result, long_error]
+    saved: Any = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
+    graph = build_graph(ScriptedModel(steps), tools, policy={"prompt_tokens": 2_000}, **saved)
+    with blockbuster_ctx():
+        await graph.ainvoke(GO, THREAD)
+        result = await graph.ainvoke(Command(resume="yes"), THREAD)
+        values = (await graph.aget_state(THREAD)).values
+    assert result["outcome"]["status"] == "success"
+    assert values["digest"]["lines"]
+    results = {message.name: message.text for message in result["messages"] if message.type == "tool"}
+    assert all(str(tmp_path) in results[name] for name in ("long_result", "long_error"))
+    assert [text for text in results.values() if "Blocking" in text] == []
+
+
+# --- the model's name in the context of a run: another model of the same provider, for this run alone ---
+
+FINISH = Reply(calls=[tool_call("finish_task", summary="Done.")])
+
+
+@pytest.fixture
+def provider() -> Iterator[FakeProvider]:
+    with FakeProvider() as running:
+        yield running
+
+
+def chat(provider: FakeProvider) -> ChatOpenAI:
+    return ChatOpenAI(model="first", base_url=provider.url, api_key=SecretStr("k"), max_retries=0)
+
+
+def asked(provider: FakeProvider) -> list[str]:
+    """The model that each request named."""
+    return [request.body["model"] for request in provider.requests]
+
+
+NAMES: list[tuple[dict[str, Any] | None, str]] = [
+    ({"model": "second"}, "second"),
+    ({"model": " third "}, "third"),
+    ({"model": ""}, "first"),
+    ({"model": None}, "first"),
+    ({}, "first"),
+    (None, "first"),
+]
+
+
+def test_the_context_names_the_model_of_each_run(provider: FakeProvider) -> None:
+    provider.script += [FINISH] * 2 * len(NAMES)
+    model = chat(provider)
+    graph = build_graph(model)
+    for context, _ in NAMES:
+        graph.invoke(GO, context=context)
+    assert asked(provider) == [name for _, name in NAMES]
+
+    async def beside_each_other() -> None:
+        await asyncio.gather(*(graph.ainvoke(GO, context=context) for context, _ in NAMES))
+
+    asyncio.run(beside_each_other())
+    assert sorted(asked(provider)[len(NAMES) :]) == sorted(name for _, name in NAMES)
+    assert model.model_name == "first"
+    # Under each name it has the same tools.
+    assert all(
+        {tool["function"]["name"] for tool in request.body["tools"]} == CONTROLS
+        for request in provider.requests
+    )
+
+
+def test_a_resume_uses_the_name_of_its_own_context(provider: FakeProvider, tmp_path: Path) -> None:
+    provider.script += [Reply(calls=[tool_call("ask_user", question=QUESTION)]), FINISH]
+    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+        graph = build_graph(chat(provider), storage=storage)
+        Session(graph, "t", context={"model": "second"}).run("go")
+        Session(graph, "t", context={"model": "third"}).resume("80")
+    assert asked(provider) == ["second", "third"]
+
+
+def test_the_model_behind_the_text_protocol_is_renamed(provider: FakeProvider) -> None:
+    provider.script += [Reply("<PLAN>All is done. [FINALIZE]</PLAN>")]
+    build_graph(TaggedText(chat(provider))).invoke(GO, context={"model": "second"})
+    assert asked(provider) == ["second"]
+
+
+def note(text: str) -> str:
+    """Take a note."""
+    return f"noted {text}"
+
+
+@pytest.mark.parametrize("is_own", [False, True], ids=["the same model", "a model of its own"])
+def test_summaries_are_by_the_model_that_the_run_names(provider: FakeProvider, is_own: bool) -> None:
+    provider.script += [Reply(calls=[tool_call("note", text=f"{at} " + "x" * 800)]) for at in range(40)]
+    writer = ScriptedModel(lambda _: "Some notes were taken.")
+    compaction: Any = writer if is_own else "model"
+    graph = build_graph(chat(provider), [note], policy={"compaction": compaction, "prompt_tokens": 3_000})
+    graph.invoke(GO, context={"model": "second", "turns": 20})
+    assert set(asked(provider)) == {"second"}
+    assert (len(provider.requests) > 20) != is_own
+    assert bool(writer.seen) == is_own
+
+
+class Named(BaseChatModel):
+    """A model as a provider's package might write it: its replies say which model gave them."""
+
+    model: str = "first"
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
+        return self
+
+    @property
+    def _llm_type(self) -> str:
+        return "named"
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        calls: Any = [{"name": "finish_task", "args": {"summary": "Done."}, "id": "c", "type": "tool_call"}]
+        said = {"model_name": self.model, "finish_reason": "stop"}
+        reply = AIMessage("", tool_calls=calls, response_metadata=said)
+        return ChatResult(generations=[ChatGeneration(message=reply)])
+
+
+def test_the_history_names_the_model_that_was_used() -> None:
+    result = build_graph(Named()).invoke(GO, context={"model": "second"})
+    assert result["messages"][1].response_metadata["model_name"] == "second"
+
+
+def azure() -> BaseChatModel:
+    options: Any = {"azure_endpoint": "http://127.0.0.1:9", "api_version": "2024-06-01"}
+    return AzureChatOpenAI(azure_deployment="ours", api_key=SecretStr("k"), **options)
+
+
+FIXED = {
+    "scripted": lambda: ScriptedModel([]),
+    "wrapped": lambda: TaggedText(ScriptedModel([])),
+    "a deployment": azure,
+}
+
+
+@pytest.mark.parametrize("case", FIXED)
+def test_a_model_without_a_name_to_change_is_told_so(case: str) -> None:
+    graph = build_graph(FIXED[case]())
+    for name in ("second", "x" * 1_000):
+        with pytest.raises(SetupError, match="model"):
+            graph.invoke(GO, context={"model": name})
