@@ -231,7 +231,7 @@ class Foreign:
         asked = _thread_in_path(scope["path"]) if scope["type"] == "http" else ""
         if asked and asked not in self.known:
             await self._enter(scope["app"].state.threads)
-        elif asked and scope["method"] == "DELETE":
+        if asked and scope["method"] == "DELETE":
             self.known.discard(asked)
         await self.app(scope, receive, send)
 

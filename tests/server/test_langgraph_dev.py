@@ -1,158 +1,105 @@
-"""The graph on a LangGraph server, as Studio and other clients use it: a real `langgraph dev`."""
+"""A real `langgraph dev` as Studio and other clients use it: the graph, its form, streams and refusals."""
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
+import json
 from typing import Any
 
 import httpx
 import pytest
-from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
 from langgraph_sdk.schema import StreamMode
 
-from signoff.graph.foreign import label
-from signoff.graph.machine import LAST, State, edges
-from tests.support.servers.dev_server import REPOSITORY, Server, langgraph_dev, quiet_environment
+from signoff import Limits
+from signoff.machine import State
+from tests.studio_picture import PICTURE, describe, draw
+from tests.support.benches.studio import Shared, begun, message, new, until, values_of, wait
+from tests.support.servers.dev_server import Server
+from tests.support.servers.studio_model import QUESTION, TURNS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-TURNS = 20
-TOOLS = {"list_files", "read_file", "write_file", "edit_file", "search_files"}
-QUESTION = "Which port?"
 
-# Knows no position, so that threads do not disturb each other: what comes next follows from the messages.
-SCRIPT = f"""
-from signoff.graph.messages import is_reply
-from signoff.models import call
-
-def script(messages):
-    task = next(m.text for m in messages if m.type == "human")
-    turn = sum(map(is_reply, messages)) + 1
-    if task == "ask":
-        answers = [m.text for m in messages if m.type == "tool"]
-        if not answers:
-            return call("ask_user", question={QUESTION!r}, options=["80", "8080"])
-        return call("finish_task", summary=f"The port is {{answers[-1]}}.")
-    if task == "long":
-        if turn == 1:
-            return call("read_file", path="long.txt")
-        return call("finish_task", summary="Read it.")
-    if turn == {TURNS}:
-        return call("finish_task", summary="Wrote and read all notes.")
-    steps = [
-        [call("write_file", path=f"notes/{{turn}}.txt", content="a line\\nfirst\\n")],
-        [call("list_files"), call("read_file", path="notes/1.txt"), call("search_files", pattern="line")],
-        [call("edit_file", path=f"notes/{{turn - 2}}.txt", old="first", new="second")],
-        ["thinking: ", call("think", thought="Going on.")],
-    ]
-    return steps[(turn - 1) % len(steps)]
-"""
+def only(client: SyncLangGraphClient) -> str:
+    """The assistant that the graph has by itself."""
+    (found,) = client.assistants.search(metadata={"created_by": "system"})
+    return found["assistant_id"]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("server")
-    script = folder / "script.py"
-    script.write_text(SCRIPT, encoding="utf-8")
-    workspace = folder / "workspace"
-    workspace.mkdir()
-    (workspace / "long.txt").write_text("a line of a long file\n" * 3_000, encoding="utf-8")
-    env = quiet_environment(
-        SIGNOFF_MODEL=f"scripted:{script}", SIGNOFF_WORKSPACE=str(workspace), XDG_CACHE_HOME=str(folder)
-    )
-    with langgraph_dev(folder, env) as running:
-        yield running
+def test_the_picture_in_the_docs_is_what_the_server_says(server: Server) -> None:
+    """`python -m tests.studio_picture` draws it anew."""
+    described = describe(server)
+    assert PICTURE.read_text(encoding="utf-8") == draw(described)
+    nodes = {node["id"]: node.get("metadata", {}).get("description") for node in described["nodes"]}
+    assert set(nodes) == {"__start__", "__end__", *State}
+    assert all(nodes[name] for name in State)
 
 
-@pytest.fixture
-def client(server: Server) -> Iterator[SyncLangGraphClient]:
-    with get_sync_client(url=server.url, api_key=None, timeout=120) as client:
-        yield client
+def test_the_schemas_make_a_chat_and_a_form(client: SyncLangGraphClient) -> None:
+    schemas = client.assistants.get_schemas(only(client))
+    taken = schemas["input_schema"] or {}
+    assert (taken["required"], list(taken["properties"])) == (["messages"], ["messages"])
+    kinds = {kind["$ref"].rpartition("/")[2] for kind in taken["properties"]["messages"]["items"]["oneOf"]}
+    assert kinds >= {"HumanMessage", "AIMessage"}
+    assert {"messages", "outcome"} <= set((schemas["output_schema"] or {})["properties"])
+    fields = (schemas["context_schema"] or {})["properties"]
+    assert set(fields) == {"system_prompt", "model", "model_seconds", *Limits.model_fields} - {"prices"}
+    assert all(field["description"] for field in fields.values())
+    assert fields["system_prompt"]["langgraph_type"] == "prompt"
+    assert fields["model"]["langgraph_nodes"] == ["call_llm"]
 
 
-def assistant(client: SyncLangGraphClient) -> str:
-    (only,) = client.assistants.search()
-    assert only["graph_id"] == "signoff"
-    return only["assistant_id"]
+@pytest.mark.parametrize("where", ["run", "assistant", "configurable"])
+def test_the_form_sets_a_run(client: SyncLangGraphClient, where: str) -> None:
+    context: dict[str, Any] = {"system_prompt": "You keep bees.", "turns": 1, "model": ""}
+    chosen = "signoff"
+    given: dict[str, Any] = {"context": context}
+    if where == "assistant":
+        chosen, given = client.assistants.create("signoff", context=context)["assistant_id"], {}
+    elif where == "configurable":
+        given = {"config": {"configurable": context}}
+    outcome = wait(client, new(client), chosen, input=message("prompt"), **given)["outcome"]
+    assert outcome["summary"].startswith("You keep bees.")
+    outcome = wait(client, new(client), chosen, input=message("work a.txt"), **given)["outcome"]
+    assert (outcome["status"], outcome["reason"]) == ("limit", "turns")
+    if where == "assistant":
+        client.assistants.delete(chosen)
 
 
-def message(text: str) -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": text}]}
-
-
-def run(client: SyncLangGraphClient, thread: str, text: str) -> dict[str, Any]:
-    """Sends a message and waits until the run ends or pauses. Returns the state."""
-    done = client.runs.wait(thread, "signoff", input=message(text))
-    assert isinstance(done, dict)
-    return done
-
-
-def test_the_drawn_graph_has_the_states_and_labels_of_the_table(client: SyncLangGraphClient) -> None:
-    drawn = client.assistants.get_graph(assistant(client))
-    labels = {(e["source"], e["target"]): e.get("data") for e in drawn["edges"]}
-    assert {node["id"] for node in drawn["nodes"]} == {"__start__", "__end__", *State}
-    for source, row in edges().items():
-        for target, text in row.items():
-            # From the last state a way leads out of the graph, too.
-            depends = len(row) > 1 or source is LAST
-            assert labels[source, target] == (text if depends else None)
-
-
-def test_a_question_waits_and_its_answer_by_thread_id_leads_to_the_outcome(
-    client: SyncLangGraphClient,
+@pytest.mark.parametrize(
+    ("context", "named"),
+    [({"model": "second"}, "ScriptedModel"), ({"turns": 0}, "turns"), ({"cost": 1.0}, "prices")],
+)
+def test_a_form_that_does_not_fit_is_told_and_the_thread_goes_on(
+    client: SyncLangGraphClient, context: dict[str, Any], named: str
 ) -> None:
-    thread = client.threads.create()["thread_id"]
-    paused = run(client, thread, "ask")
+    thread = new(client)
+    refused = wait(client, thread, input=message("prompt"), context=context, raise_error=False)
+    assert named in refused["__error__"]["message"]
+    assert wait(client, thread, input=message("prompt"))["outcome"]["status"] == "success"
+
+
+def test_a_question_waits_and_an_inbox_is_understood(server: Server, client: SyncLangGraphClient) -> None:
+    thread = new(client)
+    paused = wait(client, thread, input=message("ask"))
     (waiting,) = paused["__interrupt__"]
-    assert waiting["value"]["type"] == "question"
-    assert waiting["value"]["question"] == QUESTION
-    assert waiting["value"]["options"] == ["80", "8080"]
-    state = client.threads.get_state(thread)
-    assert state["next"] == ["ask_user"]
-    assert paused["outcome"] is None
-    resumed = client.runs.wait(thread, "signoff", command={"resume": {waiting["id"]: "8080"}})
-    assert isinstance(resumed, dict)
-    outcome = resumed["outcome"]
-    assert (outcome["status"], outcome["reason"]) == ("success", "finish_task")
-    assert outcome["summary"] == "The port is 8080."
-    assert outcome["thread_id"] == thread
-    (record,) = client.store.search_items(("signoff", "outcomes", label(thread)))["items"]
-    assert record["value"] == outcome
+    assert (waiting["value"]["question"], paused["outcome"]) == (QUESTION, None)
+    assert client.threads.get_state(thread)["next"] == ["ask_user"]
+    run = {"assistant_id": "signoff", "command": {"resume": None}}
+    told = httpx.post(f"{server.url}/threads/{thread}/runs/wait", json=run, trust_env=False).json()
+    assert told["__error__"]["message"]
+    ended = wait(client, thread, command={"resume": [{"type": "response", "args": "8080"}]})
+    assert (ended["outcome"]["summary"], ended["decision"]["rule"]) == ("The port is 8080.", "claimed")
+    assert ended["outcome"]["thread_id"] == thread
     assert client.threads.get_state(thread)["next"] == []
+    shown = {"messages", "outcome", "decision", "phases", "digest", "acting"}
+    assert set(values_of(client, thread)) <= shown
+    assert all(set(state["values"]) <= shown for state in client.threads.get_history(thread))
 
 
-def results(client: SyncLangGraphClient, thread: str) -> list[dict[str, Any]]:
-    """The tool results of a thread."""
-    values = client.threads.get_state(thread)["values"]
-    assert isinstance(values, dict)
-    return [found for found in values["messages"] if found["type"] == "tool"]
-
-
-def test_twenty_turns_with_every_tool(client: SyncLangGraphClient, server: Server) -> None:
-    thread = client.threads.create()["thread_id"]
-    outcome = run(client, thread, "work")["outcome"]
-    assert (outcome["status"], outcome["turns"]) == ("success", TURNS)
-    notes = {path.name: path.read_text() for path in (server.folder / "workspace/notes").iterdir()}
-    assert set(notes) == {f"{turn}.txt" for turn in (1, 5, 9, 13, 17)}
-    assert set(notes.values()) == {"a line\nsecond\n"}
-    found = results(client, thread)
-    assert [result["content"] for result in found if result["status"] != "success"] == []
-    assert {result["name"] for result in found} == {*TOOLS, "think", "finish_task"}
-
-
-def test_a_long_file_is_read_without_blocking_the_server(client: SyncLangGraphClient) -> None:
-    thread = client.threads.create()["thread_id"]
-    assert run(client, thread, "long")["outcome"]["status"] == "success"
-    first, _ = results(client, thread)
-    assert (first["name"], first["status"]) == ("read_file", "success")
-    assert len(first["content"]) > 19_000
-
-
-def test_the_stream_shows_the_states_as_they_run(client: SyncLangGraphClient) -> None:
-    thread = client.threads.create()["thread_id"]
+def test_the_stream_shows_the_states_as_they_run(client: SyncLangGraphClient, shared: Shared) -> None:
+    (shared.workspace / "long.txt").write_text("a line of a long file\n" * 3_000)
+    thread = new(client)
     modes: list[StreamMode] = ["updates", "tasks", "messages-tuple"]
-    parts = list(client.runs.stream(thread, "signoff", input=message("long"), stream_mode=modes))
+    parts = list(client.runs.stream(thread, "signoff", input=message("read long.txt"), stream_mode=modes))
     ran = [part.data["name"] for part in parts if part.event == "tasks" and "input" in part.data]
     one_turn = ["compress", "decide", "call_llm", "route_tools"]
     assert ran == [*one_turn, "execute", *one_turn[1:], "decide", "review", "finish"]
@@ -160,14 +107,110 @@ def test_the_stream_shows_the_states_as_they_run(client: SyncLangGraphClient) ->
     changed = [state for part in parts if part.event == "updates" for state in part.data]
     assert changed == [state for state in ran if state != "route_tools"]
     assert any(part.event == "messages" for part in parts)
+    result = next(found for found in values_of(client, thread)["messages"] if found["type"] == "tool")
+    assert (result["status"], len(result["content"]) > 19_000) == ("success", True)
 
 
-def test_the_server_ends_with_all_it_started_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    kept = REPOSITORY / ".langgraph_api"
-    before = kept.exists()
-    with langgraph_dev(tmp_path, quiet_environment()) as running:
-        assert httpx.get(f"{running.url}/ok", trust_env=False).is_success
-    with pytest.raises(ProcessLookupError):
-        os.killpg(running.process_group, 0)
-    assert "BlockingError" not in running.log.read_text(errors="replace")
-    assert kept.exists() == before
+ORIGINS = {
+    None: 200,
+    "https://smith.langchain.com": 200,
+    "https://eu.smith.langchain.com": 200,
+    "http://localhost:3000": 200,
+    "http://127.0.0.1:8123": 200,
+    "https://evil.example": 403,
+    "https://smith.langchain.com.evil.example": 403,
+    "https://evilsmith.langchain.com": 403,
+    "http://localhost.evil.example": 403,
+    "null": 403,
+}
+
+
+def test_a_strange_page_cannot_use_the_server(server: Server) -> None:
+    for origin, status in ORIGINS.items():
+        # What a browser sends for any page without asking first.
+        headers = {"Content-Type": "text/plain", **({"Origin": origin} if origin else {})}
+        sent = httpx.post(f"{server.url}/threads", content="{}", headers=headers, trust_env=False)
+        assert sent.status_code == status, origin
+
+
+def test_nothing_has_blocked_the_event_loop(client: SyncLangGraphClient, server: Server) -> None:
+    assert wait(client, new(client), input=message("work blocks.txt"))["outcome"]["turns"] == TURNS
+    assert "BlockingError" not in server.log.read_text(errors="replace")
+
+
+# --- a rollback is refused: effects cannot be taken back ---
+
+RUN = {"assistant_id": "signoff", "input": message("ask"), "multitask_strategy": "rollback"}
+COMMAND = {
+    "id": 7,
+    "method": "run.start",
+    "params": {"assistant_id": "signoff", "input": message("ask"), "multitaskStrategy": "rollback"},
+}
+# A path and what is sent there.
+WAYS: dict[str, tuple[str, Any]] = {
+    "a run": ("/threads/{thread}/runs", json.dumps(RUN).replace("rollback", "\\u0072ollback")),
+    "a command": ("/threads/{thread}/commands", json.dumps(COMMAND)),
+    "a cancel": ("/threads/{thread}/runs/{run}/cancel?wait=true&action=rollback", "{}"),
+    "a cancel of all": ("/runs/cancel?action=rollback", json.dumps({"status": "all"})),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_run_is_cancelled_and_what_it_has_done_stays_and_goes_on(
+    client: SyncLangGraphClient, server: Server, shared: Shared, way: str
+) -> None:
+    path, sent = WAYS[way]
+    file = f"{way.replace(' ', '-')}.txt"
+    thread = begun(client, shared, file)
+    run = client.runs.list(thread)[0]["run_id"]
+    # The question of a browser whether it may ask cancels nothing.
+    place = f"{server.url}{path.format(thread=thread, run=run)}"
+    origin = {"origin": "https://smith.langchain.com", "access-control-request-method": "POST"}
+    assert httpx.options(place, headers=origin, trust_env=False).is_success
+    assert client.runs.get(thread, run)["status"] == "running"
+    assert httpx.post(place, content=sent, timeout=60, trust_env=False).status_code == 400
+    assert [found["status"] for found in client.runs.list(thread)] == ["interrupted"]
+    until(lambda: client.threads.get(thread)["status"] != "busy")
+    assert "__interrupt__" in wait(client, new(client), input=message("ask"))
+    assert shared.go_on(thread).status == "success"
+    assert len(shared.lines(file)) == len(set(shared.lines(file))) >= TURNS - 3
+
+
+REFUSED: dict[str, tuple[str, str, Any]] = {
+    "a run of no thread": ("POST", "/runs/wait", RUN),
+    "several runs": ("POST", "/runs/batch", [{**RUN, "multitask_strategy": "enqueue"}, RUN]),
+    "a cron job": ("POST", "/runs/crons", {**RUN, "schedule": "0 0 1 1 *"}),
+    "a cron job of the thread": ("POST", "/threads/{thread}/runs/crons", {**RUN, "schedule": "0 0 1 1 *"}),
+    "to delete a run": ("DELETE", "/threads/{thread}/runs/{run}", None),
+    "a run on a thread that waits": ("POST", "/threads/{thread}/runs/stream", RUN),
+    "a cancel of a run that has ended": ("POST", "/threads/{thread}/runs/{run}/cancel?action=rollback", {}),
+}
+ALLOWED: dict[str, Any] = {
+    "another strategy": {**RUN, "multitask_strategy": "interrupt"},
+    "the word in a message": {**RUN, "multitask_strategy": "enqueue", "input": message("rollback")},
+    "the word elsewhere": {
+        **RUN,
+        "multitask_strategy": "enqueue",
+        "metadata": {"multitask_strategy": "rollback"},
+    },
+}
+
+
+def test_where_nothing_is_to_be_undone_nothing_changes(client: SyncLangGraphClient, server: Server) -> None:
+    thread = new(client)
+    wait(client, thread, input=message("ask"))
+    (run,) = client.runs.list(thread)
+    state = client.threads.get_state(thread)
+    headers = {"origin": "https://smith.langchain.com"}
+    for case, (method, path, sent) in REFUSED.items():
+        place = server.url + path.format(thread=thread, run=run["run_id"])
+        refused = httpx.request(method, place, json=sent, headers=headers, trust_env=False)
+        assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (400, "*"), case
+        assert client.runs.list(thread) == [run], case
+        assert client.threads.get_state(thread)["checkpoint"] == state["checkpoint"], case
+    assert wait(client, thread, input=message("80"))["outcome"]["summary"] == "The port is 80."
+    for case, sent in ALLOWED.items():
+        other = new(client)
+        response = httpx.post(f"{server.url}/threads/{other}/runs", json=sent, trust_env=False)
+        assert response.is_success, case
+        client.runs.cancel(other, response.json()["run_id"], wait=True)

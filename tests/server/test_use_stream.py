@@ -3,7 +3,6 @@
 import json
 import subprocess
 import uuid
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,21 +12,10 @@ import pytest
 
 from tests.support.npm import client
 from tests.support.pages import blocks
-from tests.support.servers.dev_server import Server, langgraph_dev, quiet_environment
+from tests.support.servers.dev_server import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(300)]
 
-SCRIPT = """
-from signoff.graph.messages import is_reply
-from signoff.models import call
-
-def script(messages):
-    return [
-        call("ask_user", question="Which port?", options=["80", "8080"]),
-        call("write_file", path="a.txt", content="as the model wants"),
-        call("finish_task", summary="It is written."),
-    ][sum(map(is_reply, messages))]
-"""
 (AGENT,) = [one.text for one in blocks("docs/how-to/front-ends.md") if one.language == "jsx"]
 # What the page says of the older hook.
 OLDER = (
@@ -39,21 +27,6 @@ OLDER = (
     .replace("${message.text}", "${message.content}")
 )
 HOOKS = {"@langchain/react": AGENT, "@langchain/langgraph-sdk/react": OLDER}
-
-
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("workspace")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, workspace: Path) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("server")
-    (folder / "script.py").write_text(SCRIPT)
-    model = {"SIGNOFF_MODEL": f"scripted:{folder / 'script.py'}"}
-    env = quiet_environment(**model, SIGNOFF_WORKSPACE=str(workspace), SIGNOFF_APPROVE="write")
-    with langgraph_dev(folder, env) as found:
-        yield found
 
 
 class Page:
@@ -86,14 +59,13 @@ class Page:
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_a_question_an_edited_approval_and_another_process(
-    hook: str, server: Server, workspace: Path, tmp_path: Path
-) -> None:
+def test_a_question_an_edited_approval_and_another_process(hook: str, graphs: Server, tmp_path: Path) -> None:
     thread = str(uuid.uuid4())
-    httpx.post(f"{server.url}/threads", json={"thread_id": thread}, trust_env=False).raise_for_status()
-    (workspace / "a.txt").unlink(missing_ok=True)
+    httpx.post(f"{graphs.url}/threads", json={"thread_id": thread}, trust_env=False).raise_for_status()
+    written = graphs.folder / "a.txt"
+    written.unlink(missing_ok=True)
     with ExitStack() as stack:
-        first = Page(tmp_path, HOOKS[hook], server, thread)
+        first = Page(tmp_path, HOOKS[hook], graphs, thread)
         stack.callback(first.end)
         first.sees("Task")
         seen = first.sees("Which port?", type="Write it", press="Send")
@@ -101,11 +73,11 @@ def test_a_question_an_edited_approval_and_another_process(
         first.sees("write_file", type="8080", press="Send")
         first.end()
 
-        second = Page(tmp_path, HOOKS[hook], server, thread)
+        second = Page(tmp_path, HOOKS[hook], graphs, thread)
         stack.callback(second.end)
         second.sees("tool: 8080")
         second.sees("write_file")
-        assert not (workspace / "a.txt").exists()
+        assert not written.exists()
         args = json.dumps({"path": "a.txt", "content": "as a person wants"})
         second.sees("success: It is written.", type=args, press="Run as edited")
-        assert (workspace / "a.txt").read_text() == "as a person wants"
+        assert written.read_text() == "as a person wants"

@@ -5,62 +5,35 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
 
-from signoff import Graph, Storage, build_graph, sqlite_storage
+from signoff import Ended, Graph, Session, Storage, build_graph, sqlite_storage
 from signoff.storage import SqliteStorage
-from signoff.tools.files import workspace_tools
+from signoff.tools import workspace_tools
+from tests.support.servers import studio_model
 from tests.support.servers.dev_server import Server, quiet_environment
 
-TURNS = 12
-ASKS = "Which port?"
-
-# Knows no position, so that it serves a thread in any process. Run twice, an edit would leave a line twice.
-SCRIPT = f"""
-import os
-from signoff.graph.messages import is_reply
-from signoff.models import ScriptedModel, call
-
-def script(messages):
-    task = next(m.text for m in messages if m.type == "human")
-    turn = sum(map(is_reply, messages)) + 1
-    if task == "ask":
-        answers = [m.text for m in messages if m.type == "tool"]
-        if answers:
-            return call("finish_task", summary=f"The port is {{answers[-1]}}.")
-        return call("ask_user", question={ASKS!r})
-    if task == "prompt":
-        return call("finish_task", summary=messages[0].text[:40])
-    if turn == 1:
-        return call("write_file", path="log.txt", content="end")
-    if turn == {TURNS}:
-        return call("finish_task", summary="Wrote all lines.")
-    return call("edit_file", path="log.txt", old="end", new=f"line {{turn}}\\nend")
-
-model = ScriptedModel(script, delay=float(os.environ.get("DELAY", "0")))
-"""
+ALL_LINES = [f"line {turn}" for turn in range(2, studio_model.TURNS)]
 
 
 class Shared:
-    """A folder with a script, a workspace and a database, which a server and this process share."""
+    """A folder with a workspace and a database, which a server and this process share."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.workspace = folder / "workspace"
         self.workspace.mkdir()
-        self.script = folder / "script.py"
-        self.script.write_text(SCRIPT, encoding="utf-8")
 
     def env(self, delay: float = 0.0) -> dict[str, str]:
         return quiet_environment(
-            SIGNOFF_MODEL=f"scripted:{self.script}",
+            SIGNOFF_MODEL=f"scripted:{studio_model.__file__}",
             SIGNOFF_WORKSPACE=str(self.workspace),
             SIGNOFF_DATABASE=str(self.database),
+            XDG_CACHE_HOME=str(self.folder),
             DELAY=str(delay),
         )
 
@@ -68,36 +41,36 @@ class Shared:
     def database(self) -> Path:
         return self.folder / "threads.sqlite"
 
-    def storage(self) -> AbstractContextManager[SqliteStorage]:
+    def storage(self) -> SqliteStorage:
         return sqlite_storage(self.database)
 
     def graph(self, storage: Storage) -> Graph:
-        names: dict[str, Any] = {}
-        exec(SCRIPT, names)
-        return build_graph(names["model"], workspace_tools(self.workspace), storage=storage)
+        return build_graph(studio_model.model, workspace_tools(self.workspace), storage=storage)
+
+    def go_on(self, thread: str, given: Any = None) -> Any:
+        """Takes the thread up in this process; returns the outcome of its task."""
+        with self.storage() as storage:
+            decision = Session(self.graph(storage), thread).run(given)
+        assert isinstance(decision, Ended)
+        return decision.outcome
 
     def signoff(self, *words: str) -> dict[str, Any]:
         """Runs a command and gives its JSON."""
-        command = [sys.executable, "-m", "signoff.cli", *words, "--workspace", str(self.workspace)]
         done = subprocess.run(
-            [*command, "--tools", "files", "--json"],
+            [sys.executable, "-m", "signoff.cli", *words, "--json"],
             env=self.env(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=60,
+            check=False,
         )
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        return dict(json.loads(done.stdout))
 
-    @property
-    def lines(self) -> list[str]:
+    def lines(self, file: str = "log.txt") -> list[str]:
         """What the edits have left."""
-        log = self.workspace / "log.txt"
+        log = self.workspace / file
         return log.read_text().split("\n")[:-1] if log.exists() else []
-
-
-ALL_LINES = [f"line {turn}" for turn in range(2, TURNS)]
 
 
 def client_of(server: Server) -> SyncLangGraphClient:
@@ -108,24 +81,33 @@ def message(text: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}]}
 
 
-def wait(client: SyncLangGraphClient, thread: str, **given: Any) -> dict[str, Any]:
+def wait(client: SyncLangGraphClient, thread: str, graph: str = "signoff", **given: Any) -> dict[str, Any]:
     """Runs the thread in the server until the run ends or pauses. Returns the state."""
-    done = client.runs.wait(thread, "signoff", **given)
-    assert isinstance(done, dict)
-    return done
+    values = client.runs.wait(thread, graph, **given)
+    assert isinstance(values, dict)
+    return values
 
 
-def begun(client: SyncLangGraphClient, shared: Shared) -> str:
+def new(client: SyncLangGraphClient) -> str:
+    return client.threads.create()["thread_id"]
+
+
+def values_of(client: SyncLangGraphClient, thread: str) -> dict[str, Any]:
+    values = client.threads.get_state(thread)["values"]
+    assert isinstance(values, dict)
+    return values
+
+
+def begun(client: SyncLangGraphClient, shared: Shared, file: str = "log.txt") -> str:
     """The id of a thread that works in the server now, a few edits in."""
-    thread = client.threads.create()["thread_id"]
-    client.runs.create(thread, "signoff", input=message("work"))
-    until(lambda: len(shared.lines) >= 3, "the server does not run")
+    thread = new(client)
+    client.runs.create(thread, "signoff", input=message(f"work {file}"))
+    until(lambda: len(shared.lines(file)) >= 3)
     return thread
 
 
-def until(true: Callable[[], bool], what: str) -> None:
-    """Waits; `what` is the complaint when it does not come true."""
+def until(is_true: Callable[[], object]) -> None:
     deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline, what
+    while not is_true():
+        assert time.monotonic() < deadline
         time.sleep(0.05)
