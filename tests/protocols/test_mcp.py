@@ -4,7 +4,6 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -15,6 +14,7 @@ from langchain_mcp_adapters.client import MultiServerMCPClient
 from langchain_mcp_adapters.tools import load_mcp_tools
 
 from signoff import sqlite_storage
+from tests.protocols.conftest import text_of
 from tests.support.rpc import FAILS, NEVER, PATIENCE, Peer, Refused, fill_in, signoff
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,6 @@ APPROVE, REJECT = fill_in(decision="approve"), fill_in(decision="reject", messag
 EDITED = '{"command": "echo edited >> FILE"}'
 EDIT = fill_in(decision="edit", arguments=EDITED)
 HELLO = {"protocolVersion": "2025-06-18", "clientInfo": {"name": "x", "version": "1"}}
-NAMES = count(1)
 
 
 class Client(Peer):
@@ -53,11 +52,6 @@ class Client(Peer):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("mcp")
-
-
-@pytest.fixture(scope="module")
 def command(folder: Path) -> list[str]:
     return signoff("mcp", folder / "threads.sqlite", "--approve", "terminal", "--turns", "4")
 
@@ -72,16 +66,6 @@ def with_forms(folder: Path, command: list[str]) -> Iterator[Client]:
 def client(folder: Path, command: list[str]) -> Iterator[Client]:
     with Client(command, folder) as client:
         yield client
-
-
-@pytest.fixture
-def file(folder: Path) -> Path:
-    """A file of its own for each test, below the folder in which all threads work."""
-    return folder / f"file{next(NAMES)}"
-
-
-def text_of(file: Path) -> str:
-    return file.read_text() if file.exists() else ""
 
 
 def named(answers: Any, file: Path) -> Any:
