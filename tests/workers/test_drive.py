@@ -105,8 +105,9 @@ def answer(value: str) -> MakeOrder:
     return make_order
 
 
-def more(name: str, turns: int | None = None) -> MakeOrder:
-    return lambda status: Order(name, go_on(turns, name), status.task.id)
+def more(name: str, turns: int | None = None, of: str = "") -> MakeOrder:
+    """More of the task whose first message is `of`, by default of the last one."""
+    return lambda status: Order(name, go_on(turns, name), of or status.task.id)
 
 
 # The replies; what is posted before each call of `drive`, and the state after it; the tasks, the answers to
@@ -156,6 +157,13 @@ CASES: dict[str, Case] = {
         ["one"],
         [],
         0,
+    ),
+    "more turns for the task before": (
+        [THINK, THINK, THINK],
+        [([task("one")], "ended"), ([task("two")], "ended"), ([more("click", 1, of="one")], "ended")],
+        ["one", "two"],
+        [],
+        1,
     ),
     "more turns for a task that has ended": (
         [DONE, DONE],
@@ -231,7 +239,7 @@ def test_an_answer_under_an_old_id_decides_on_nothing_else(bench: Bench) -> None
     bench.post(click)
     bench.drive()
     # As a client that looks anew and repeats its click.
-    bench.post(click)
+    post(bench.storage.store, "t", click(bench.session.status()))
     assert (bench.drive().state, paid) == ("waiting", [1])
 
 
