@@ -12,7 +12,7 @@ It has no checkpointer and no store: the server supplies them, through `signoff.
 import atexit
 import os
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
@@ -31,7 +31,6 @@ from signoff import Graph, SetupError, SignoffError
 from signoff.front.settings import Given, settle
 from signoff.front.working import graph_of, policy_of, working_tools
 from signoff.graph.compiled.graph import JournalledGraph, in_thread
-from signoff.graph.compiled.inputs import Entry
 from signoff.graph.errors import ApprovalWarning
 from signoff.graph.state import Output
 from signoff.models.choose import Chosen, choose_model
@@ -146,7 +145,7 @@ class ServedGraph(JournalledGraph):
             async for item in stream:
                 yield item
 
-    def _entry(self, given: Any, config: RunnableConfig | None, context: Any) -> Entry:
+    def _entry(self, given: Any, config: RunnableConfig | None, context: Any) -> Generator[Any, Any, Any]:
         _enters.set(True)
         try:
             return (yield from super()._entry(given, config, context))
