@@ -3,24 +3,19 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, tool
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_serializer
 
-from signoff import Limits, SetupError, build_graph
+from signoff import Limits, build_graph
 from signoff.models import ScriptedModel, call
+from tests.support.plays import FINISH, GO, THREAD, saved
 
-GO: Any = {"messages": [("user", "go")]}
-THREAD: Any = {"configurable": {"thread_id": "t"}}
-FINISH = call("finish_task", summary="All of it.")
 RAN: list[Any] = []
 LONG = 30
 """Seconds after which a thread that waits for others gives up, which fails its test."""
@@ -31,97 +26,71 @@ def nothing_ran() -> None:
     RAN.clear()
 
 
-def saved() -> dict[str, Any]:
-    return {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
-
-
 def results(state: Any) -> list[ToolMessage]:
     """The results of the calls before the finish."""
-    found = [message for message in state["messages"] if isinstance(message, ToolMessage)]
-    return [message for message in found if message.name != "finish_task"]
+    return [m for m in state["messages"] if isinstance(m, ToolMessage) and m.name != "finish_task"]
 
 
 def texts(state: Any) -> list[str]:
     return [message.text for message in results(state)]
 
 
-def of_kind(kind: str, work: Any, name: str = "look") -> BaseTool:
+def made_of(work: Any, name: str = "act", **settings: Any) -> StructuredTool:
     how = "coroutine" if asyncio.iscoroutinefunction(work) else "func"
-    made = StructuredTool.from_function(name=name, description="Look.", **{how: work})
-    made.metadata = {"kind": kind}
-    return made
+    return StructuredTool.from_function(name=name, description="Act.", **{how: work, **settings})
 
 
-# Beside each other.
+# Side by side.
 
 
-class Together:
-    """Notes how many calls ran at the same moment; each waits until so many do."""
-
-    def __init__(self, most: int) -> None:
-        self.barrier, self.lock = threading.Barrier(most), threading.Lock()
-        self.now = self.most = 0
-
-    def look(self, at: int) -> str:
-        with self.lock:
-            self.now += 1
-            self.most = max(self.most, self.now)
-        self.barrier.wait(LONG)
-        with self.lock:
-            self.now -= 1
-        return str(at)
+def looking(work: Any, calls: int, *, kind: str = "read", saver: Any = None, **policy: Any) -> Any:
+    """A graph whose model calls `look` so many times in a reply, then finishes."""
+    script: Any = [[call("look", at=at) for at in range(calls)], FINISH]
+    look = made_of(work, "look", metadata={"kind": kind})
+    return build_graph(ScriptedModel(script), [look], policy=policy, **(saver or {}))
 
 
 BOUNDS: dict[str, tuple[str, int, int | None, int]] = {
     "reads": ("read", 5, None, 5),
     "eight reads at most": ("read", 16, None, 8),
     "as many reads as the policy says": ("read", 12, 3, 3),
-    "one read, if it says so": ("read", 4, 1, 1),
     "writes, one after the other": ("write", 3, None, 1),
 }
 
 
 @pytest.mark.parametrize(("kind", "calls", "parallel", "most"), BOUNDS.values(), ids=BOUNDS)
-def test_reads_run_beside_each_other_and_all_else_alone(
+def test_reads_run_side_by_side_and_all_else_alone(
     kind: str, calls: int, parallel: int | None, most: int
 ) -> None:
-    together = Together(most)
-    script: Any = [[call("look", at=at) for at in range(calls)], FINISH]
-    graph = build_graph(ScriptedModel(script), [of_kind(kind, together.look)], policy={"parallel": parallel})
-    assert texts(graph.invoke(GO)) == [str(at) for at in range(calls)], "in the order of the calls"
-    assert together.most == most
+    barrier, lock, running = threading.Barrier(most), threading.Lock(), [0]
+
+    def look(at: int) -> str:
+        with lock:
+            running.append(running[-1] + 1)
+        barrier.wait(LONG)
+        with lock:
+            running.append(running[-1] - 1)
+        return str(at)
+
+    state = looking(look, calls, kind=kind, parallel=parallel).invoke(GO)
+    assert texts(state) == [str(at) for at in range(calls)], "in the order of the calls"
+    assert max(running) == most
 
 
 @pytest.mark.parametrize(("parallel", "most"), [(None, 20), (3, 3)], ids=["no bound", "a bound"])
 def test_coroutines_are_bounded_only_where_the_policy_says_so(parallel: int | None, most: int) -> None:
-    now, seen, all_here = 0, 0, asyncio.Event()
+    running, all_here = [0], asyncio.Event()
 
     async def look(at: int) -> str:
-        nonlocal now, seen
-        now += 1
-        seen = max(seen, now)
-        if seen == most:
+        running.append(running[-1] + 1)
+        if running[-1] == most:
             all_here.set()
         await asyncio.wait_for(all_here.wait(), LONG)
-        await asyncio.sleep(0)
-        now -= 1
+        running.append(running[-1] - 1)
         return str(at)
 
-    script: Any = [[call("look", at=at) for at in range(20)], FINISH]
-    graph = build_graph(ScriptedModel(script), [of_kind("read", look)], policy={"parallel": parallel})
-    assert texts(asyncio.run(graph.ainvoke(GO))) == [str(at) for at in range(20)]
-    assert seen == most
-
-
-async def test_sync_tools_of_several_runs_do_not_hold_up_their_loop() -> None:
-    together = Together(6)
-
-    def run() -> Any:
-        model = ScriptedModel([call("look", at=1), FINISH])
-        return build_graph(model, [of_kind("write", together.look)]).ainvoke(GO)
-
-    await asyncio.gather(*(run() for _ in range(6)))
-    assert together.most == 6
+    state = asyncio.run(looking(look, 20, parallel=parallel).ainvoke(GO))
+    assert (texts(state), max(running)) == ([str(at) for at in range(20)], most)
 
 
 def test_the_next_read_begins_as_soon_as_one_has_ended() -> None:
@@ -136,8 +105,7 @@ def test_the_next_read_begins_as_soon_as_one_has_ended() -> None:
             others.set()
         return str(at)
 
-    model = ScriptedModel([[call("look", at=at) for at in range(6)], FINISH])
-    build_graph(model, [of_kind("read", look)], policy={"parallel": 2}).invoke(GO)
+    looking(look, 6, parallel=2).invoke(GO)
     assert ended == [1, 2, 3, 4, 5, 0]
 
 
@@ -147,11 +115,9 @@ def test_a_read_that_is_late_gives_its_place_up() -> None:
     def look(at: int) -> str:
         return str(at) if at else str(let_go.wait(LONG))
 
-    model = ScriptedModel([[call("look", at=at) for at in range(4)], FINISH])
-    policy = {"parallel": 1, "tool_seconds": 0.3}
-    found = results(build_graph(model, [of_kind("read", look)], policy=policy).invoke(GO))
+    state = looking(look, 4, parallel=1, tool_seconds=0.3).invoke(GO)
     let_go.set()
-    assert [message.status for message in found] == ["error", "success", "success", "success"]
+    assert [message.status for message in results(state)] == ["error", "success", "success", "success"]
 
 
 def test_what_has_not_begun_does_not_begin_once_one_asks() -> None:
@@ -161,28 +127,11 @@ def test_what_has_not_begun_does_not_begin_once_one_asks() -> None:
         RAN.append(at)
         return interrupt("which?") if at == 1 else str(at)
 
-    model = ScriptedModel([[call("look", at=at) for at in range(6)], FINISH])
-    graph = build_graph(model, [of_kind("read", look)], policy={"parallel": 1}, **saved())
+    graph = looking(look, 6, saver=saved(), parallel=1)
     graph.invoke(GO, THREAD)
     assert RAN == [0, 1]
     state = graph.invoke(Command(resume="that"), THREAD)
     assert (RAN[2:], texts(state)[:3]) == ([0, 1, 2, 3, 4, 5], ["0", "that", "2"])
-
-
-POLICIES: dict[str, Iterable[Any]] = {
-    "parallel": [0, -1, 1.5, "8", True],
-    "tool_seconds": [0, -1, float("inf"), float("nan"), "2", True],
-    "result_chars": [0, -1, 1.5, "8"],
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name, values in POLICIES.items() for value in values]
-)
-def test_a_bound_that_is_none_is_refused(name: str, value: Any) -> None:
-    with pytest.raises(SetupError) as refusal:
-        build_graph(ScriptedModel([]), policy={name: value})
-    assert name in str(refusal.value)
 
 
 # How a tool is called: directly, or by LangChain as soon as somebody listens. Nothing else differs.
@@ -250,11 +199,6 @@ def any_arguments(**given: Any) -> str:
     return repr(sorted(given.items()))
 
 
-def made_of(work: Any, **settings: Any) -> StructuredTool:
-    how = "coroutine" if asyncio.iscoroutinefunction(work) else "func"
-    return StructuredTool.from_function(name="act", description="Act.", **{how: work, **settings})
-
-
 SIGNATURES: dict[str, StructuredTool] = {
     "a function": made_of(simple),
     "a coroutine": made_of(awaited),
@@ -268,28 +212,28 @@ SIGNATURES: dict[str, StructuredTool] = {
     "written by code of its own": made_of(any_arguments, args_schema=Written),
     "a validator": made_of(any_arguments, args_schema=Doubled),
 }
-ARGUMENTS: dict[str, dict[str, Any]] = {
-    "fitting": {"n": 1},
-    "as texts": {"n": "7", "near": ["1", 2]},
-    "by another name": {"number": 4},
-    "more of them": {"n": 1, "more": 2, "key": "given"},
-    "null": {"n": None},
-    "none": {},
-}
+ARGUMENTS: list[dict[str, Any]] = [
+    {"n": 1},
+    {"n": "7", "near": ["1", 2]},
+    {"number": 4},
+    {"n": 1, "more": 2, "key": "given"},
+    {"n": None},
+    {},
+]
 
 
-@pytest.mark.parametrize("signature", SIGNATURES)
-def test_a_tool_gets_the_same_arguments_whoever_listens(signature: str) -> None:
-    script = [call("act", args=args) for args in ARGUMENTS.values()]
-    limits, listener, said = Limits(turns=99, refusals=None, repeats=None), Listener(), list[Any]()
-    configs: list[Any] = [{}, {"callbacks": [listener]}]
-    for config in configs:
-        graph = build_graph(ScriptedModel([*script, FINISH]), [SIGNATURES[signature]], limits=limits)
-        said.append([(m.status, m.text) for m in results(graph.invoke(GO, config))])
-    assert said[0] == said[1]
-    assert len(said[0]) == len(ARGUMENTS)
-    ran = [message for message in said[0] if message[0] == "success"]
-    assert listener.heard.count("act") >= len(ran) > 0
+@pytest.mark.parametrize("made", SIGNATURES.values(), ids=SIGNATURES)
+def test_a_tool_gets_the_same_arguments_whoever_listens(made: StructuredTool) -> None:
+    script = [*(call("act", args=args) for args in ARGUMENTS), FINISH]
+    limits, listener = Limits(turns=99, refusals=None, repeats=None), Listener()
+
+    def told(config: Any) -> list[Any]:
+        graph = build_graph(ScriptedModel(script), [made], limits=limits)
+        return [(message.status, message.text) for message in results(graph.invoke(GO, config))]
+
+    alone, heard = told({}), told({"callbacks": [listener]})
+    assert (alone, len(alone)) == (heard, len(ARGUMENTS))
+    assert listener.heard.count("act") >= [status for status, _ in alone].count("success") > 0
 
 
 # Arguments that do not fit.
@@ -326,37 +270,35 @@ class OfAClass(BaseTool):
         return pay(n)
 
 
-PAYING: dict[str, BaseTool] = {
-    "a function": tool("pay")(pay),
-    "with a schema": StructuredTool.from_function(pay, args_schema=Even),
-    "with something injected": StructuredTool.from_function(pay_with_id, name="pay"),
-    "a class": OfAClass(),
-    "with words for the model": StructuredTool.from_function(
-        pay, handle_validation_error="A number, please."
-    ),
-    "with a function for them": StructuredTool.from_function(pay, handle_validation_error=lambda _: "No."),
+PLAIN, WORDS = tool("pay")(pay), "A number, please."
+ONE, MANY, EVEN, UNKNOWN = call("pay", n=1), call("pay", n="many"), call("pay", n=2), call("spend", n=1)
+# The tool, a call of it that does not fit, and what the model is told of.
+PAYING: dict[str, tuple[BaseTool, Any, str]] = {
+    "a function": (PLAIN, MANY, "n"),
+    "no such tool": (PLAIN, UNKNOWN, "spend"),
+    "with a schema": (made_of(pay, "pay", args_schema=Even), MANY, "n"),
+    "with a validator": (made_of(pay, "pay", args_schema=Even), EVEN, "even"),
+    "with something injected": (made_of(pay_with_id, "pay"), MANY, "n"),
+    "a class": (OfAClass(), EVEN, "even"),
+    "with words for the model": (made_of(pay, "pay", handle_validation_error=WORDS), MANY, WORDS),
+    "with a function for them": (made_of(pay, "pay", handle_validation_error=lambda _: WORDS), MANY, WORDS),
 }
-ONE, MANY, UNKNOWN = call("pay", n=1), call("pay", n="many"), call("spend", n=1)
 
 
-def outcome_and_texts(*script: Any, made: BaseTool, **limits: Any) -> tuple[Any, list[str]]:
+def paying(*script: Any, made: BaseTool = PLAIN, **limits: Any) -> tuple[Any, list[str]]:
+    """The outcome, and what the model was told."""
     with ScriptedModel(list(script)) as model:
         state = build_graph(model, [made], limits=Limits(**limits)).invoke(GO)
     return state["outcome"], texts(state)
 
 
-@pytest.mark.parametrize("kind", PAYING)
-def test_a_call_whose_arguments_do_not_fit_is_not_run(kind: str) -> None:
-    outcome, told = outcome_and_texts(MANY, ONE, FINISH, made=PAYING[kind], tool_calls=1)
+@pytest.mark.parametrize(("made", "bad", "named"), PAYING.values(), ids=PAYING)
+def test_a_call_that_does_not_fit_is_answered_not_run_and_uses_up_no_call(
+    made: BaseTool, bad: Any, named: str
+) -> None:
+    outcome, told = paying([bad, ONE], FINISH, made=made, tool_calls=1)
     assert (outcome["status"], outcome["tool_calls"], RAN, told[1]) == ("success", 1, [1], "paid")
-    own_words = {"with words for the model": "A number, please.", "with a function for them": "No."}
-    assert own_words.get(kind, "n") in told[0]
-
-
-@pytest.mark.parametrize("kind", ["with a schema", "a class"])
-def test_validators_of_the_schema_count(kind: str) -> None:
-    outcome, _ = outcome_and_texts(call("pay", n=2), ONE, FINISH, made=PAYING[kind], tool_calls=1)
-    assert (outcome["tool_calls"], RAN) == (1, [1])
+    assert named in told[0]
 
 
 def test_a_validator_that_panics_is_an_error_of_its_tool() -> None:
@@ -371,45 +313,35 @@ def test_a_validator_that_panics_is_an_error_of_its_tool() -> None:
         def _panics(cls, value: int) -> int:
             raise Panic("out of bounds")
 
-    made = StructuredTool.from_function(pay, args_schema=Panicky)
-    outcome, told = outcome_and_texts(ONE, FINISH, made=made)
+    outcome, told = paying(ONE, FINISH, made=made_of(pay, "pay", args_schema=Panicky))
     assert (outcome["status"], RAN, told) == ("success", [], ["Panic: out of bounds"])
 
 
 def test_the_same_error_in_the_tool_itself_is_work_that_ran() -> None:
     def broken(n: int) -> str:
-        """Pay."""
         return str(Even(n=pay(n)))
 
-    outcome, _ = outcome_and_texts(ONE, FINISH, made=StructuredTool.from_function(broken, name="pay"))
-    assert (outcome["tool_calls"], RAN) == (1, [1])
+    outcome, _ = paying(EVEN, FINISH, made=made_of(broken, "pay"))
+    assert (outcome["tool_calls"], RAN) == (1, [2])
 
 
 both_kinds = pytest.mark.parametrize("bad", [MANY, UNKNOWN], ids=["does not fit", "no such tool"])
 
 
 @both_kinds
-def test_a_call_that_is_not_run_uses_up_no_call(bad: Any) -> None:
-    outcome, _ = outcome_and_texts([bad, ONE], FINISH, made=PAYING["a function"], tool_calls=1)
-    assert (outcome["status"], outcome["tool_calls"], RAN) == ("success", 1, [1])
-
-
-@both_kinds
 def test_a_call_that_is_not_run_is_no_work_between_two_finishes(bad: Any) -> None:
-    outcome, _ = outcome_and_texts([bad, FINISH], [bad, FINISH], made=PAYING["a function"])
+    outcome, _ = paying([bad, FINISH], [bad, FINISH])
     assert (outcome["status"], outcome["reason"]) == ("limit", "review_deadlock")
 
 
 @both_kinds
 @pytest.mark.parametrize("rule", [True, "hand_over"], ids=["approval", "handing over"])
 def test_nobody_is_asked_about_a_call_that_is_not_run(bad: Any, rule: Any) -> None:
-    graph = build_graph(
-        ScriptedModel([bad, FINISH]), [PAYING["a function"]], approvals={"pay": rule}, **saved()
-    )
+    graph = build_graph(ScriptedModel([bad, FINISH]), [PLAIN], approvals={"pay": rule}, **saved())
     assert graph.invoke(GO, THREAD)["outcome"]["status"] == "success"
 
 
-# Slips. A reply comes in pieces, or is whole.
+# Slips, in replies that come in pieces, or whole.
 
 
 def write(text: str) -> str:
@@ -423,12 +355,14 @@ def read_page(page: int = 1) -> str:
     return str(page)
 
 
-def run_slip(slip: Any, way: str, tools: Any = (write, read_page)) -> tuple[Any, str, ScriptedModel]:
+def run_slip(slip: Any, way: str = "in pieces", tools: Any = (write, read_page)) -> tuple[Any, str, Any]:
+    """The state, what the model is told, and its own calls as it is shown them."""
     model = ScriptedModel([slip, FINISH], chunk_size=100_000)
     streaming = "always" if way == "in pieces" else "never"
     state = build_graph(model, list(tools), policy={"streaming": streaming}).invoke(GO)
     assert state["outcome"]["status"] == "success"
-    return state, "\n".join(texts(state)), model
+    (sent,) = [message for message in model.seen[-1].messages if isinstance(message, AIMessage)]
+    return state, "\n".join(texts(state)), sent.tool_calls
 
 
 both_ways = pytest.mark.parametrize("way", ["in pieces", "whole"])
@@ -436,10 +370,10 @@ MEANS_WRITE = [
     "functions.write", "function:write", "default_api.write", " write\n", "Write", "writewrite",
     "write<|channel|>commentary", "functions.write:0",
 ]  # fmt: skip
-MEANS_NOTHING: dict[str, str] = {
+# What the model is told of.
+MEANS_NOTHING = {
     "wrote": "write",
     "write_page": "read_page",
-    "readpage": "read_page",
     "zzz": "zzz",
     "a b/c": "a b/c",
     "": "read_page",
@@ -450,78 +384,62 @@ MEANS_NOTHING: dict[str, str] = {
 @both_ways
 @pytest.mark.parametrize("name", [*MEANS_WRITE, *MEANS_NOTHING], ids=lambda name: repr(name[:20]))
 def test_a_slip_in_a_name_is_read_past_and_another_name_is_answered(name: str, way: str) -> None:
-    _, told, model = run_slip(call(name, text="x"), way)
+    _, told, shown = run_slip(call(name, text="x"), way)
     assert (["x"] if name in MEANS_WRITE else []) == RAN
     assert MEANS_NOTHING.get(name, "written") in told
     assert len(told) < 1_000
-    (sent,) = [message for message in model.seen[-1].messages if isinstance(message, AIMessage)]
-    names = [made["name"] for made in sent.tool_calls]
+    names = [made["name"] for made in shown]
     assert all(0 < len(name) <= 64 and name.replace("_", "").isalnum() for name in names), "providers take it"
 
 
 def test_a_name_that_could_mean_two_tools_is_not_guessed() -> None:
     twins = [tool(name)(write) for name in ("write", "Write")]
-    _, told, _ = run_slip(call("WRITE", text="x"), "whole", twins)
-    assert (RAN, "WRITE" in told) == ([], True)
+    assert "WRITE" in run_slip(call("WRITE", text="x"), "whole", twins)[1]
+    assert RAN == []
 
 
-FITS: dict[str, str] = {
+FITS = {
     "an object": '{"text": "x"}',
     "space around it": ' \n{"text": "x"}\n',
     "an object in a string": json.dumps('{"text": "x"}'),
     "a line end inside of a string": '{"text": "x", "more": "a\nb"}',
 }
-DOES_NOT_FIT: dict[str, tuple[str, str]] = {
+# The text of the arguments, and what the model is told of.
+DOES_NOT_FIT = {
     "null": ("null", "text"),
     "nothing": ("", "text"),
-    "an empty string": ('""', "text"),
     "another argument": ('{"words": "x"}', "text"),
     "a list": ('[{"text": "x"}]', "JSON"),
-    "a number": ("7", "JSON"),
     "words": ("write x", "JSON"),
     "cut": ('{"text": "x', "JSON"),
     "two objects": ('{"text": "x"}{"text": "y"}', "JSON"),
     "no number": ('{"text": "x", "n": NaN}', "NaN"),
-    "minus infinity": ('{"text": "x", "n": -Infinity}', "-Infinity"),
     "a number beyond all": ('{"text": "x", "n": 1e999}', "JSON"),
     "an integer beyond 64 bits": ('{"text": "x", "n": 1' + "0" * 40 + "}", "JSON"),
     "nested too deep to read": ('{"text": ' + "[" * 100_000, "JSON"),
     "nested too deep to save": ('{"text": ' + "[" * 200 + "]" * 200 + "}", "JSON"),
 }
-
-
-# A client that reads a whole reply, as this model does, cannot read these.
+# What a client that reads a whole reply, as this model does, cannot read.
 ONLY_IN_PIECES = {"an object in a string", "nested too deep to read"}
+READ = [(name, "in pieces") for name in [*FITS, *DOES_NOT_FIT]]
+READ += [(name, "whole") for name, _ in READ if name not in ONLY_IN_PIECES]
 
 
-@pytest.mark.parametrize(
-    ("name", "way"),
-    [
-        (name, way)
-        for name in [*FITS, *DOES_NOT_FIT]
-        for way in ("in pieces", "whole")
-        if way == "in pieces" or name not in ONLY_IN_PIECES
-    ],
-)
+@pytest.mark.parametrize(("name", "way"), READ)
 def test_arguments_are_read_or_answered(name: str, way: str) -> None:
     raw, named = DOES_NOT_FIT[name] if name in DOES_NOT_FIT else (FITS[name], "written")
     _, told, _ = run_slip(call("write", raw=raw), way)
     assert (RAN, named in told) == (["x"] if name in FITS else [], True), told
 
 
-@both_ways
-def test_arguments_of_a_megabyte_are_just_arguments(way: str) -> None:
-    run_slip(call("write", text="x" * 1_000_000), way)
+def test_arguments_of_a_megabyte_are_just_arguments() -> None:
+    run_slip(call("write", text="x" * 1_000_000))
     assert [len(text) for text in RAN] == [1_000_000]
 
 
 @both_ways
-def test_a_malformed_call_beside_others_takes_its_place_and_no_other(way: str) -> None:
-    calls = [call("write", text="a"), call("write", raw='{"text": '), call("write", text="c")]
-    state, _, _ = run_slip(calls, way)
+def test_a_malformed_call_among_others_takes_its_place_and_no_other(way: str) -> None:
+    state, _, _ = run_slip([call("write", text="a"), call("write", raw='{"te'), call("write", text="c")], way)
     assert RAN == ["a", "c"]
-    assert {m.tool_call_id: m.status for m in results(state)} == {
-        "call_1": "success",
-        "call_2": "error",
-        "call_3": "success",
-    }
+    statuses = {message.tool_call_id: message.status for message in results(state)}
+    assert statuses == {"call_1": "success", "call_2": "error", "call_3": "success"}
