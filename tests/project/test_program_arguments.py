@@ -20,8 +20,6 @@ def test_a_number_that_is_too_small_or_none(text: str) -> None:
     ("program", "option"),
     [
         ("tests.simulate", "--seeds"),
-        ("tests.fuzz_replies", "--replies"),
-        ("tests.odd_replies", "--replies"),
         ("tests.kills", "--kills"),
         ("benchmarks.workers", "--threads"),
         ("benchmarks.workers", "--steps"),

@@ -1,12 +1,8 @@
-"""What tests of drawn cases share: how Hypothesis plays them, and their options as programs."""
+"""How Hypothesis plays drawn cases."""
 
-import argparse
-import random
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
-
-from tests.support.arguments import at_least
 
 
 def drawn_settings(examples: int, number: int | None, **more: Any) -> settings:
@@ -21,12 +17,3 @@ def drawn_settings(examples: int, number: int | None, **more: Any) -> settings:
         suppress_health_check=list(HealthCheck),
         **more,
     )
-
-
-def program_options(about: str | None, cases: str, most: int) -> argparse.ArgumentParser:
-    """The options of a program that plays up to `most` of these cases."""
-    parser = argparse.ArgumentParser(description=about)
-    parser.add_argument(f"--{cases}", type=at_least(1), default=most)
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    parser.add_argument("--seed", type=int, default=random.randrange(10**9))
-    return parser
