@@ -154,6 +154,11 @@ class FakeProvider(ThreadingHTTPServer):
     def url(self) -> str:
         return f"{self.root}/v1"
 
+    def plays(self, *answers: Reply | Fault) -> None:
+        """Begins anew with these answers."""
+        with self._lock:
+            self.script, self.requests = list(answers), []
+
     def take(self, request: Request) -> Reply | Fault:
         with self._lock:
             self.requests.append(request)
