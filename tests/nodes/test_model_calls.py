@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,23 +16,32 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.tracers.base import BaseTracer
 from langchain_openai import ChatOpenAI
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import SecretStr
 
-from signoff import Limits, ModelRetries, Session, SetupError, build_graph, outcome_of
-from signoff.events import Nudged
+from signoff import Ended, Limits, Session, SetupError, build_graph, outcome_of
 from signoff.guards import Guards
 from signoff.models import ScriptedModel, TaggedText
 from signoff.studio import compose
 from tests.support.benches.cli import Bench
+from tests.support.plays import GO, THREAD, saved
 from tests.support.servers.fake_provider import FakeProvider, Fault, Reply, error, sse, tool_call
 
-GO: Any = {"messages": [("user", "do it")]}
-THREAD: Any = {"configurable": {"thread_id": "t"}}
 NOTED = Reply(calls=[tool_call("note", text="x")])
 DONE = Reply("All done.", calls=[tool_call("finish_task", summary="All of it.")])
+DENIED = error(401, "No.")
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[FakeProvider]:
+    with FakeProvider() as running:
+        yield running
+
+
+@pytest.fixture
+def server(provider: FakeProvider) -> FakeProvider:
+    provider.plays()
+    return provider
 
 
 def note(text: str) -> str:
@@ -45,27 +54,21 @@ def chat(server: FakeProvider, name: str = "m", **options: Any) -> ChatOpenAI:
     return ChatOpenAI(model=name, base_url=server.url, **given)
 
 
-def saved() -> dict[str, Any]:
-    return {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
-
-
 def streamed(server: FakeProvider) -> list[bool]:
     return [request.streamed for request in server.requests]
 
 
-def choices(server: FakeProvider) -> list[Any]:
-    return [request.body.get("tool_choice") for request in server.requests]
+def sent(server: FakeProvider, key: str) -> list[Any]:
+    return [request.body.get(key) for request in server.requests]
 
 
 # By name.
 
-KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY")
-
 
 @pytest.fixture
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for key in KEYS:
-        monkeypatch.delenv(key, raising=False)
+    for provider in ("OPENAI", "ANTHROPIC", "GOOGLE", "GEMINI"):
+        monkeypatch.delenv(f"{provider}_API_KEY", raising=False)
     return monkeypatch
 
 
@@ -73,50 +76,58 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     ("name", "model"),
     {"openai:gpt-5": "gpt-5", "OpenAI: gpt-5": "gpt-5", "openai:ft:gpt-4o:me": "ft:gpt-4o:me"}.items(),
 )
-def test_a_name_with_a_provider_asks_its_model(name: str, model: str, no_keys: pytest.MonkeyPatch) -> None:
-    with FakeProvider([DONE]) as server:
-        no_keys.setenv("OPENAI_API_KEY", "k")
-        no_keys.setenv("OPENAI_BASE_URL", server.url)
-        assert outcome_of(build_graph(name).invoke(GO)).succeeded
-        assert [request.body["model"] for request in server.requests] == [model]
+def test_a_name_with_a_provider_asks_its_model(
+    name: str, model: str, no_keys: pytest.MonkeyPatch, server: FakeProvider
+) -> None:
+    server.plays(DONE)
+    no_keys.setenv("OPENAI_API_KEY", "k")
+    no_keys.setenv("OPENAI_BASE_URL", server.url)
+    assert outcome_of(build_graph(name).invoke(GO)).succeeded
+    assert sent(server, "model") == [model]
 
 
-def test_the_providers_are_those_of_langchain_and_what_is_missing_is_named(
+def missing(make: Callable[[], Any]) -> str:
+    try:
+        make()
+    except Exception as failure:  # noqa: BLE001  each package has its own
+        return str(failure)
+    return ""
+
+
+@pytest.mark.thorough
+def test_the_providers_are_those_of_langchain_and_a_missing_package_is_named(
     no_keys: pytest.MonkeyPatch,
 ) -> None:
-    """A package that is not installed, or the variable of a key."""
     with pytest.raises(ValueError, match="are: ") as refusal:
         init_chat_model("x", model_provider="nobody")
     providers = str(refusal.value).rpartition("are: ")[2].split(", ")
     assert len(providers) > 20
     for provider in providers:
-        missing = _missing(partial(init_chat_model, "x", model_provider=provider))
-        told = _missing(partial(build_graph, f"{provider}:x"))
-        if "Please install it" in missing:
-            package = missing.partition("requires the ")[2].split()[0]
-            assert package in told, told
-        if told:
-            assert f"{provider}:x" in told
-            assert "\n" not in told
+        by_langchain = missing(partial(init_chat_model, "x", model_provider=provider))
+        told = missing(partial(build_graph, f"{provider}:x"))
+        if "Please install it" in by_langchain:
+            assert by_langchain.partition("requires the ")[2].split()[0] in told, told
+        assert not told or f"{provider}:x" in told
 
 
-def _missing(make: Callable[[], Any]) -> str:
-    try:
-        make()
-    except Exception as missing:  # noqa: BLE001  each package has its own
-        return str(missing)
-    return ""
+KEYS = {
+    "anthropic:m": "ANTHROPIC_API_KEY",
+    "google_genai:m": "GEMINI_API_KEY",
+    "openai:m": "OPENAI_API_KEY",
+    "gpt-5": "gpt-5",
+    "qwen2.5:7b": "qwen2.5:7b",
+    "": "model",
+}
 
 
-@pytest.mark.parametrize(
-    ("provider", "key"),
-    {"anthropic": "ANTHROPIC_API_KEY", "google_genai": "GEMINI_API_KEY", "openai": "OPENAI_API_KEY"}.items(),
-)
-def test_a_missing_key_is_named_by_its_variable(provider: str, key: str, no_keys: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "named"), KEYS.items())
+def test_a_missing_key_is_named_by_its_variable_and_a_name_without_a_provider_is_none(
+    name: str, named: str, no_keys: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(SetupError) as refusal:
-        build_graph(f"{provider}:m")
-    assert key in str(refusal.value)
-    assert provider == "openai" or "OPENAI" not in str(refusal.value)
+        build_graph(name)
+    assert named in str(refusal.value)
+    assert "openai" in name or ":m" not in name or "OPENAI" not in str(refusal.value)
 
 
 def test_without_langchain_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,44 +135,42 @@ def test_without_langchain_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "langchain", None)
     with pytest.raises(SetupError) as refusal:
         build_graph("perplexity:sonar")
-    assert "signoff[langchain]" in str(refusal.value)
-    assert "langchain-perplexity" in str(refusal.value)
-
-
-@pytest.mark.parametrize("name", ["gpt-5", "qwen2.5:7b", "ft:gpt-4o:me", ""])
-def test_a_name_without_a_provider_is_none(name: str) -> None:
-    with pytest.raises(SetupError):
-        build_graph(name)
+    assert [
+        word for word in ("signoff[langchain]", "langchain-perplexity") if word not in str(refusal.value)
+    ] == []
 
 
 def test_studio_and_the_command_line_take_such_names_too(no_keys: pytest.MonkeyPatch, tmp_path: Path) -> None:
     env = {"SIGNOFF_MODEL": "anthropic:claude", "SIGNOFF_WORKSPACE": str(tmp_path)}
     outcome = compose(env).invoke(GO)["outcome"]
     assert (outcome["status"], "ANTHROPIC_API_KEY" in outcome["error"]) == ("error", True)
-    bench = Bench(tmp_path)
-    refused = bench.run("Do it", "--model", "anthropic:claude", SIGNOFF_MODEL=None, ANTHROPIC_API_KEY=None)
+    refused = Bench(tmp_path).run(
+        "Do it", "--model", "anthropic:claude", SIGNOFF_MODEL=None, ANTHROPIC_API_KEY=None
+    )
     assert (refused.exit_code, refused.stdout, "ANTHROPIC_API_KEY" in refused.stderr) == (2, "", True)
 
 
-def test_the_command_line_asks_a_bare_name_at_an_address_and_sets_the_tries(tmp_path: Path) -> None:
+def test_the_command_line_asks_a_bare_name_at_an_address_and_sets_the_tries(
+    tmp_path: Path, server: FakeProvider
+) -> None:
     bench, broken = Bench(tmp_path), error(500, "The server had an error.")
-    with FakeProvider([broken, DONE, broken, broken]) as server:
-        at = ("--model", "anthropic:claude", "--base-url", server.url)
-        first = bench.run("Do it", *at, SIGNOFF_MODEL=None)
-        assert (first.exit_code, "500" in first.stdout) == (0, True), "the wait is shown"
-        bench.run("And this", *at, "--model-tries", "1", "--thread", "t2", SIGNOFF_MODEL=None)
-        assert len(server.requests) == 3
-        bench("resume", "t2")
-        assert len(server.requests) == 4, "the thread remembers"
-        assert {request.body["model"] for request in server.requests} == {"anthropic:claude"}
+    server.plays(broken, DONE, broken, broken)
+    at = ("--model", "anthropic:claude", "--base-url", server.url)
+    first = bench.run("Do it", *at, SIGNOFF_MODEL=None)
+    assert (first.exit_code, "500" in first.stdout) == (0, True), "the wait is shown"
+    bench.run("And this", *at, "--model-tries", "1", "--thread", "t2", SIGNOFF_MODEL=None)
+    assert len(server.requests) == 3
+    bench("resume", "t2")
+    assert sent(server, "model") == ["anthropic:claude"] * 4, "the thread remembers"
 
 
-def test_a_run_names_another_model_of_the_same_client() -> None:
-    with FakeProvider([DONE]) as server:
-        graph = build_graph(chat(server, "a", seed=7), **saved())
-        outcome = Session(graph, "t", context={"model": "c"}).run("go").outcome  # type: ignore[union-attr]  # it ends
-        assert [(r.body["model"], r.body["seed"]) for r in server.requests] == [("c", 7)]
-    assert outcome.models == {"fake": 1}, "as the provider calls it"
+def test_a_run_names_another_model_of_the_same_client(server: FakeProvider) -> None:
+    server.plays(DONE)
+    graph = build_graph(chat(server, "a", seed=7), **saved())
+    decision = Session(graph, "t", context={"model": "c"}).run("go")
+    assert isinstance(decision, Ended)
+    assert (sent(server, "model"), sent(server, "seed")) == (["c"], [7])
+    assert decision.outcome.models == {"fake": 1}, "as the provider calls it"
 
 
 def nowhere() -> ChatOpenAI:
@@ -170,12 +179,9 @@ def nowhere() -> ChatOpenAI:
 
 WRAPPED: dict[str, Callable[[], Any]] = {
     "bind": lambda: nowhere().bind(temperature=0.25),
-    "bind_tools": lambda: nowhere().bind_tools([]),
-    "with_config": lambda: nowhere().with_config(tags=["mine"]),
     "with_retry": lambda: nowhere().with_retry(),
     "with_fallbacks": lambda: nowhere().with_fallbacks([ScriptedModel([])]),
     "configurable_fields": lambda: nowhere().configurable_fields(temperature=ConfigurableField(id="heat")),
-    "configurable_alternatives": lambda: nowhere().configurable_alternatives(ConfigurableField(id="heat")),
     "made anew for each run": lambda: init_chat_model("openai:m", configurable_fields=("model",)),
     "a parser behind it": lambda: ScriptedModel([]) | RunnableLambda(lambda message: message),
 }
@@ -191,11 +197,10 @@ def test_a_wrapped_model_is_refused_and_the_words_for_it_are_named(made: Callabl
             assert name in str(refusal.value)
 
 
-def test_the_text_protocol_has_fallbacks_too() -> None:
-    with FakeProvider([error(401, "No.")]) as server:
-        spare = ModelFallbackMiddleware(TaggedText(ScriptedModel(["<PLAN>[FINALIZE] All of it.</PLAN>"])))
-        graph = build_graph(TaggedText(chat(server)), middleware=[spare])
-        assert outcome_of(graph.invoke(GO)).succeeded
+def test_the_text_protocol_has_fallbacks_too(server: FakeProvider) -> None:
+    server.plays(DENIED)
+    spare = ModelFallbackMiddleware(TaggedText(ScriptedModel(["<PLAN>[FINALIZE] All of it.</PLAN>"])))
+    assert outcome_of(build_graph(TaggedText(chat(server)), middleware=[spare]).invoke(GO)).succeeded
 
 
 # When a reply is streamed.
@@ -222,32 +227,24 @@ async def take_events(graph: Any) -> None:
         pass
 
 
-async def take_messages(graph: Any) -> None:
-    async for _ in graph.astream(GO, THREAD, stream_mode="messages"):
-        pass
-
-
 def called_back(*handlers: Any) -> Callable[[Any], Any]:
     return lambda graph: graph.invoke(GO, {**THREAD, "callbacks": [*handlers]})
 
 
+def takes(*modes: str) -> Callable[[Any], Any]:
+    return lambda graph: list(graph.stream(GO, THREAD, stream_mode=[*modes]))
+
+
 # How a graph is run, and whether somebody takes the pieces of the reply.
 LISTENED: dict[str, tuple[Callable[[Any], Any], bool]] = {
-    "invoke": (lambda graph: graph.invoke(GO, THREAD), False),
-    "ainvoke": (lambda graph: asyncio.run(graph.ainvoke(GO, THREAD)), False),
-    "updates": (lambda graph: list(graph.stream(GO, THREAD, stream_mode="updates")), False),
-    "messages": (lambda graph: list(graph.stream(GO, THREAD, stream_mode="messages")), True),
-    "messages among others": (
-        lambda graph: list(graph.stream(GO, THREAD, stream_mode=["updates", "messages"])),
-        True,
-    ),
-    "messages, async": (lambda graph: asyncio.run(take_messages(graph)), True),
+    "invoke": (called_back(), False),
+    "updates": (takes("updates"), False),
+    "messages among others": (takes("updates", "messages"), True),
     "astream_events": (lambda graph: asyncio.run(take_events(graph)), True),
     "a session": (lambda graph: Session(graph, "t").run("go"), False),
     "a session's events": (lambda graph: list(Session(graph, "t").events("go")), True),
     "a session's whole events": (lambda graph: list(Session(graph, "t").events("go", tokens=False)), False),
-    "a callback for whole replies": (called_back(WholeReplies()), False),
-    "a tracer": (called_back(Tracer()), False),
+    "callbacks for whole replies": (called_back(WholeReplies(), Tracer()), False),
     "a callback for tokens": (called_back(WholeReplies(), Tokens()), True),
     "an async callback for tokens": (
         lambda graph: asyncio.run(graph.ainvoke(GO, {**THREAD, "callbacks": [AsyncTokens()]})),
@@ -256,16 +253,18 @@ LISTENED: dict[str, tuple[Callable[[Any], Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize("policy", [None, "always", "auto", "never"])
 @pytest.mark.parametrize(("run", "listened"), LISTENED.values(), ids=LISTENED)
-def test_a_reply_is_streamed_by_the_policy(run: Callable[[Any], Any], listened: bool, policy: Any) -> None:
-    with FakeProvider([DONE]) as server:
-        run(build_graph(chat(server), policy={"streaming": policy} if policy else None, **saved()))
-        assert streamed(server) == [policy in (None, "always") or (policy == "auto" and listened)]
+def test_a_reply_is_streamed_by_the_policy(
+    run: Callable[[Any], Any], listened: bool, server: FakeProvider
+) -> None:
+    for policy in ({}, {"streaming": "always"}, {"streaming": "auto"}, {"streaming": "never"}):
+        server.plays(DONE)
+        run(build_graph(chat(server), policy=policy, **saved()))
+        streams = {"auto": listened, "never": False}.get(policy.get("streaming", ""), True)
+        assert streamed(server) == [streams], policy
 
 
 OF_THE_MODEL: dict[str, tuple[dict[str, Any], bool]] = {
-    "nothing": ({}, False),
     "streaming": ({"streaming": True}, True),
     "a callback for tokens": ({"callbacks": [Tokens()]}, True),
     "no streaming": ({"streaming": False}, False),
@@ -274,28 +273,20 @@ OF_THE_MODEL: dict[str, tuple[dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize(("options", "streams"), OF_THE_MODEL.values(), ids=OF_THE_MODEL)
-def test_auto_asks_the_model_too(options: dict[str, Any], streams: bool) -> None:
-    with FakeProvider([DONE]) as server:
-        build_graph(chat(server, **options), policy={"streaming": "auto"}).invoke(GO)
-        assert streamed(server) == [streams]
+def test_auto_asks_the_model_too(options: dict[str, Any], streams: bool, server: FakeProvider) -> None:
+    server.plays(DONE)
+    build_graph(chat(server, **options), policy={"streaming": "auto"}).invoke(GO)
+    assert streamed(server) == [streams]
 
 
-@pytest.mark.parametrize("options", [{}, {"streaming": True}])
-def test_never_holds_for_what_is_wrapped_and_for_fallbacks_and_changes_no_model(options: Any) -> None:
-    with FakeProvider([error(401, "No.")]) as server, FakeProvider([DONE]) as second:
-        models = TaggedText(model=chat(server, **options)), chat(second, **options)
-        middleware = [ModelFallbackMiddleware(models[1])]
-        graph = build_graph(models[0], middleware=middleware, policy={"streaming": "never"})
-        list(graph.stream(GO, stream_mode="messages"))
-        assert (streamed(server), streamed(second)) == ([False], [False])
-    assert not models[1].disable_streaming
-
-
-@pytest.mark.parametrize("value", ["sometimes", True, None])
-def test_another_word_for_streaming_is_refused(value: Any) -> None:
-    with pytest.raises(SetupError) as refusal:
-        build_graph(ScriptedModel([]), policy={"streaming": value})
-    assert "streaming" in str(refusal.value)
+def test_never_holds_for_what_is_wrapped_and_for_fallbacks_and_changes_no_model(server: FakeProvider) -> None:
+    server.plays(DENIED, DONE)
+    second = chat(server, streaming=True)
+    middleware = [ModelFallbackMiddleware(second)]
+    policy = {"streaming": "never"}
+    graph = build_graph(TaggedText(chat(server, streaming=True)), middleware=middleware, policy=policy)
+    list(graph.stream(GO, stream_mode="messages"))
+    assert (streamed(server), second.disable_streaming) == ([False, False], False)
 
 
 # A provider that refuses to stream is asked once more without it, and the run stays without.
@@ -325,18 +316,18 @@ OTHER_REFUSALS: dict[str, Fault] = {
 
 
 class Choosing(AgentMiddleware[Any, Any, Any]):
-    """Asks another model than the agent's."""
+    """Asks another model than the agent's, if there is one, and hands each reply on as it is."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any = None) -> None:
         super().__init__()
         self.model = model
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return handler(request.override(model=self.model))
+        return handler(request.override(model=self.model) if self.model else request)
 
 
-def machine(model: Any, **policy: Any) -> Any:
-    return build_graph(model, [note], policy=policy, **saved())
+def machine(model: Any, middleware: Sequence[Any] = (), **policy: Any) -> Any:
+    return build_graph(model, [note], middleware=middleware, policy=policy, **saved())
 
 
 def guards(model: Any, *middleware: Any) -> Any:
@@ -352,63 +343,62 @@ ASKED_BY: dict[str, Callable[[FakeProvider], Any]] = {
         ScriptedModel([]), Choosing(chat(server, streaming=True))
     ),
 }
-FIRST = "OpenAI: not verified"
+REFUSED = [*((name, "build_graph") for name in NO_STREAM), *(("OpenAI: not verified", by) for by in ASKED_BY)]
 
 
-@pytest.mark.parametrize(
-    ("name", "by"), [*((name, "build_graph") for name in NO_STREAM), *((FIRST, by) for by in ASKED_BY)]
-)
-def test_a_run_whose_stream_is_refused_goes_on_without(name: str, by: str) -> None:
-    with FakeProvider([NO_STREAM[name], NOTED, DONE]) as server:
-        agent = ASKED_BY[by](server)
-        with pytest.warns(UserWarning, match="streaming=") as warnings:
-            for _ in agent.stream(GO, THREAD, stream_mode="messages" if "listener" in by else "values"):
-                pass
-        assert outcome_of(agent.get_state(THREAD).values).succeeded
-        assert (streamed(server), len(warnings)) == ([True, False, False], 1)
-        first, second, _ = (request.body for request in server.requests)
+@pytest.mark.parametrize(("name", "by"), REFUSED)
+def test_a_run_whose_stream_is_refused_goes_on_without(name: str, by: str, server: FakeProvider) -> None:
+    server.plays(NO_STREAM[name], NOTED, DONE)
+    agent = ASKED_BY[by](server)
+    with pytest.warns(UserWarning, match="streaming=") as warnings:
+        for _ in agent.stream(GO, THREAD, stream_mode="messages" if "listener" in by else "values"):
+            pass
+    assert outcome_of(agent.get_state(THREAD).values).succeeded
+    assert (streamed(server), len(warnings)) == ([True, False, False], 1)
     own = {"stream", "stream_options"}
-    kept = [{key: body[key] for key in body.keys() - own} for body in (first, second)]
-    assert kept[0] == kept[1], "it is the same request"
+    first, second, _ = ({key: r.body[key] for key in r.body.keys() - own} for r in server.requests)
+    assert first == second, "it is the same request"
 
 
 @pytest.mark.parametrize("refusal", OTHER_REFUSALS.values(), ids=OTHER_REFUSALS)
-def test_any_other_refusal_is_an_error(refusal: Fault) -> None:
-    with FakeProvider([refusal, DONE]) as server:
-        outcome = machine(chat(server), model_retries=None).invoke(GO, THREAD)["outcome"]
-        assert (outcome["reason"], streamed(server)) == ("model_error", [True])
+def test_any_other_refusal_is_an_error(refusal: Fault, server: FakeProvider) -> None:
+    server.plays(refusal, DONE)
+    outcome = machine(chat(server), model_retries=None).invoke(GO, THREAD)["outcome"]
+    assert (outcome["reason"], streamed(server)) == ("model_error", [True])
 
 
-@pytest.mark.filterwarnings("ignore:.*streaming=:UserWarning")
-def test_a_resumed_task_stays_without_and_the_next_task_tries_again() -> None:
-    asks, memory = Reply(calls=[tool_call("ask_user", question="Which?")]), saved()
-    with FakeProvider([UNVERIFIED, asks]) as server:
-        build_graph(chat(server), **memory).invoke(GO, THREAD)
-    with FakeProvider([DONE, DONE]) as other:
-        graph = build_graph(chat(other), **memory)
-        graph.invoke(Command(resume="blue"), THREAD)
-        graph.invoke(GO, THREAD)
-    assert (streamed(server), streamed(other)) == ([True, False], [False, True])
+told_of_streaming = pytest.mark.filterwarnings("ignore:.*streaming=:UserWarning")
 
 
-@pytest.mark.filterwarnings("ignore:.*streaming=:UserWarning")
+@told_of_streaming
+def test_a_resumed_task_stays_without_and_the_next_task_tries_again(server: FakeProvider) -> None:
+    server.plays(UNVERIFIED, Reply(calls=[tool_call("ask_user", question="Which?")]), DONE, DONE)
+    memory = saved()
+    for given in (GO, Command(resume="blue"), GO):
+        build_graph(chat(server), **memory).invoke(given, THREAD)
+    assert streamed(server) == [True, False, False, True]
+
+
+@told_of_streaming
 @pytest.mark.parametrize("by_itself", [True, False], ids=["the same model", "another model"])
-def test_a_summary_is_asked_for_without_it_too(by_itself: bool) -> None:
+def test_a_summary_is_asked_for_without_it_too(by_itself: bool, server: FakeProvider) -> None:
     notes = [Reply(calls=[tool_call("note", text=f"{at} " + "x" * 4000)]) for at in range(8)]
-    with FakeProvider([UNVERIFIED, *notes, *[Reply("Noted: all.")] * 3, DONE]) as server:
-        writer: Any = "model" if by_itself else chat(server)
-        machine(chat(server), prompt_tokens=6000, compaction=writer).invoke(GO, THREAD)
+    server.plays(UNVERIFIED, *notes, *[Reply("Noted: all.")] * 3, DONE)
+    writer: Any = "model" if by_itself else chat(server)
+    machine(chat(server), prompt_tokens=6000, compaction=writer).invoke(GO, THREAD)
     assert streamed(server) == [True] + [False] * (len(server.requests) - 1)
-    assert any("Noted: all." in str(request.body["messages"]) for request in server.requests)
+    assert "Noted: all." in str(sent(server, "messages"))
 
 
-@pytest.mark.filterwarnings("ignore:.*streaming=:UserWarning")
-def test_a_listener_hears_the_reply_and_a_fallback_does_not_take_the_place_of_the_model() -> None:
-    with FakeProvider([UNVERIFIED, DONE]) as server, FakeProvider([DONE]) as elsewhere:
-        agent = guards(chat(server, streaming=True), ModelFallbackMiddleware(chat(elsewhere)))
-        parts = [part for part, _ in agent.stream(GO, THREAD, stream_mode="messages")]
-        assert next(part.text for part in parts if isinstance(part, AIMessage)) == "All done."
-        assert (streamed(server), elsewhere.requests) == ([True, False], [])
+@told_of_streaming
+def test_a_listener_hears_the_reply_and_a_fallback_does_not_take_the_place_of_the_model(
+    server: FakeProvider,
+) -> None:
+    server.plays(UNVERIFIED, DONE)
+    agent = guards(chat(server, streaming=True), ModelFallbackMiddleware(chat(server, "elsewhere")))
+    parts = [part for part, _ in agent.stream(GO, THREAD, stream_mode="messages")]
+    assert next(part.text for part in parts if isinstance(part, AIMessage)) == "All done."
+    assert (streamed(server), sent(server, "model")) == ([True, False], ["m", "m"])
 
 
 # A call that the provider refuses is the model's mistake: a turn, a reminder, a looser choice of tools.
@@ -425,52 +415,37 @@ NO_CALL: dict[str, Fault] = {
 }  # fmt: skip
 
 
-class Looks(AgentMiddleware[Any, Any, Any]):
-    """Hands each reply on as it is."""
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return handler(request)
-
-
 CALLING: dict[str, Callable[[Any], Any]] = {
-    "build_graph": lambda model: build_graph(
-        model, [note], policy={"model_retries": ModelRetries(first_wait=0)}, **saved()
-    ),
-    "build_graph, and a middleware": lambda model: build_graph(
-        model, [note], middleware=[Looks()], **saved()
-    ),
-    "Guards": lambda model: guards(model, Looks()),
+    "build_graph": machine,
+    "build_graph, and a middleware": lambda model: machine(model, [Choosing()]),
+    "Guards": lambda model: guards(model, Choosing()),
 }
 
 
 @pytest.mark.parametrize("by", CALLING)
-@pytest.mark.parametrize("name", NO_CALL)
-def test_a_refused_call_is_an_empty_reply_that_is_reminded(name: str, by: str) -> None:
-    with FakeProvider([NO_CALL[name], NOTED, DONE]) as server:
-        agent = CALLING[by](chat(server, streaming=True))
-        outcome = outcome_of(agent.invoke(GO, THREAD))
-        assert len(server.requests) == 3, "it is not tried again with the same prompt"
-        assert (outcome.succeeded, outcome.turns, outcome.nudges) == (True, 3, 1)
-        assert server.requests[1].body["messages"][-1]["role"] == "user"
-    if by != "Guards":
-        assert [event.why for event in events_of(agent) if isinstance(event, Nudged)] == ["empty"]
-
-
-def events_of(graph: Any) -> list[Any]:
-    return [event for turn in Session(graph, "t").history() for event in turn.events]
+@pytest.mark.parametrize("fault", NO_CALL.values(), ids=NO_CALL)
+def test_a_refused_call_is_an_empty_reply_that_is_reminded(
+    fault: Fault, by: str, server: FakeProvider
+) -> None:
+    server.plays(fault, NOTED, DONE)
+    outcome = outcome_of(CALLING[by](chat(server, streaming=True)).invoke(GO, THREAD))
+    assert len(server.requests) == 3, "it is not tried again with the same prompt"
+    assert (outcome.succeeded, outcome.turns, outcome.nudges) == (True, 3, 1)
+    assert sent(server, "messages")[1][-1]["role"] == "user"
 
 
 TALK = [Reply("One."), Reply("Two."), Reply("Three.")]
+PATIENT = {"limits": Limits(talk_turns=9)}
 LADDER: dict[str, tuple[Any, Sequence[Any], list[Any]]] = {
     "free, then free": ({}, [MISSING, DONE], [None, None]),
     "required, then free": ({}, [*TALK, MISSING, DONE], [None, None, None, "required", None]),
     "and it climbs again after talk": (
-        {"limits": Limits(talk_turns=9)},
+        PATIENT,
         [*TALK, MISSING, Reply("Four."), DONE],
         [None, None, None, "required", None, "required"],
     ),
     "a control call, then any call, then free": (
-        {"limits": Limits(talk_turns=9)},
+        PATIENT,
         [*TALK, Reply("Four."), MISSING, MISSING, DONE],
         [None, None, None, "required", "required", "required", None],
     ),
@@ -479,35 +454,33 @@ LADDER: dict[str, tuple[Any, Sequence[Any], list[Any]]] = {
 
 
 @pytest.mark.parametrize(("options", "script", "asked"), LADDER.values(), ids=LADDER)
-def test_the_next_choice_is_looser(options: Any, script: Sequence[Any], asked: list[Any]) -> None:
-    with FakeProvider(script) as server:
-        assert outcome_of(
-            build_graph(chat(server), [note], **saved(), **options).invoke(GO, THREAD)
-        ).succeeded
-        assert choices(server) == asked
+def test_the_next_choice_is_looser(
+    options: Any, script: Sequence[Any], asked: list[Any], server: FakeProvider
+) -> None:
+    server.plays(*script)
+    assert outcome_of(build_graph(chat(server), [note], **options).invoke(GO)).succeeded
+    assert sent(server, "tool_choice") == asked
 
 
-def test_the_choice_follows_from_the_history_after_a_restart() -> None:
+def test_the_choice_follows_from_the_history_after_a_restart(server: FakeProvider) -> None:
     memory = saved()
-    with FakeProvider([*TALK, MISSING]) as server:
-        for update in build_graph(chat(server), **memory).stream(GO, THREAD):
-            if len(server.requests) == 4 and "call_llm" in update:
-                break
-    with FakeProvider([DONE]) as other:
-        assert outcome_of(build_graph(chat(other), **memory).invoke(None, THREAD)).succeeded
-    assert (choices(server)[-1], choices(other)) == ("required", [None])
+    server.plays(*TALK, MISSING, DONE)
+    for update in build_graph(chat(server), **memory).stream(GO, THREAD):
+        if len(server.requests) == 4 and "call_llm" in update:
+            break
+    assert outcome_of(build_graph(chat(server), **memory).invoke(None, THREAD)).succeeded
+    assert sent(server, "tool_choice")[-2:] == ["required", None]
 
 
-def test_a_model_whose_every_call_is_refused_comes_to_a_limit() -> None:
-    with FakeProvider([MISSING] * 9) as server:
-        outcome = build_graph(chat(server)).invoke(GO)["outcome"]
+def test_a_model_whose_every_call_is_refused_comes_to_a_limit(server: FakeProvider) -> None:
+    server.plays(*[MISSING] * 9)
+    outcome = build_graph(chat(server)).invoke(GO)["outcome"]
     assert (outcome["status"], outcome["reason"]) == ("limit", "talk_turns")
 
 
-@pytest.mark.filterwarnings("ignore:.*streaming=:UserWarning")
-def test_a_refused_choice_and_a_refused_stream_are_both_left_out() -> None:
-    no_choice = error(400, "tool_choice 'required' is not supported")
-    with FakeProvider([UNVERIFIED, no_choice, DONE]) as server:
-        assert outcome_of(machine(chat(server), talk="strict").invoke(GO, THREAD)).succeeded
-        assert streamed(server) == [True, False, False]
-        assert choices(server) == ["required", "required", None]
+@told_of_streaming
+def test_a_refused_choice_and_a_refused_stream_are_both_left_out(server: FakeProvider) -> None:
+    server.plays(UNVERIFIED, error(400, "tool_choice 'required' is not supported"), DONE)
+    assert outcome_of(machine(chat(server), talk="strict").invoke(GO, THREAD)).succeeded
+    assert streamed(server) == [True, False, False]
+    assert sent(server, "tool_choice") == ["required", "required", None]
