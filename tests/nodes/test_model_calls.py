@@ -374,7 +374,8 @@ told_of_streaming = pytest.mark.filterwarnings("ignore:.*streaming=:UserWarning"
 def test_a_resumed_task_stays_without_and_the_next_task_tries_again(server: FakeProvider) -> None:
     server.plays(UNVERIFIED, Reply(calls=[tool_call("ask_user", question="Which?")]), DONE, DONE)
     memory = saved()
-    for given in (GO, Command(resume="blue"), GO):
+    answer: Any = Command(resume="blue")
+    for given in (GO, answer, GO):
         build_graph(chat(server), **memory).invoke(given, THREAD)
     assert streamed(server) == [True, False, False, True]
 

@@ -310,7 +310,7 @@ def fails_late() -> Iterator[str]:
 
 def says_at_its_end() -> Generator[str, None, str]:
     yield "refunding"
-    return next(pieces())
+    return str(next(pieces()))
 
 
 async def of_its_own_loop() -> AsyncIterator[str]:
