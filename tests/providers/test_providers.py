@@ -6,7 +6,6 @@
 import json
 import operator
 import re
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise, product
@@ -15,24 +14,15 @@ from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import (
-    ModelFallbackMiddleware,
-    ModelRequest,
-    ModelResponse,
-    ModelRetryMiddleware,
-    wrap_model_call,
-)
+from langchain.agents.middleware import ModelFallbackMiddleware, ModelRetryMiddleware, wrap_model_call
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.store.memory import InMemoryStore
-from typer.main import get_command
 
 from signoff import Limits, ModelRetries, build_graph
-from signoff.cli.app import app
 from signoff.guards import Guards
+from tests.support.plays import GO, THREAD, saved
 from tests.support.providers.cases import CASES, COLUMNS, SUMMARY, TALK, UNTIL_REQUIRED, finish, has, work
 from tests.support.providers.clients import CLIENTS, Client
 from tests.support.providers.playing import PIXEL, WAYS, Playing, Way
@@ -54,21 +44,22 @@ PAGE = (Path(__file__).parents[2] / "docs/how-to/models.md").read_text("utf-8")
 BY_ROW = {client.row: client for client in CLIENTS}
 OPENAI, RESPONSES = BY_ROW["OpenAI, chat completions"], BY_ROW["OpenAI, Responses"]
 ANTHROPIC, MISTRAL, GEMINI = BY_ROW["Anthropic"], BY_ROW["Mistral"], BY_ROW["Google Gemini"]
-THREAD: Any = {"configurable": {"thread_id": "t"}}
 STREAMED: Sequence[Way] = ("build_graph, streamed", "Guards, streamed")
 every_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.row)
 NAME = operator.attrgetter("name")
-every_provider = pytest.mark.parametrize("provider", PROVIDERS, ids=NAME)
+both_faces = pytest.mark.parametrize("face", ["build_graph", "Guards"])
 
 
-def saved() -> dict[str, Any]:
-    return {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
+def agent_of(face: str, model: Any, tools: Sequence[Any], *middleware: Any, **options: Any) -> Any:
+    if face == "Guards":
+        return create_agent(model, tools, middleware=[Guards(), *middleware], **saved(), **options)
+    policy = {"streaming": "never", "model_retries": ModelRetries(tries=1)}
+    return build_graph(model, tools, middleware=middleware, policy=policy, **saved(), **options)
 
 
 def succeeds(playing: Playing, ran: list[str], nudges: int = 0) -> None:
-    playing.say("Do it.")
-    outcome = playing.outcome
-    assert outcome["status"] == "success", (outcome["error"], playing.server.refused)
+    status, outcome = playing.send("Do it."), playing.outcome
+    assert status == "success", (outcome["error"], playing.server.refused)
     # LangChain's own loop runs the calls of a reply side by side.
     assert (sorted(playing.ran), outcome["summary"], outcome["nudges"]) == (ran, SUMMARY, nudges)
 
@@ -81,12 +72,37 @@ CELLS = [(client, name) for client, name in product(CLIENTS, CASES) if has(clien
 def play_cell(client: Client, name: str, way: Way) -> None:
     case = CASES[name]
     with Playing(client, way, case.script(client), **case.rules) as playing:
-        case.steps(playing)
-        refused = playing.server.refused
-        assert refused == [] or client.pictures == "text", (way, refused)
+        for at, given in enumerate(case.sends):
+            status, outcome = playing.send(given), playing.outcome
+            assert status == ("success" if at else case.first), (way, outcome, playing.server.refused)
+            if status == "success":
+                assert (outcome["summary"], outcome["nudges"]) == (SUMMARY, 0 if at else case.nudges)
         assert playing.server.answers == [], f"{way}: the script is not at its end"
-        if not case.folds and not refused:
-            assert all(after.begins_with(before) for before, after in pairwise(playing.sent())), way
+        # Each call runs once, and each result is that of its call.
+        written = [result for result in playing.results if result.startswith("written")]
+        assert sorted(playing.ran) == sorted(text.removeprefix("written: ") for text in written)
+        assert sorted(playing.ran) == sorted(arguments_of(case.answers))
+        assert not case.told or case.told in playing.results
+        check_prompts(playing, folds=case.folds, has_pictures=name == "pictures in a result")
+
+
+def arguments_of(answers: Sequence[WireReply]) -> list[str]:
+    calls = (made for answer in answers for made in answer.calls)
+    return [json.loads(arguments)["text"] for name, arguments in calls if name == "write"]
+
+
+def check_prompts(playing: Playing, *, folds: bool, has_pictures: bool) -> None:
+    """Every request is taken, begins with the one before, and shows the pictures where the provider takes
+    them."""
+    sent, refused = playing.sent(), playing.server.refused
+    in_words = playing.client.pictures == "text"
+    assert refused == [] or in_words, refused
+    begins = all(after[: len(before)] == before for before, after in pairwise(sent))
+    assert begins is not folds or bool(refused)
+    if has_pictures:
+        last = plain(json.dumps(sent[-1]))
+        assert last.count(PIXEL) == (0 if in_words else 2)
+        assert ("70 bytes" in last) is in_words
 
 
 @every_client
@@ -125,17 +141,6 @@ def test_the_docs_claim_what_is_tried() -> None:
     ]
     assert rows == [["provider", "client", *COLUMNS], *map(claimed, CLIENTS)]
     assert sorted(chain.from_iterable(COLUMNS.values())) == sorted(CASES), "each case is claimed once"
-
-
-def test_the_docs_commands_and_defaults_are_those_of_the_program() -> None:
-    commands = get_command(app).commands  # type: ignore[attr-defined]  # the app is a group
-    known = {option for parameter in commands["run"].params for option in parameter.opts}
-    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S)
-    for line in "".join(blocks).splitlines():
-        assert {word for word in shlex.split(line) if word.startswith("--")} <= known, line
-    assert "--model-tries" in known
-    waits = f"first_wait={ModelRetries().first_wait}, longest_wait={ModelRetries().longest_wait}"
-    assert f"`ModelRetries(tries={ModelRetries().tries}, {waits})`" in PAGE
 
 
 # Beside the rule.
@@ -231,8 +236,8 @@ def test_a_call_without_a_name_and_a_system_message_in_the_middle_are_sent_as_th
     nameless = replace(work("a", "b"), calls=(("", '{"text": "a"}'), *work("b").calls))
     with Playing(client, "build_graph, whole", [nameless, finish(), finish()]) as playing:
         succeeds(playing, ["b"])
-        playing.tell("Speak French from now on.", "Say that you are done.")
-        assert (playing.outcome["status"], playing.server.refused) == ("success", [])
+        given = [SystemMessage("Speak French from now on."), HumanMessage("Say that you are done.")]
+        assert (playing.send(given), playing.server.refused) == ("success", [])
 
 
 def event(body: Body) -> Fault:
@@ -280,7 +285,7 @@ def test_only_the_graph_tries_again_also_with_a_client_that_was_used(provider: P
         model = eager.client(server.root)
         assert "".join(chunk.text for chunk in model.stream("Hi.")) == "Hello."
         graph = build_graph(model, policy={"model_retries": ModelRetries(tries=2, first_wait=0.01)})
-        assert graph.invoke({"messages": ["go"]})["outcome"]["reason"] == "model_error"
+        assert graph.invoke(GO)["outcome"]["reason"] == "model_error"
         assert len(server.requests) == 3
 
 
@@ -294,7 +299,7 @@ NO_KEY: dict[str, tuple[Client, str, str]] = {
 def test_a_wrong_key_names_the_variable_of_its_provider(client: Client, words: str, variable: str) -> None:
     refusal = replace(client.refusal(words), status=401 if client is ANTHROPIC else 400)
     with StrictServer(client, [refusal]) as server:
-        error_text = build_graph(server.model).invoke({"messages": ["go"]})["outcome"]["error"]
+        error_text = build_graph(server.model).invoke(GO)["outcome"]["error"]
         assert len(server.requests) == 1
     assert (variable in error_text, "OPENAI" in error_text) == (True, False)
 
@@ -312,10 +317,10 @@ def without_choice(check: Check) -> Check:
 
 
 @pytest.mark.parametrize("way", [*STREAMED, "build_graph, whole"])
-@pytest.mark.parametrize("row", ["OpenAI, chat completions", "DeepSeek", "Mistral"])
-def test_a_refused_tool_choice_is_left_out(row: str, way: Way) -> None:
-    client = replace(BY_ROW[row], check=without_choice(BY_ROW[row].check))
-    with Playing(client, way, [work("a"), *UNTIL_REQUIRED, finish()]) as playing:
+@pytest.mark.parametrize("client", [OPENAI, BY_ROW["DeepSeek"], MISTRAL], ids=lambda client: client.row)
+def test_a_refused_tool_choice_is_left_out(client: Client, way: Way) -> None:
+    choosy = replace(client, check=without_choice(client.check))
+    with Playing(choosy, way, [work("a"), *UNTIL_REQUIRED, finish()]) as playing:
         succeeds(playing, ["a"], nudges=len(UNTIL_REQUIRED))
         assert len(playing.server.refused) == 1
 
@@ -353,36 +358,30 @@ def test_a_usage_in_each_chunk_is_not_summed_and_none_is_estimated(
     options = {**OPENAI.provider.options, "stream_usage": True}
     client = replace(OPENAI, provider=replace(OPENAI.provider, options=options))
     with Playing(client, way, [answer]) as playing:
-        playing.say("Do it.")
+        playing.send("Do it.")
         usage = playing.outcome["usage"]
+    counts = usage["input_tokens"], usage["output_tokens"]
     assert usage["estimated"] is (count is None)
-    assert (usage["input_tokens"], usage["output_tokens"]) == (
-        count or (usage["input_tokens"], usage["output_tokens"])
-    )
-    assert min(usage["input_tokens"], usage["output_tokens"]) > 0
+    assert counts == (count or counts)
+    assert min(counts) > 0
 
 
-@pytest.mark.parametrize("marked", [0, 1, 3, 4], ids="{} of the system prompt".format)
-@pytest.mark.parametrize("face", ["build_graph", "Guards"])
+def note(text: str) -> str:
+    """Write."""
+    return f"written {text}"
+
+
+@both_faces
+@pytest.mark.parametrize("marked", [0, 3, 4], ids="{} of the system prompt".format)
 def test_there_are_at_most_four_marks_for_the_cache(face: str, marked: int) -> None:
     mark = {"cache_control": {"type": "ephemeral"}}
-    marked_tool = StructuredTool.from_function(note, name="write")
-    marked_tool.extras = mark
+    write = StructuredTool.from_function(note, name="write", extras=mark)
     parts: list[Any] = [
         {"type": "text", "text": word, **(mark if at < marked else {})} for at, word in enumerate("abcd")
     ]
-    caching = pytest.importorskip("langchain_anthropic.middleware").AnthropicPromptCachingMiddleware
-    prompt, middleware = SystemMessage(parts), [caching()]
+    caching = pytest.importorskip("langchain_anthropic.middleware").AnthropicPromptCachingMiddleware()
     with StrictServer(ANTHROPIC, [work("a"), finish()] * 4) as server:
-        options: Any = {"system_prompt": prompt, **saved()}
-        if face == "Guards":
-            agent: Any = create_agent(
-                server.model, [marked_tool], middleware=[Guards(), *middleware], **options
-            )
-        else:
-            agent = build_graph(
-                server.model, [marked_tool], middleware=middleware, policy={"streaming": "never"}, **options
-            )
+        agent = agent_of(face, server.model, [write], caching, system_prompt=SystemMessage(parts))
         for task in range(4):
             given: Any = [{"type": "text", "text": f"Task {task}.", **mark}]
             result = agent.invoke({"messages": [HumanMessage(given)]}, THREAD)
@@ -439,8 +438,8 @@ BLOCKS: dict[str, tuple[Body, str, str, str]] = {
 SHOT = WireReply(calls=(("look", "{}"),))
 
 
-def showing(server: StrictServer, content: Any, face: str, **options: Any) -> Any:
-    """The result of a task whose model looks at this, then finishes."""
+def showing(server: StrictServer, content: Any, face: str = "build_graph", **options: Any) -> Any:
+    """The outcome of a task whose model looks at this, then finishes."""
 
     @tool
     def look(call_id: Annotated[str, InjectedToolCallId]) -> Any:
@@ -448,50 +447,38 @@ def showing(server: StrictServer, content: Any, face: str, **options: Any) -> An
         return ToolMessage(content, tool_call_id=call_id)
 
     look.metadata = {"kind": "read"}
-    agent: Any
-    model = server.model.model_copy(update=options)
-    if face == "Guards":
-        agent = create_agent(model, [look], middleware=[Guards()], **saved())
-    else:
-        agent = build_graph(model, [look], policy={"streaming": "never", "model_retries": None}, **saved())
-    return agent.invoke({"messages": [HumanMessage("Look.")]}, THREAD)
-
-
-def letters(server: StrictServer) -> str:
-    """The last request, with the alphabet of addresses that Google takes put back."""
-    return plain(json.dumps(server.requests[-1].body))
+    agent = agent_of(face, server.model.model_copy(update=options), [look])
+    return agent.invoke(GO, THREAD)["outcome"]
 
 
 def plain(text: str) -> str:
+    """Without the alphabet of addresses that Google takes for base64."""
     return text.replace("-", "+").replace("_", "/")
+
+
+def last_request(server: StrictServer) -> str:
+    return plain(json.dumps(server.requests[-1].body))
 
 
 @pytest.mark.parametrize("row", TAKES)
 @pytest.mark.parametrize(
-    ("name", "face"),
-    [*product(BLOCKS, ["build_graph"]), *product(["a picture", "a PDF", "a film"], ["Guards"])],
+    ("name", "face"), [*product(BLOCKS, ["build_graph"]), *product(["a picture", "a film"], ["Guards"])]
 )
 def test_each_client_is_shown_what_it_takes_and_reads_the_rest(name: str, row: str, face: str) -> None:
     block, sort, shows, words = BLOCKS[name]
     with StrictServer(BY_ROW[row], [SHOT, finish()]) as server:
-        outcome = showing(server, [{"type": "text", "text": "made it"}, block], face)["outcome"]
-        body = letters(server)
+        outcome = showing(server, [{"type": "text", "text": "made it"}, block], face)
+        body, is_taken = last_request(server), sort in TAKES[row]
     assert (outcome["status"], server.refused) == ("success", [])
-    assert "made it" in body
-    is_taken = sort in TAKES[row]
-    assert (plain(shows) in body) is is_taken
+    assert ("made it" in body, plain(shows) in body) == (True, is_taken)
     assert is_taken or plain(words) in body
 
 
-EMPTY: dict[str, Any] = {"no text": "", "space": " \n", "an empty block": [{"type": "text", "text": ""}]}
-
-
 @pytest.mark.parametrize("row", TAKES)
-@pytest.mark.parametrize("content", EMPTY.values(), ids=EMPTY)
+@pytest.mark.parametrize("content", ["", " \n", [{"type": "text", "text": ""}]], ids=repr)
 def test_an_empty_result_is_sent_as_some_text(content: Any, row: str) -> None:
     with StrictServer(BY_ROW[row], [SHOT, finish()]) as server:
-        assert showing(server, content, "build_graph")["outcome"]["status"] == "success"
-    assert server.refused == []
+        assert (showing(server, content)["status"], server.refused) == ("success", [])
 
 
 def sees_no_picture(check: Check) -> Check:
@@ -502,59 +489,24 @@ def sees_no_picture(check: Check) -> Check:
     return checked
 
 
-@pytest.mark.parametrize("face", ["build_graph", "Guards"])
-@pytest.mark.parametrize("row", [OPENAI.row, RESPONSES.row, ANTHROPIC.row])
-def test_a_model_that_refuses_a_picture_reads_what_it_is(row: str, face: str) -> None:
-    client = replace(BY_ROW[row], check=sees_no_picture(BY_ROW[row].check))
-    with StrictServer(client, [SHOT, finish()]) as server:
-        assert showing(server, [PICTURE], face)["outcome"]["status"] == "success"
-        assert (len(server.refused), "image/png, 70 bytes" in json.dumps(server.requests[-1].body)) == (
-            1,
-            True,
-        )
+@both_faces
+@pytest.mark.parametrize("client", [OPENAI, RESPONSES, ANTHROPIC], ids=lambda client: client.row)
+def test_a_model_that_refuses_a_picture_reads_what_it_is(client: Client, face: str) -> None:
+    blind = replace(client, check=sees_no_picture(client.check))
+    with StrictServer(blind, [SHOT, finish()]) as server:
+        assert showing(server, [PICTURE], face)["status"] == "success"
+        assert (len(server.refused), "image/png, 70 bytes" in last_request(server)) == (1, True)
 
 
 def test_a_model_whose_profile_has_no_pictures_is_sent_none() -> None:
     with StrictServer(OPENAI, [SHOT, finish()]) as server:
-        showing(server, [PICTURE], "build_graph", profile={"image_inputs": False})
-        assert (PIXEL in letters(server), "70 bytes" in letters(server)) == (False, True)
+        showing(server, [PICTURE], profile={"image_inputs": False})
+        assert (PIXEL in last_request(server), "70 bytes" in last_request(server)) == (False, True)
 
 
-def test_a_large_picture_counts_as_one_picture_in_the_budget() -> None:
-    large = {**PICTURE, "base64": PIXEL + "A" * 300_000}
-    with Playing(OPENAI, "build_graph, whole", [SHOT, finish()], prompt_tokens=4_000) as playing:
-        showing(playing.server, [large], "build_graph")
-        assert large["base64"] in letters(playing.server), "nothing was folded"
-
-
-# What arrived whole runs, under the words of each provider.
+# What arrived whole runs. The words of each provider are in tests/replies.
 
 FINISH, EARLY = ("finish_task", '{"summary": "All is paid."}'), ("finish_task", '{"summary": "Too early."}')
-
-
-def paid_by(provider: Provider, face: str, script: Sequence[Sequence[Event]]) -> tuple[list[int], Body, int]:
-    """What was paid, the outcome, and how many of the replies were asked for."""
-    paid = list[int]()
-
-    def pay(to: str = "nobody", amount: int = 500) -> str:
-        """Pay somebody."""
-        paid.append(amount)
-        return f"paid {amount}"
-
-    limits = Limits(turns=100)
-    with FakeProvider([provider.answer(events) for events in script]) as server:
-        agent: Any
-        model = provider.client(server.root)
-        if face == "build_graph":
-            policy = {"model_retries": ModelRetries(tries=9, first_wait=0.001)}
-            agent = build_graph(model, [pay], limits=limits, policy=policy, **saved())
-        else:
-            # Bedrock's client raises for a reply without an end.
-            retries: Any = ModelRetryMiddleware(max_retries=9, initial_delay=0.001)
-            agent = create_agent(model, [pay], middleware=[Guards(limits=limits), retries], **saved())
-        for _ in agent.stream({"messages": [HumanMessage("Pay them.")]}, THREAD, stream_mode="messages"):
-            pass
-        return paid, agent.get_state(THREAD).values["outcome"], len(server.requests)
 
 
 def paying(provider: Provider, amount: int, *more: tuple[str, str], **reply: Any) -> list[Event]:
@@ -564,7 +516,7 @@ def paying(provider: Provider, amount: int, *more: tuple[str, str], **reply: Any
 
 
 def broken(provider: Provider) -> list[list[Event]]:
-    """Streams that end too early, or in half of a call."""
+    """Streams that end too early, or in half of a call, or in a word that forbids."""
     endless = paying(provider, 1, EARLY, reason="")
     streams = [endless, list(provider.events(WireReply(calls=(EARLY,))))]
     if not provider.named_last:
@@ -572,136 +524,112 @@ def broken(provider: Provider) -> list[list[Event]]:
     if provider.calls != "objects":
         half = WireReply(calls=(("pay", '{"to": "ada", "amount": 10'),), reason=provider.runs[0])
         streams.append(list(provider.events(half)))
-    return streams
-
-
-both_faces = pytest.mark.parametrize("face", ["build_graph", "Guards"])
+    return [*streams, paying(provider, 2, EARLY, reason=provider.does_not_run[0])]
 
 
 @both_faces
-@every_provider
+@pytest.mark.parametrize("provider", PROVIDERS, ids=NAME)
 def test_only_what_arrived_whole_is_paid(provider: Provider, face: str) -> None:
-    after = list(
-        provider.events(WireReply(calls=(FINISH, ("pay", '{"amount": 2}')), reason=provider.runs[0]))
-    )
-    script = [*broken(provider), paying(provider, 1000), after]
-    paid, outcome, asked = paid_by(provider, face, script)
-    assert (paid, outcome["status"], outcome["summary"]) == ([1000], "success", "All is paid.")
-    assert asked == len(script)
+    paid = list[int]()
 
+    def pay(to: str = "nobody", amount: int = 500) -> str:
+        """Pay somebody."""
+        paid.append(amount)
+        return f"paid {amount}"
 
-@both_faces
-@every_provider
-def test_what_a_word_means_is_what_its_provider_documents(provider: Provider, face: str) -> None:
-    """Between two that forbid is one that allows, since the second filter in a row ends a task."""
-    bad = [paying(provider, at, EARLY, reason=word) for at, word in enumerate(provider.does_not_run)]
-    allowed = [provider.runs[at % len(provider.runs)] for at in range(max(len(bad), len(provider.runs)))]
-    good = [paying(provider, 1000 + at, reason=word) for at, word in enumerate(allowed)]
-    mixed = chain.from_iterable(zip(bad, good, strict=False))
-    script = [*mixed, *good[len(bad) :], paying(provider, 7, FINISH)]
-    paid, outcome, asked = paid_by(provider, face, script)
-    assert paid == [*range(1000, 1000 + len(good)), 7]
-    assert (outcome["status"], outcome["summary"], asked) == ("success", "All is paid.", len(script))
+    after = WireReply(calls=(FINISH, ("pay", '{"amount": 2}')), reason=provider.runs[0])
+    script = [*broken(provider), paying(provider, 1000), list(provider.events(after))]
+    with FakeProvider([provider.answer(events) for events in script]) as server:
+        model, limits = provider.client(server.root), Limits(turns=100)
+        if face == "build_graph":
+            policy = {"model_retries": ModelRetries(tries=9, first_wait=0.001)}
+            agent: Any = build_graph(model, [pay], limits=limits, policy=policy, **saved())
+        else:
+            # Bedrock's client raises for a reply without an end.
+            retries: Any = ModelRetryMiddleware(max_retries=9, initial_delay=0.001)
+            agent = create_agent(model, [pay], middleware=[Guards(limits=limits), retries], **saved())
+        for _ in agent.stream(GO, THREAD, stream_mode="messages"):
+            pass
+        outcome = agent.get_state(THREAD).values["outcome"]
+        assert (paid, outcome["status"], outcome["summary"]) == ([1000], "success", "All is paid.")
+        assert len(server.requests) == len(script)
 
 
 # A thread goes on with another provider's model: each is shown its own thoughts, and nobody else's.
 
 THINKERS = {
-    name: BY_ROW[row]
-    for name, row in {
-        "Anthropic": "Anthropic, thinking",
-        "Bedrock": "Amazon Bedrock",
-        "Gemini": "Google Gemini",
-        "Ollama": "Ollama",
-        "Responses": "OpenAI, Responses",
-    }.items()
+    "Anthropic": BY_ROW["Anthropic, thinking"],
+    "Bedrock": BY_ROW["Amazon Bedrock"],
+    "Gemini": GEMINI,
+    "Ollama": BY_ROW["Ollama"],
+    "Responses": RESPONSES,
 }
 PAIRS = [(one, other) for one, other in product(THINKERS, THINKERS) if one != other]
 RING = list(zip(THINKERS, [*list(THINKERS)[1:], *list(THINKERS)[:1]], strict=True))
-
-
-def thinking(thought: str, reply: WireReply) -> WireReply:
-    return replace(reply, thoughts=thought)
-
-
-def has_thought(server: StrictServer, thought: str) -> bool:
-    """Whether the last request has the thought, or what Gemini signs in its place."""
-    return any(thought in json.dumps(request.body) for request in server.requests[-1:])
-
-
-def note(text: str) -> str:
-    """Write."""
-    return f"written {text}"
-
-
-def writing(model: Any, memory: Any, face: str, *middleware: Any) -> Any:
-    write = StructuredTool.from_function(note, name="write")
-    if face == "Guards":
-        return create_agent(model, [write], middleware=[Guards(), *middleware], **memory)
-    policy = {"streaming": "never", "model_retries": ModelRetries(tries=1)}
-    return build_graph(model, [write], middleware=middleware, policy=policy, **memory)
-
-
-@both_faces
-@pytest.mark.parametrize(
+every_pair = pytest.mark.parametrize(
     ("one", "other"),
     [pytest.param(*pair, marks=[] if pair in RING else pytest.mark.thorough) for pair in PAIRS],
 )
+
+
+def thoughts(whose: str, *replies: WireReply) -> list[Answer]:
+    return [replace(each, thoughts=f"{whose} thought {at}") for at, each in enumerate(replies)]
+
+
+def knows(server: StrictServer, thought: str) -> bool:
+    return thought in json.dumps(server.requests[-1].body)
+
+
+def check_apart(server: StrictServer, elsewhere: StrictServer) -> None:
+    assert (server.refused, elsewhere.refused) == ([], [])
+    assert (knows(elsewhere, "our thought"), knows(server, "their thought")) == (False, False)
+
+
+WRITE = StructuredTool.from_function(note, name="write")
+
+
+@both_faces
+@every_pair
 def test_the_next_run_has_another_model_and_the_third_the_first_again(
     one: str, other: str, face: str
 ) -> None:
-    memory = saved()
-    ours = [thinking(f"our thought {at}", reply) for at, reply in enumerate([work("a"), finish(), finish()])]
-    theirs = [thinking(f"their thought {at}", reply) for at, reply in enumerate([work("b"), finish()])]
+    ours, theirs = thoughts("our", work("a"), finish(), finish()), thoughts("their", work("b"), finish())
     with StrictServer(THINKERS[one], ours) as server, StrictServer(THINKERS[other], theirs) as elsewhere:
+        memory, messages = saved(), list[Any]()
         for model in (server.model, elsewhere.model, server.model):
-            result = writing(model, memory, face).invoke({"messages": [("user", "Write it.")]}, THREAD)
+            if face == "Guards":
+                agent: Any = create_agent(model, [WRITE], middleware=[Guards()], **memory)
+            else:
+                agent = build_graph(model, [WRITE], policy={"streaming": "never"}, **memory)
+            result = agent.invoke(GO, THREAD)
             assert result["outcome"]["status"] == "success", (server.refused, elsewhere.refused)
-        assert (server.refused, elsewhere.refused) == ([], [])
-        assert not has_thought(elsewhere, "our thought")
-        assert not has_thought(server, "their thought")
-        if one != "Ollama":
-            # Gemini wants its signature back, which is made of the call.
-            assert has_thought(server, "our thought 0") or one == "Gemini"
-    assert "our thought 0" in repr(result["messages"][1]), "the history keeps it"
+            messages = result["messages"]
+        check_apart(server, elsewhere)
+        # Gemini wants its signature back, which is made of the call.
+        assert knows(server, "our thought 0") or one in ("Ollama", "Gemini")
+    assert "our thought 0" in repr(messages[1]), "the history keeps it"
 
 
 @both_faces
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [pytest.param(*pair, marks=[] if pair in RING else pytest.mark.thorough) for pair in PAIRS],
-)
+@every_pair
 def test_a_fallback_takes_over_and_gives_back(one: str, other: str, face: str) -> None:
-    broken_off = error(500, "broken")
-    ours: list[Answer] = [
-        thinking("our thought 0", work("a")),
-        broken_off,
-        thinking("our thought 1", finish()),
-    ]
-    theirs = [thinking("their thought 0", work("b"))]
+    ours, theirs = thoughts("our", work("a"), finish()), thoughts("their", work("b"))
+    ours.insert(1, error(500, "broken"))
     with StrictServer(THINKERS[one], ours) as server, StrictServer(THINKERS[other], theirs) as elsewhere:
-        agent = writing(server.model, saved(), face, ModelFallbackMiddleware(elsewhere.model))
-        result = agent.invoke({"messages": [("user", "Write it.")]}, THREAD)
-        assert result["outcome"]["status"] == "success", (server.refused, elsewhere.refused)
-        assert (server.refused, elsewhere.refused) == ([], [])
-        assert not has_thought(elsewhere, "our thought")
-        assert not has_thought(server, "their thought")
+        agent = agent_of(face, server.model, [WRITE], ModelFallbackMiddleware(elsewhere.model))
+        assert agent.invoke(GO, THREAD)["outcome"]["status"] == "success", (server.refused, elsewhere.refused)
+        check_apart(server, elsewhere)
 
 
 def test_a_model_that_a_middleware_behind_guards_chooses_is_shown_its_own_thoughts() -> None:
     @wrap_model_call
-    def chooses(request: ModelRequest, handler: Callable[[ModelRequest], ModelResponse]) -> ModelResponse:
+    def chooses(request: Any, handler: Callable[[Any], Any]) -> Any:
         return handler(request.override(model=server.model))
 
-    answers = [thinking("our thought 0", work("a")), thinking("our thought 1", finish())]
-    with (
-        StrictServer(THINKERS["Anthropic"], answers) as server,
-        StrictServer(THINKERS["Responses"], []) as unused,
-    ):
-        agent = writing(unused.model, saved(), "Guards", chooses)
-        result = agent.invoke({"messages": [("user", "Write it.")]}, THREAD)
-        assert result["outcome"]["status"] == "success", server.refused
-        assert has_thought(server, "our thought 0")
+    ours = thoughts("our", work("a"), finish())
+    with StrictServer(THINKERS["Anthropic"], ours) as server, StrictServer(RESPONSES, []) as unused:
+        outcome = agent_of("Guards", unused.model, [WRITE], chooses).invoke(GO, THREAD)["outcome"]
+        assert (outcome["status"], knows(server, "our thought 0")) == ("success", True)
         assert unused.requests == []
 
 
@@ -719,9 +647,6 @@ def test_a_client_that_asks_several_providers_is_shown_everything() -> None:
         def _generate(self, messages: Any, *args: Any, **options: Any) -> Any:
             return ChatResult(generations=[ChatGeneration(message=self.inner.invoke(messages))])
 
-    answers = [thinking("our thought 0", work("a")), thinking("our thought 1", finish())]
-    with StrictServer(THINKERS["Anthropic"], answers) as server:
-        result = writing(Router(inner=server.model), saved(), "build_graph").invoke(
-            {"messages": ["Go."]}, THREAD
-        )
-        assert (result["outcome"]["status"], has_thought(server, "our thought 0")) == ("success", True)
+    with StrictServer(THINKERS["Anthropic"], thoughts("our", work("a"), finish())) as server:
+        outcome = agent_of("build_graph", Router(inner=server.model), [WRITE]).invoke(GO, THREAD)["outcome"]
+        assert (outcome["status"], knows(server, "our thought 0")) == ("success", True)
