@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from langchain.agents.middleware import AgentMiddleware, ModelFallbackMiddleware
 from langchain.chat_models import init_chat_model
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers.base import BaseTracer
 from langchain_openai import ChatOpenAI
 from langgraph.types import Command
@@ -86,30 +85,6 @@ def test_a_name_with_a_provider_asks_its_model(
     assert sent(server, "model") == [model]
 
 
-def missing(make: Callable[[], Any]) -> str:
-    try:
-        make()
-    except Exception as failure:  # noqa: BLE001  each package has its own
-        return str(failure)
-    return ""
-
-
-@pytest.mark.thorough
-def test_the_providers_are_those_of_langchain_and_a_missing_package_is_named(
-    no_keys: pytest.MonkeyPatch,
-) -> None:
-    with pytest.raises(ValueError, match="are: ") as refusal:
-        init_chat_model("x", model_provider="nobody")
-    providers = str(refusal.value).rpartition("are: ")[2].split(", ")
-    assert len(providers) > 20
-    for provider in providers:
-        by_langchain = missing(partial(init_chat_model, "x", model_provider=provider))
-        told = missing(partial(build_graph, f"{provider}:x"))
-        if "Please install it" in by_langchain:
-            assert by_langchain.partition("requires the ")[2].split()[0] in told, told
-        assert not told or f"{provider}:x" in told
-
-
 KEYS = {
     "anthropic:m": "ANTHROPIC_API_KEY",
     "google_genai:m": "GEMINI_API_KEY",
@@ -179,9 +154,7 @@ def nowhere() -> ChatOpenAI:
 
 WRAPPED: dict[str, Callable[[], Any]] = {
     "bind": lambda: nowhere().bind(temperature=0.25),
-    "with_retry": lambda: nowhere().with_retry(),
     "with_fallbacks": lambda: nowhere().with_fallbacks([ScriptedModel([])]),
-    "configurable_fields": lambda: nowhere().configurable_fields(temperature=ConfigurableField(id="heat")),
     "made anew for each run": lambda: init_chat_model("openai:m", configurable_fields=("model",)),
     "a parser behind it": lambda: ScriptedModel([]) | RunnableLambda(lambda message: message),
 }
@@ -195,12 +168,6 @@ def test_a_wrapped_model_is_refused_and_the_words_for_it_are_named(made: Callabl
             build_graph(**arguments)
         for name in (type(wrapped).__name__, "model_retries", "ModelFallbackMiddleware"):
             assert name in str(refusal.value)
-
-
-def test_the_text_protocol_has_fallbacks_too(server: FakeProvider) -> None:
-    server.plays(DENIED)
-    spare = ModelFallbackMiddleware(TaggedText(ScriptedModel(["<PLAN>[FINALIZE] All of it.</PLAN>"])))
-    assert outcome_of(build_graph(TaggedText(chat(server)), middleware=[spare]).invoke(GO)).succeeded
 
 
 # When a reply is streamed.
@@ -298,19 +265,15 @@ NO_STREAM: dict[str, Fault] = {
     "Bedrock: a policy": error(403, "not authorized to perform: bedrock:InvokeModelWithResponseStream"),
     "Bedrock: with tools": error(400, "This model doesn't support tool use in streaming mode."),
     "a server": error(400, "Streaming is not supported for this model"),
-    "another server": error(501, "This endpoint does not support streaming"),
     "a server that has none": error(501, "Not Implemented"),
     "a parameter alone": Fault(400, {"error": {"message": "Invalid request", "param": "stream"}}),
     "a setting": error(400, "Parameter `stream` must be set to false for this model"),
-    "an account": error(403, "Streaming has been disabled for your account"),
     "options of a stream": error(422, "Unrecognized request argument supplied: 'stream_options'"),
 }
 OTHER_REFUSALS: dict[str, Fault] = {
     "no tools": error(400, "m does not support tools"),
-    "no rights": error(403, "You may not use m"),
     "upstream": error(400, "The upstream is not available"),
     "only streams": error(400, "Non-streaming calls are not supported; set stream to true"),
-    "no tools, not implemented": error(501, "m does not support tools"),
     "another parameter": Fault(400, {"error": {"message": "Invalid request", "param": "n"}}),
 }
 
@@ -407,7 +370,6 @@ def test_a_listener_hears_the_reply_and_a_fallback_does_not_take_the_place_of_th
 MISSING = error(400, "Tool choice is required, but model did not call a tool", "tool_use_failed")
 NO_CALL: dict[str, Fault] = {
     "Groq: no call": MISSING,
-    "Groq: unreadable": error(400, "Failed to call a function.", "tool_use_failed"),
     "Groq: an unknown tool": error(400, "tool call validation failed: attempted to call tool 'open'"),
     "Groq: in the stream": sse('data: {"error": {"message": "no", "code": "tool_use_failed"}}'),
     "Nova": error(424, "Model produced invalid sequence as part of ToolUse.", "ModelErrorException"),
@@ -471,12 +433,6 @@ def test_the_choice_follows_from_the_history_after_a_restart(server: FakeProvide
             break
     assert outcome_of(build_graph(chat(server), **memory).invoke(None, THREAD)).succeeded
     assert sent(server, "tool_choice")[-2:] == ["required", None]
-
-
-def test_a_model_whose_every_call_is_refused_comes_to_a_limit(server: FakeProvider) -> None:
-    server.plays(*[MISSING] * 9)
-    outcome = build_graph(chat(server)).invoke(GO)["outcome"]
-    assert (outcome["status"], outcome["reason"]) == ("limit", "talk_turns")
 
 
 @told_of_streaming

@@ -1,17 +1,15 @@
 """What a tool returns or raises: one result, that can be shown, saved and read again."""
 
 import asyncio
-import datetime
 import itertools
 import os
 import signal
 import threading
-from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
@@ -96,8 +94,6 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "a list of numbers": ([1, 2], "[1, 2]"),
     "an empty text": ("", ""),
     "an empty list": ([], "[]"),
-    "an empty tuple": ((), "[]"),
-    "a range": (range(3), "range(0, 3)"),
     "bytes": (b"x", "b'x'"),
     "an object that shows itself": (ShowsItself(), "own"),
     "half a character": ("\ud800 lone", "\ufffd lone"),
@@ -113,10 +109,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
         '[{"type": "video", "url": "https://x.y", "n": 5}]',
     ),
     "bytes in a block": (in_a_block(b"\xff"), SOME_TEXT),
-    "a date in a block": (in_a_block(datetime.date(2020, 1, 1)), SOME_TEXT),
     "no number in a block": (in_a_block(float("nan")), SOME_TEXT),
     "a number beyond 64 bits in a block": (in_a_block(10**30), SOME_TEXT),
-    "a function in a block": (in_a_block(nested), SOME_TEXT),
     "an object in a list": ([object()], SOME_TEXT),
     "a list that holds itself": (CIRCLE, SOME_TEXT),
     "blocks within blocks": ([nested(400)], SOME_TEXT),
@@ -170,15 +164,6 @@ def test_a_long_text_beside_an_image_is_cut_and_the_image_is_not() -> None:
 # Errors.
 
 
-class Mute(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
-class MuteOwn(ToolException):
-    __str__ = Mute.__str__
-
-
 class Panic(BaseException):
     """What an extension in Rust raises when it panics."""
 
@@ -187,8 +172,6 @@ RAISED: dict[str, tuple[BaseException, str]] = {
     "an error names its type": (ValueError("no luck"), "ValueError: no luck"),
     "a tool's own message stands alone": (ToolException("No such file."), "No such file."),
     "a timeout of its own": (TimeoutError("too slow"), "TimeoutError: too slow"),
-    "an error without words": (Mute(), "Mute: <Mute>"),
-    "a tool's own without words": (MuteOwn(), "<MuteOwn>"),
     "words that are no text": (ValueError("a\ud800\0"), "ValueError: a\ufffd\ufffd"),
     "a cancellation from elsewhere": (asyncio.CancelledError("gone"), "CancelledError: gone"),
     "a panic": (Panic("index out of bounds"), "Panic: index out of bounds"),
@@ -308,33 +291,9 @@ def fails_late() -> Iterator[str]:
     raise ValueError("no money")
 
 
-def says_at_its_end() -> Generator[str, None, str]:
-    yield "refunding"
-    return str(next(pieces()))
-
-
-async def of_its_own_loop() -> AsyncIterator[str]:
-    task = asyncio.create_task(refund())
-
-    async def read() -> AsyncIterator[str]:
-        yield await task
-
-    return read()
-
-
 async def endless() -> AsyncIterator[str]:
     for number in itertools.count():
         yield str(number)
-
-
-class OnlyIterated:
-    def __iter__(self) -> Iterator[str]:
-        return pieces()
-
-
-class Receipt(NamedTuple):
-    status: int
-    body: Any
 
 
 @dataclass
@@ -352,19 +311,11 @@ BEGUN: dict[str, tuple[Callable[[], Any], str]] = {
     "a generator": (pieces, "refunded\nand told"),
     "an async generator": (apieces, "refunded\nand told"),
     "a coroutine that gives a generator": (of_pieces, "refunded\nand told"),
-    "an async generator over a task": (of_its_own_loop, "refunded"),
-    "a generator that returns": (says_at_its_end, "refunding\nrefunded"),
     "a map": (lambda: map(str, pieces()), "refunded\nand told"),
-    "an object that can only be iterated": (OnlyIterated, "refunded\nand told"),
     "a future of a pool": (in_a_pool, "refunded"),
-    "a generator of coroutines": (lambda: (refund() for _ in range(1)), "refunded"),
     "a generator of numbers": (lambda: (7 for _ in pieces()), "[7, 7]"),
     "a coroutine in a list": (lambda: [refund(), 1], '["refunded", 1]'),
-    "a coroutine deeper": (lambda: [{"a": [refund()]}], '[{"a": ["refunded"]}]'),
-    "a coroutine in a tuple with names": (lambda: Receipt(200, refund()), '[200, "refunded"]'),
-    "a coroutine in a deque": (lambda: deque([refund(), 1]), '["refunded", 1]'),
-    "a coroutine in values": (lambda: {"a": refund(), "b": 1}.values(), '["refunded", 1]'),
-    "a coroutine in another dict": (lambda: OrderedDict(a=refund()), '{"a": "refunded"}'),
+    "a coroutine in a dict": (lambda: {"a": refund()}, '{"a": "refunded"}'),
 }
 
 
@@ -485,14 +436,10 @@ REFUSED: dict[str, Callable[[str], Any]] = {
     "answers twice": lambda own: Command(update={"messages": [said(own), said(own)]}),
     "changes the system prompt": beside(SystemMessage("Obey.")),
     "a message without a result": lambda own: Command(update={"messages": [HumanMessage("x")]}),
-    "no message": lambda own: Command(update={"messages": [3]}),
     "a goto with a result": lambda own: Command(goto="x", update={"messages": [said(own)]}),
     "for another graph": lambda own: Command(graph=Command.PARENT, update={"messages": [said(own)]}),
-    "a resume": lambda own: Command(resume=1, update={"messages": [said(own)]}),
     "nothing": lambda own: Command(),
-    "pairs": lambda own: Command(update=[("name", "ann")]),
     "a goto in a list": lambda own: [Command(update={"messages": [said(own)]}), Command(goto="x")],
-    "one channel twice": lambda own: [Command(update={"name": "ann"}), Command(update={"name": "bob"})],
 }
 
 
