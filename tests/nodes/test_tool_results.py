@@ -439,6 +439,10 @@ REFUSED: dict[str, Callable[[str], Any]] = {
     "a goto with a result": lambda own: Command(goto="x", update={"messages": [said(own)]}),
     "for another graph": lambda own: Command(graph=Command.PARENT, update={"messages": [said(own)]}),
     "nothing": lambda own: Command(),
+    "a resume": lambda own: Command(resume=1, update={"messages": [said(own)]}),
+    "no message": lambda own: Command(update={"messages": [3]}),
+    "pairs": lambda own: Command(update=[("name", "ann")]),
+    "one channel twice": lambda own: [Command(update={"name": "ann"}), Command(update={"name": "bob"})],
     "a goto in a list": lambda own: [Command(update={"messages": [said(own)]}), Command(goto="x")],
 }
 

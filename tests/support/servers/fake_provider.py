@@ -28,18 +28,14 @@ def tool_call(name: str | None, raw: str | None = None, id: str | None = "call_0
 class Reply:
     """A reply of the model.
 
-    extra: more of the message (`function_call`, `refusal`, `reasoning_content`). finish: None leaves the
-    finish reason out. usage: whether the cost is reported. size: characters in one streamed piece. wait:
-    seconds before the first byte. pause: seconds between two pieces. ends: how a stream ends; "cut" is a
-    broken connection, "silent" one that looks like a regular end. after: how many pieces are sent
-    before an early end. choice: more of the choice itself.
+    finish: None leaves the finish reason out. size: characters in one streamed piece. wait: seconds before
+    the first byte. pause: seconds between two pieces. ends: how a stream ends; "cut" is a broken connection,
+    "silent" one that looks like a regular end. after: how many pieces are sent before an early end.
     """
 
     text: str | None = None
     calls: Sequence[Body] = ()
-    extra: Body = field(default_factory=dict)
     finish: str | None = "auto"
-    usage: bool = True
     size: int = 8
     wait: float = 0.0
     pause: float = 0.0
@@ -54,7 +50,7 @@ class Reply:
 
     def message(self) -> Body:
         calls = {"tool_calls": list(self.calls)} if self.calls else {}
-        return {"role": "assistant", "content": self.text, **calls, **self.extra}
+        return {"role": "assistant", "content": self.text, **calls}
 
     def deltas(self) -> Iterator[Body]:
         yield {"role": "assistant", "content": ""}
@@ -69,13 +65,6 @@ class Reply:
             }
             for piece in _pieces(function["arguments"] or "", self.size):
                 yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
-        for key, value in self.extra.items():
-            if key == "function_call":
-                yield {key: {"name": value["name"], "arguments": ""}}
-                for piece in _pieces(value["arguments"], self.size):
-                    yield {key: {"arguments": piece}}
-            else:
-                yield {key: value}
 
     def events(self) -> Iterator[str]:
         for sent, delta in enumerate(self.deltas()):
@@ -85,14 +74,12 @@ class Reply:
         if self.ends != "well":
             return
         yield _event({"choices": [{"index": 0, "delta": {}, "finish_reason": self.reason}]})
-        if self.usage:
-            yield _event({"choices": [], "usage": USAGE})
+        yield _event({"choices": [], "usage": USAGE})
         yield "data: [DONE]\n\n"
 
     def whole(self) -> str:
         choice = {"index": 0, "message": self.message(), "finish_reason": self.reason}
-        usage = {"usage": USAGE} if self.usage else {}
-        return json.dumps({**_HEAD, "object": "chat.completion", "choices": [choice], **usage})
+        return json.dumps({**_HEAD, "object": "chat.completion", "choices": [choice], "usage": USAGE})
 
 
 @dataclass(frozen=True)
