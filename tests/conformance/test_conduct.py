@@ -1,4 +1,4 @@
-"""What is run, in parts: each goes on where it was broken off, and a seed always plays the same."""
+"""A run in parts: each goes on where it was broken off, and what another version has left begins anew."""
 
 import json
 from pathlib import Path
@@ -8,16 +8,16 @@ import pytest
 
 from loopcheck import VERSION
 from loopcheck.case import load_cases
-from loopcheck.conduct import CASES, Part, draw_tasks, list_parts, read_lines, work
+from loopcheck.conduct import CASES, Part, list_parts, read_lines, work
 from loopcheck.results import gather
 from loopcheck.sources.registry import SOURCES
 from loopcheck.sources.task import Source, Task
 from loopcheck.subjects import Subject
-from loopcheck.table import write_case_table, write_table
 from tests.conformance.tiny import LOOP, SOURCE, TASKS
 
 SMALL = Subject("loop", "A loop", "given", given=LOOP)
 TINY = Part(SMALL, SOURCE.name, seed=3, full=True)
+DAY = "2026-11-22"
 
 
 def _gone() -> list[Task]:
@@ -32,71 +32,45 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_parts_are_a_subject_on_the_cases_and_on_each_source_with_each_seed() -> None:
-    other = Subject("other", "Other")
-    found = list_parts([SMALL, other], [CASES, "tiny", "gone"], [1, 2], full=False)
-    assert [part.name for part in found[:5]] == [
-        "loop.cases",
-        "loop.tiny.1",
-        "loop.tiny.2",
-        "loop.gone.1",
-        "loop.gone.2",
-    ]
-    assert [part.name.partition(".")[0] for part in found] == ["loop"] * 5 + ["other"] * 5
-    assert TINY.name == "loop.tiny.3.full"
+    parts = list_parts([SMALL, Subject("other", "Other")], [CASES, "tiny"], [1, 2], full=False)
+    names = [f"{subject}.{part}" for subject in ("loop", "other") for part in ("cases", "tiny.1", "tiny.2")]
+    assert [part.name for part in parts] == names
 
 
-def test_a_sample_is_part_of_all_that_a_seed_plays() -> None:
-    whole = draw_tasks("tiny", 3, full=True)
-    assert [task for task, _ in whole] == list(TASKS)
-    assert all(one in whole for one in draw_tasks("tiny", 3, full=False))
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("subject", "what", "why"),
-    [
-        (Subject("nobody", "Nobody", packages=["nobody==1"]), CASES, "not installed"),
-        (SMALL, "gone", "gone is not installed (No module named 'gone'); run `loopcheck install`"),
-    ],
+    ("subject", "what"), [(Subject("nobody", "Nobody", packages=["nobody==1"]), CASES), (SMALL, "gone")]
 )
+def test_a_part_that_cannot_run_says_why_and_leaves_nothing(
+    subject: Subject, what: str, tmp_path: Path
+) -> None:
+    assert "not installed" in work(Part(subject, what), tmp_path)
+    assert [line for file in tmp_path.iterdir() for line in read_lines(file)[1:]] == []
+
+
 @pytest.mark.slow
-def test_a_part_that_cannot_run_says_why(tmp_path: Path, subject: Subject, what: str, why: str) -> None:
-    assert work(Part(subject, what), tmp_path) == why
-
-
-@pytest.fixture
-def done(tmp_path: Path) -> Path:
-    """What a part has left when it is done."""
+def test_a_part_that_was_broken_off_is_gone_on_with(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = TINY.file(tmp_path)
     assert work(TINY, tmp_path) == ""
-    return tmp_path / f"{TINY.name}.jsonl"
-
-
-@pytest.mark.slow
-def test_a_part_that_was_broken_off_is_gone_on_with(done: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    whole = done.read_text()
-    assert [one["task"] for one in read_lines(done)[1:]] == [task.name for task in TASKS]
+    whole = file.read_text()
+    head, *runs = read_lines(file)
+    assert [run["task"] for run in runs] == [task.name for task in TASKS]
+    # Broken off in the middle of the second run.
+    file.write_text(whole[: whole.index(json.dumps(runs[1])) + 20])
     capfd.readouterr()
-    # Broken off in the middle of the second line.
-    cut = whole.index("\n", whole.index("\n") + 1) + 20
-    done.write_text(whole[:cut])
-    assert work(TINY, done.parent) == ""
-    assert done.read_text() == whole
+    assert work(TINY, tmp_path) == ""
+    assert file.read_text() == whole
     told = capfd.readouterr().err.splitlines()
-    kept = "kept from an earlier run; --anew runs them again"
-    assert told == [f"{TINY.name}: 1 {kept}", *(f"{TINY.name}: {task.name} ok" for task in TASKS[1:])]
-    assert work(TINY, done.parent) == ""
-    assert capfd.readouterr().err == f"{TINY.name}: {len(TASKS)} {kept}\n"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("changed", [{"suite": "0.9"}, {"versions": {"loop": "0.9"}}, {"framework": "Other"}])
-def test_what_another_version_has_left_begins_anew(done: Path, changed: dict[str, Any]) -> None:
-    head, *runs = read_lines(done)
-    lines = [{**head, **changed}, *({**run, "calls": 99} for run in runs)]
-    done.write_text("".join(json.dumps(one) + "\n" for one in lines))
-    assert work(TINY, done.parent) == ""
-    found = read_lines(done)
-    assert (found[0], len(found)) == (head, len(lines))
-    assert 99 not in [run["calls"] for run in found[1:]]
+    assert [line.split(": ")[1] for line in told[1:]] == [f"{task.name} ok" for task in TASKS[1:]]
+    # What is there in full is kept; what another version has left begins anew.
+    for changed, kept in (({}, True), ({"suite": "0.9"}, False), ({"versions": {"loop": "0.9"}}, False)):
+        lines = [{**head, **changed}, *({**run, "calls": 99} for run in runs)]
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        assert work(TINY, tmp_path) == ""
+        found = read_lines(file)
+        assert (found[0], len(found), found[1]["calls"] == 99) == (head, len(lines), kept)
 
 
 @pytest.mark.slow
@@ -104,51 +78,41 @@ def test_a_case_is_played_anew_when_its_version_is_another_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     head = {"suite": VERSION, "framework": "A small loop", "versions": {"loop": "1.0"}}
-    lines = [
-        {"case": one.name, "version": one.version, "mark": "ok", "why": "before"} for one in load_cases()
-    ]
-    by_name = {one["case"]: one for one in lines}
-    by_name["plain_answer"]["version"] = 99
-    lines.remove(by_name["loop"])
-    file = tmp_path / "loop.cases.jsonl"
-    file.write_text("".join(json.dumps(one) + "\n" for one in [head, *lines]))
+    marks: dict[str, dict[str, Any]] = {
+        case.name: {"case": case.name, "version": case.version, "mark": "ok", "why": "before"}
+        for case in load_cases()
+    }
+    marks["plain_answer"]["version"] = 99
+    del marks["loop"]
+    lines = [head, *marks.values()]
+    (tmp_path / "loop.cases.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert work(Part(SMALL, CASES), tmp_path) == ""
     told = capfd.readouterr().err.splitlines()
     assert told[1:] == ["loop.cases: plain_answer ok", "loop.cases: loop fail"]
-    column = gather([Part(SMALL, CASES)], tmp_path, {}, "2026-11-22").columns[0]
-    assert column.cases["plain_answer"][2] == 1
-    assert len(column.cases) == len(load_cases())
+    (column,) = gather([Part(SMALL, CASES)], tmp_path, {}, DAY).columns
+    assert {name: version for name, (_, _, version) in column.cases.items()} == {
+        case.name: case.version for case in load_cases()
+    }
 
 
 @pytest.mark.thorough
-def test_the_same_seed_gives_the_same_table_twice(tmp_path: Path) -> None:
-    found = []
+def test_the_same_seed_gives_the_same_results_twice(tmp_path: Path) -> None:
+    parts, documents = list_parts([SMALL], [CASES, "tiny"], [1, 2], full=True), []
     for folder in (tmp_path / "one", tmp_path / "two"):
         folder.mkdir()
-        whole = list_parts([SMALL], [CASES, "tiny"], [1, 2], full=True)
-        assert [work(part, folder) for part in whole] == [""] * 3
-        results = gather(whole, folder, {}, "2026-11-22")
-        found.append(
-            (write_table(results, load_cases()), write_case_table(results, load_cases()), results.document())
-        )
-    assert found[0] == found[1]
-    assert "| **All tasks** | **6/6 (61 to 100 %)** |" in found[0][0]
+        assert [work(part, folder) for part in parts] == [""] * 3
+        results = gather(parts, folder, {}, DAY)
+        assert results.columns[0].share_of_runs().text.startswith("6/6")
+        documents.append(results.document())
+    assert documents[0] == documents[1]
 
 
 @pytest.mark.parametrize(
     ("text", "kept"),
-    [
-        (None, 0),
-        ("", 0),
-        ('{"a": 1}\n{"b": 2}\n', 2),
-        ('{"a": 1}\n{"b": 2}', 2),
-        ('{"a": 1}\n{"b": ', 1),
-        ('{"a": 1}\n{"b": 2}\n{', 2),
-    ],
+    [(None, 0), ("", 0), ('{"a": 1}\n{"b": 2}', 2), ('{"a": 1}\n{"b": ', 1), ('{"a": 1}\n{"b": 2}\n{', 2)],
 )
 def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path, text: str | None, kept: int) -> None:
     file = tmp_path / "part.jsonl"
     if text is not None:
         file.write_text(text)
     assert read_lines(file) == [{"a": 1}, {"b": 2}][:kept]
-    assert text is None or file.read_text() == text

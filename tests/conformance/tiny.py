@@ -7,6 +7,7 @@ from typing import Any
 
 from loopcheck.sources.task import Ask, Call, Source, Task, Tool, Turn
 
+SUITE = Path(__file__).parents[2] / "conformance"
 LOOP = [sys.executable, str(Path(__file__).parent / "subjects" / "loop.py")]
 """What starts the small loop."""
 World = dict[str, Any]

@@ -1,0 +1,100 @@
+"""The public tasks: played as they should be, the checker of their source says yes, and in no other way."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pytest
+
+from loopcheck.sources.registry import SOURCES
+from loopcheck.sources.task import Ask, Call, Move, State, Task
+
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.timeout(900),
+    # Of the clients of models that the packages import.
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+class Counts(NamedTuple):
+    """tasks: how many take part. idle: of these, those that want nothing of the world and nothing said.
+
+    blind: those whose checker does not see that the last write is missing.
+    """
+
+    tasks: int
+    idle: int
+    blind: int
+
+
+COUNTS = {"agentdojo": Counts(97, 5, 3), "bfcl": Counts(0, 0, 2), "tau2": Counts(0, 26, 0)}
+
+
+@pytest.fixture(scope="module", params=COUNTS)
+def tasks(request: pytest.FixtureRequest) -> Sequence[Task]:
+    try:
+        return SOURCES[request.param].tasks()
+    except ModuleNotFoundError as missing:
+        pytest.skip(f"{SOURCES[request.param].packages[0]} is not installed: {missing}")
+
+
+def moves_of(task: Task) -> list[Move]:
+    return [move for turn in task.turns for move in turn.moves]
+
+
+def is_write(task: Task, move: Move) -> bool:
+    return bool(move.does) if isinstance(move, Ask) else not task.tools[move.name].reads
+
+
+def played(task: Task, moves: Sequence[Move]) -> State:
+    state = task.begin()
+    for move in moves:
+        if isinstance(move, Call):
+            try:
+                task.tools[move.name].run(state, move.args)
+            except ValueError:
+                # What a second time may come to: the file is gone already.
+                assert moves.count(move) > moves_of(task).count(move)
+        elif move.does is not None:
+            move.does(state)
+    return state
+
+
+def is_solved(task: Task, moves: Sequence[Move], answers: Sequence[str]) -> bool:
+    calls = [move for move in moves if isinstance(move, Call)]
+    return bool(task.solved(played(task, moves), answers, calls))
+
+
+def test_every_task_is_solved_by_its_moves_and_not_by_nothing(tasks: Sequence[Task]) -> None:
+    for task in tasks:
+        moves, answers = moves_of(task), [turn.answer for turn in task.turns]
+        assert is_solved(task, moves, answers), task.name
+        assert not task.twice(map(task.key, task.calls)), task.name
+        looking_twice = [move for move in moves for _ in range(1 if is_write(task, move) else 2)]
+        assert is_solved(task, looking_twice, answers) or task.source == "tau2", task.name
+    names = [task.name for task in tasks]
+    assert len(set(names)) == len(names) >= COUNTS[tasks[0].source].tasks
+    idle = [task for task in tasks if is_solved(task, [], [])]
+    assert len(idle) == COUNTS[tasks[0].source].idle
+
+
+def test_a_missing_write_is_seen_and_a_second_one_is_judged(tasks: Sequence[Task]) -> None:
+    blind, twice = [], set()
+    for task in tasks:
+        moves, answers = moves_of(task), [turn.answer for turn in task.turns]
+        writes = [at for at, move in enumerate(moves) if is_write(task, move)]
+        for at in writes[-1:]:
+            if is_solved(task, [*moves[:at], *moves[at + 1 :]], answers):
+                blind.append(task.name)
+            twice.add(is_solved(task, [*moves[: at + 1], *moves[at:]], answers))
+    assert (len(blind), True in twice or False in twice) == (COUNTS[tasks[0].source].blind, True)
+
+
+def test_one_world_does_not_change_another_and_equal_calls_have_equal_keys(tasks: Sequence[Task]) -> None:
+    for task in tasks[:20]:
+        before = task.begin()
+        played(task, moves_of(task))
+        state = played(task, [])
+        answers = [turn.answer for turn in task.turns]
+        assert task.solved(before, answers, []) == task.solved(state, answers, [])
+        assert all(task.key(call) == task.key(Call(call.name, dict(call.args))) for call in task.calls)
