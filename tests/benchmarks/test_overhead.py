@@ -1,87 +1,247 @@
-"""The overhead benchmark: its own subjects do the work that is asked for, targets are judged rightly."""
+"""The overhead benchmark: its subjects do the work that is asked for, and what is measured is judged."""
 
+import json
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-# pytest does not put it there, and the benchmarks are in no installed package.
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
+from benchmarks.overhead import __main__ as program
+from benchmarks.overhead import crowd, start
+from benchmarks.overhead.client import CLIENTS, LONG, ClientCost, clients, provider, with_client
+from benchmarks.overhead.crowd import QUICK, SLOW, TOOL_SECONDS, Crowd, SlowTools, Writers
+from benchmarks.overhead.crowd_targets import ideal, memory, starving, walls, writing
+from benchmarks.overhead.embedded import FirstTokens, waiting
 from benchmarks.overhead.guards import guarding
-from benchmarks.overhead.measure import DEFAULTS, Figure
-from benchmarks.overhead.subjects.own import SUBJECTS
-from benchmarks.overhead.targets import growth, ratios
+from benchmarks.overhead.measure import DEFAULTS, Figure, Subject
+from benchmarks.overhead.pages import PAGE, PICTURES, page
+from benchmarks.overhead.parts import PARTS, part
+from benchmarks.overhead.pictures import CLIENT, CPU, CROWD, DISK, draw, mark
+from benchmarks.overhead.record import RESULTS, Recorded
+from benchmarks.overhead.session_provider import Tally
+from benchmarks.overhead.sessions import BUDGET, LENGTHS, LONGEST, SUMMARISED, Session, pricing, sessions
+from benchmarks.overhead.start import COMMANDS, starting
+from benchmarks.overhead.subjects import own, own_client, own_crowd
+from benchmarks.overhead.subjects.of_guards import guards
+from benchmarks.overhead.targets import EQUAL, growth, ratios
+from benchmarks.prompt_tokens import o200k
+
+needs_tokens = pytest.mark.skipif(o200k() is None, reason="bpe-openai is not here")
 
 
 @pytest.mark.parametrize("stored", [False, True])
-@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize("name", [*own.SUBJECTS, "guards"])
 def test_every_subject_of_our_own_runs_its_tool_once_a_turn(name: str, stored: bool, tmp_path: Path) -> None:
     database = str(tmp_path / "threads.sqlite") if stored else None
-    assert SUBJECTS[name](5, database)() == 4
+    assert {**own.SUBJECTS, "guards": guards}[name](5, database)() == 4
+
+
+@pytest.mark.parametrize("name", own_client.SUBJECTS)
+def test_so_does_one_with_a_real_client(name: str) -> None:
+    with provider() as url:
+        told = own_client.SUBJECTS[name](3, None, url=url, chunks=2)()
+    assert (told["steps"] if "listened to" in name else told) == 2
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("name", ["signoff", "bare loop", "raw graph, 2 nodes"])
+def test_so_does_one_of_many_at_once(name: str, is_async: bool) -> None:
+    told = own_crowd.SUBJECTS[name](4, None, runs=5, seconds=0.001, is_async=is_async)()
+    assert (told["steps"], told["wrong"], told["why"]) == (15, 0, "")
+
+
+def test_a_run_that_goes_wrong_is_counted_with_its_error() -> None:
+    async def one(number: int) -> bool:
+        if number == 1:
+            raise OSError("database is locked")
+        return number != 2
+
+    told = own_crowd.all_at_once((one, 4))()
+    assert (told["wrong"], told["why"]) == (2, "OSError: database is locked")
+
+
+@needs_tokens
+@pytest.mark.thorough
+def test_a_session_is_counted_on_the_wire() -> None:
+    subject = Subject("signoff", "own_session")
+    whole, shortened = sessions([subject], [subject], lengths=(3,), longest=14, budget=3_000)
+    assert (whole.turns, whole.budget, whole.summaries) == (3, None, 0)
+    assert whole.read > whole.first > 500
+    assert (shortened.turns, shortened.summaries >= 1) == (14, True)
+    assert whole.dollars == pytest.approx((whole.read * 3 + whole.cached * 0.3 + whole.written * 15) / 1e6)
+
+
+@needs_tokens
+def test_what_a_request_shares_with_any_before_it_is_read_from_the_cache() -> None:
+    tally = Tally()
+    for text in ("one two three", "four", "one two, five"):
+        tally.take(text, len(text.split()), wrote=10)
+    assert (tally.first, tally.read + tally.cached, tally.cached, tally.written) == (3, 7, 2, 30)
 
 
 def figure(subject: str, turns: int, cpu: float, kilobytes: float | None = None) -> Figure:
     return Figure(subject, turns, kilobytes is not None, cpu, cpu, kilobytes or 0.0, 1)
 
 
-@pytest.mark.parametrize(("cpu", "met"), [(0.7, True), (0.75, True), (0.8, False)])
-def test_a_ratio_is_of_two_subjects_at_the_same_length(cpu: float, met: bool) -> None:
-    figures = [
-        figure("signoff", 200, cpu),
-        figure("signoff", 1_000, 9.0),
-        figure("create_agent", 200, 1.0),
-        figure("create_agent", 200, 9.0, kilobytes=30.0),
-    ]
-    (result,) = ratios(figures)
-    assert (result.measured, result.most, result.met) == (cpu, 0.75, met)
+def at(subject: str, runs: int, wall: float, model: float = QUICK) -> Crowd:
+    return Crowd(subject, runs, model, wall, wall, 1)
 
 
-def test_default_settings_have_targets_of_their_own() -> None:
-    figures = [
-        figure(DEFAULTS, 200, 0.6),
-        figure("create_agent", 200, 1.0),
-        figure("create_agent, equal features", 200, 1.5),
-    ]
-    assert [(one.most, round(one.measured, 2), one.met) for one in ratios(figures)] == [
-        (0.65, 0.6, True),
-        (0.34, 0.4, False),
-    ]
-    assert all("default settings" in f"{one.name} {one.beside}" for one in ratios(figures))
+def cost(subject: str, cpu: float, chunks: int = LONG) -> ClientCost:
+    return ClientCost(subject, chunks, cpu, 1)
 
 
-def test_the_growth_of_a_turn_leaves_out_that_of_the_model() -> None:
-    figures = [
-        figure("signoff", 50, 2.0),
-        figure("signoff", 1_000, 5.0),
-        figure("model alone", 50, 1.0),
-        figure("model alone", 1_000, 3.5),
-    ]
-    (result,) = growth(figures)
-    assert (result.measured, result.met) == (1.5, False)
+def session(subject: str, turns: int, budget: int | None, first: int, read: int) -> Session:
+    return Session(subject, turns, budget, first, read, 0, 0, 0)
 
 
-def test_the_place_on_disk_is_judged_at_one_length_and_by_its_growth() -> None:
-    kilobytes = {50: 8.0, 200: 30.0, 1_000: 20.0, 10_000: 8.8}
-    figures = [figure("signoff", turns, 1.0, kilobytes=each) for turns, each in kilobytes.items()]
-    figures.append(figure(DEFAULTS, 200, 1.0, kilobytes=7.9))
-    assert [(one.measured, one.met) for one in growth(figures)] == [(7.9, True), (1.1, True)]
-    assert growth(figures[:1]) == []
+BESIDE = [figure("create_agent", 200, 1.0), figure("create_agent", 200, 9.0, kilobytes=30.0)]
+GROWN = [(50, 2.0), (1_000, 5.0)]
+DISKS = {50: 8.0, 200: 30.0, 1_000: 20.0, 10_000: 8.8}
+CROWDS = [
+    at("signoff", 100, 1.1),
+    at("raw graph, 2 nodes", 100, 1.0),
+    at(EQUAL, 100, 2.0),
+    at("signoff", 1_000, 13.0),
+    at("raw graph, 2 nodes", 1_000, 10.0),
+    at("signoff", 100, 20.0, SLOW),
+]
+TOOLS = SlowTools(100, ideal(QUICK, TOOL_SECONDS) * 1.1, 6.0, 0.1, 17.0, 4.0, 0.1)
+COSTS = [
+    cost("signoff", 2.0),
+    cost("signoff, auto", 1.2),
+    cost("signoff", 9.0, 30),
+    cost("create_agent", 1.0),
+    cost("signoff, listened to", 3.0),
+    cost("create_agent, listened to", 10.0),
+]
+SESSIONS = [
+    session("signoff", LENGTHS[0], None, 849, 1),
+    session("create_agent", LENGTHS[0], None, 300, 1),
+    session("signoff", LONGEST, BUDGET, 849, 110),
+    session(SUMMARISED, LONGEST, BUDGET, 300, 100),
+]
+STARTED = {**dict.fromkeys(COMMANDS, 1.0), "typer alone": 0.75}
+JUDGED: dict[str, tuple[Callable[[], list[Any]], list[tuple[float, bool]]]] = {
+    "a ratio that is met": (lambda: ratios([figure("signoff", 200, 0.75), *BESIDE]), [(0.75, True)]),
+    "a ratio that is missed": (lambda: ratios([figure("signoff", 200, 0.8), *BESIDE]), [(0.8, False)]),
+    "default settings": (lambda: ratios([figure(DEFAULTS, 200, 0.6), *BESIDE]), [(0.6, True)]),
+    "guards": (lambda: guarding([figure("create_agent with Guards", 200, 1.5), *BESIDE]), [(1.5, True)]),
+    "guards, missed": (
+        lambda: guarding([figure("create_agent with Guards", 200, 1.6), *BESIDE]),
+        [(1.6, False)],
+    ),
+    "growth, less that of the model": (
+        lambda: growth(
+            [
+                *(figure("signoff", turns, cpu) for turns, cpu in GROWN),
+                figure("model alone", 50, 1.0),
+                figure("model alone", 1_000, 3.5),
+            ]
+        ),
+        [(1.5, False)],
+    ),
+    "place on disk": (
+        lambda: growth(
+            [
+                figure(DEFAULTS, 200, 1.0, kilobytes=7.9),
+                *(figure("signoff", turns, 1.0, kilobytes=each) for turns, each in DISKS.items()),
+            ]
+        ),
+        [(7.9, True), (1.1, True)],
+    ),
+    "crowds": (lambda: walls(CROWDS), [(0.55, True), (1.1, True), (1.3, False), (1.11, True)]),
+    "slow tools": (lambda: starving(TOOLS), [(1.1, True), (1.5, False), (0.1, True)]),
+    "a late loop": (lambda: starving(replace(TOOLS, late=2.0))[2:], [(2.0, False)]),
+    "writers": (lambda: writing([Writers(100, 1, 0, "", 1.0)]), [(0, True)]),
+    "a writer that failed": (lambda: writing([Writers(100, 4, 1, "x", 1.0)]), [(1, False)]),
+    "memory": (lambda: memory(89.9, 1_000), [(89.9, True)]),
+    "too much memory": (lambda: memory(90.1, 1_000), [(90.1, False)]),
+    "a real client": (lambda: with_client(COSTS), [(2.0, True), (1.2, False), (0.3, True)]),
+    "the price of a session": (lambda: pricing(SESSIONS), [(549, True), (1.1, False)]),
+    "the embedded model, read again": (lambda: waiting(FirstTokens(100.0, 9.0)), [(0.09, True)]),
+    "and slowly": (lambda: waiting(FirstTokens(100.0, 11.0)), [(0.11, False)]),
+    "nothing measured": (lambda: [*starving(None), *memory(None, 1), *waiting(None), *starting({})], []),
+}
 
 
-@pytest.mark.parametrize(("cpu", "met"), [(1.3, True), (1.5, True), (1.6, False)])
-def test_guards_are_judged_beside_the_agent_that_they_stand_in(cpu: float, met: bool) -> None:
-    figures = [
-        figure("create_agent", 200, 1.0),
-        figure("create_agent with Guards", 200, cpu),
-        figure("create_agent", 200, 9.0, kilobytes=30.0),
-    ]
-    (result,) = guarding(figures)
-    assert (result.measured, result.most, result.met) == (cpu, 1.5, met)
+@pytest.mark.parametrize("case", JUDGED)
+def test_what_is_measured_is_judged_by_the_targets(case: str) -> None:
+    judged, wanted = JUDGED[case]
+    assert [(round(one.measured, 2), one.met) for one in judged()] == wanted
 
 
-@pytest.mark.parametrize("stored", [False, True])
-def test_an_agent_with_guards_runs_its_tool_once_a_turn(stored: bool, tmp_path: Path) -> None:
-    from benchmarks.overhead.subjects.of_guards import guards
+def test_starting_is_judged_less_what_typer_takes() -> None:
+    judged = {one.name: (one.measured, one.met) for one in starting(STARTED)}
+    assert judged["CPU of `signoff --version`"] == (0.25, True)
+    assert judged["CPU of `signoff stats`"] == (1.0, False)
 
-    assert guards(5, str(tmp_path / "threads.sqlite") if stored else None)() == 4
+
+def test_what_is_recorded_is_read_again_and_measured_again(tmp_path: Path) -> None:
+    recorded = Recorded(
+        figures=[figure("signoff", turns, 1.0) for turns in (10, 50)],
+        crowds=[*CROWDS],
+        slow_tools=TOOLS,
+        writers=[Writers(1, 1, 0, "", 1)],
+        clients=[*COSTS],
+        sessions=[*SESSIONS],
+        start={"typer alone": 0.1},
+        first_tokens=FirstTokens(1.0, 0.1),
+    )
+    recorded.measured("turns-50")
+    recorded.add_figures([figure("signoff", 50, 2.0)])
+    recorded.add_clients([cost("signoff", 4.0)])
+    recorded.add_crowds([at("signoff", 1_000, 11.0)])
+    assert [(one.turns, one.cpu) for one in recorded.figures] == [(10, 1.0), (50, 2.0)]
+    assert [(one.chunks, one.cpu) for one in recorded.clients] == [(30, 9.0), (LONG, 4.0)]
+    assert [one.wall for one in recorded.crowds if one.runs == 1_000] == [11.0]
+    recorded.save(tmp_path / "results.json")
+    assert Recorded.read(tmp_path / "results.json") == recorded
+    assert set(recorded.dates) == {"turns-50"}
+
+
+def test_every_part_has_something_that_measures_it() -> None:
+    assert all(callable(part(name)) for name in PARTS)
+    with pytest.raises(KeyError):
+        part("nonsense")
+
+
+def test_a_part_that_cannot_be_measured_here_says_why_and_holds_up_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SIGNOFF_CACHE", str(tmp_path))
+    out = tmp_path / "out.json"
+    monkeypatch.setattr(sys, "argv", ["overhead", "--parts", "embedded", "--json", str(out)])
+    assert program.main() == 0
+    assert "not installed" in capsys.readouterr().out
+    assert json.loads(out.read_text())["dates"] == {}
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_each_part_is_measured_in_small() -> None:
+    seconds = start.measured(runs=1)
+    assert set(seconds) == set(COMMANDS)
+    assert all(each > 0 for each in seconds.values())
+    told = crowd.writers(6, processes=3)
+    assert (told.runs, told.processes, told.wrong, told.why) == (6, 3, 0, "")
+    assert crowd.kilobytes_a_run(20) > 0
+    assert {one.name for one in CLIENTS if one.env is None} == set(own_client.SUBJECTS)
+    (heard,) = clients([Subject("signoff, listened to", "own_client")], 2, runs=1)
+    assert heard.cpu > 0
+    assert heard.first is not None
+
+
+def test_the_docs_show_the_recorded_results(tmp_path: Path) -> None:
+    recorded = Recorded.read(RESULTS)
+    assert PAGE.read_text() == page()
+    assert all(one.name in page() for one in recorded.results())
+    draw(recorded, tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {CPU, DISK, CROWD, CLIENT}
+    for file in tmp_path.iterdir():
+        assert file.stat().st_size > 20_000
+        assert mark().encode() in (PICTURES / file.name).read_bytes(), f"{file.name} is of other results"
