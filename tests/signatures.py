@@ -4,6 +4,7 @@ One line for each public name, parameter list, field and method, read from the s
 """
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import griffe
@@ -15,12 +16,17 @@ FILE = Path(__file__).parent / "project" / "signatures.txt"
 _STARS = {griffe.ParameterKind.var_positional: "*", griffe.ParameterKind.var_keyword: "**"}
 
 
+@cache
+def package() -> griffe.Object | griffe.Alias:
+    """The package, read from its source."""
+    return griffe.load("signoff", search_paths=[ROOT], resolve_aliases=True, resolve_implicit=True)
+
+
 def signatures() -> str:
     """All public signatures of this checkout."""
-    package = griffe.load("signoff", search_paths=[ROOT], resolve_aliases=True, resolve_implicit=True)
     lines: list[str] = []
     for module in PUBLIC:
-        found = package[module.removeprefix("signoff").removeprefix(".")] if module != "signoff" else package
+        found = package() if module == "signoff" else package()[module.removeprefix("signoff.")]
         lines.append(f"\n# {module}")
         names = found.exports or ()
         for name in sorted(str(each) for each in names):
@@ -60,9 +66,7 @@ def _parameters(function: griffe.Function) -> str:
         if kind is griffe.ParameterKind.keyword_only and not marked:
             words.append("*")
             marked = True
-        star = {griffe.ParameterKind.var_positional: "*", griffe.ParameterKind.var_keyword: "**"}.get(
-            kind, ""
-        )
+        star = _STARS.get(kind, "")
         marked = marked or star == "*"
         default = " = …" if each.default is not None and not star else ""
         words.append(f"{star}{each.name}: {each.annotation}{default}" if each.annotation else each.name)

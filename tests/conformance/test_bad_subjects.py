@@ -116,7 +116,8 @@ def test_what_is_no_good_scores_nothing_and_is_told(way: str, capfd: pytest.Capt
         runs = [play(bench, "bad", LOOK, Fault(name), 1) for name in (KILLS[0], ENDS[1], ELSEWHERE)]
     assert [(cell.mark, WAYS[way] in cell.why) for cell in cells] == [("fail", True)] * len(FEW_CASES)
     assert [text for text in explained if len(text) > 10 * LONGEST or "\x1b" in text] == []
-    assert [len(one.why) for one in (*cells, *runs) if not 0 < len(one.why) < LONGEST] == []
+    whys = [*(cell.why for cell in cells), *(run.why for run in runs)]
+    assert [len(why) for why in whys if not 0 < len(why) < LONGEST] == []
     assert [run for run in runs if run.right or not run.claimed] == []
     assert "Traceback" not in capfd.readouterr().err
 

@@ -300,12 +300,10 @@ def test_no_check_is_idle(name: str) -> None:
 def idlers(case: Case) -> Iterator[Run]:
     """Subjects that do nothing: they answer each step with the same status, guess the answer, or die."""
     guesses = (case.right, GOOD, "Oslo: all is quiet, on the whole")
-    answers = [
-        *(Report(status, "done", "done") for status in STATUSES),
-        *(end("success", one) for one in guesses),
-    ]  # type: ignore[arg-type]
+    answers: list[Event] = [DIED, *(end("success", guess) for guess in guesses)]
+    answers += [Report(status, "done", "done") for status in STATUSES]  # type: ignore[arg-type]
     steps = [StepStart(step.do, step.text) for step in case.steps]
-    for answer in (*answers, DIED):
+    for answer in answers:
         yield tuple(event for step in steps for event in (step, answer))
     yield from ((), tuple(steps))
 

@@ -1,35 +1,42 @@
-"""What is installed: one package called signoff, with all of its folders and data."""
+"""What is built and installed: one package called signoff with all its files, and links that work."""
 
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import tomllib
-import venv
-import zipfile
+from email.message import Message
+from email.parser import BytesParser
 from pathlib import Path
 from shutil import copytree, ignore_patterns
+from types import ModuleType
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
+from markdown_it import MarkdownIt
 
-REPOSITORY = Path(__file__).parents[2]
+from tests.support.sources import REPOSITORY
+
 FOLDERS = ("graph", "nodes", "tools")
 SETTINGS: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
 SETUPTOOLS: dict[str, Any] = SETTINGS["tool"]["setuptools"]
+EXTRAS = ["", *SETTINGS["project"]["optional-dependencies"]]
+built_for_real = pytest.mark.thorough
 
 
 def contents() -> set[str]:
     """Every file that belongs into the package, as its path when installed."""
-    found = set()
+    files = set()
     for top in ("signoff", *FOLDERS):
         for path in (REPOSITORY / top).rglob("*"):
             linked = path.resolve() != path.absolute()
             if path.is_file() and not linked and "__pycache__" not in path.parts:
                 inside = path.relative_to(REPOSITORY)
-                found.add((inside if top == "signoff" else "signoff" / inside).as_posix())
-    return found
+                files.add((inside if top == "signoff" else "signoff" / inside).as_posix())
+    return files
 
 
 CONTENTS = contents()
@@ -38,18 +45,16 @@ CONTENTS = contents()
 def test_every_folder_with_python_in_it_is_listed_as_a_package() -> None:
     folders = {Path(name).parent for name in CONTENTS if name.endswith(".py")}
     assert set(SETUPTOOLS["packages"]) == {".".join(folder.parts) for folder in folders}
-
-
-def test_every_package_has_its_init_file() -> None:
-    assert [p for p in SETUPTOOLS["packages"] if p.replace(".", "/") + "/__init__.py" not in CONTENTS] == []
+    assert [
+        one for one in SETUPTOOLS["packages"] if f"{one.replace('.', '/')}/__init__.py" not in CONTENTS
+    ] == []
 
 
 def test_every_data_file_is_listed() -> None:
-    patterns: dict[str, list[str]] = SETUPTOOLS["package-data"]
     listed = {
         path.relative_to(REPOSITORY).as_posix()
-        for package, few in patterns.items()
-        for pattern in few
+        for package, patterns in SETUPTOOLS["package-data"].items()
+        for pattern in patterns
         for path in (REPOSITORY / package.replace(".", "/")).glob(pattern)
     }
     data = {name for name in CONTENTS if not name.endswith(".py")}
@@ -59,98 +64,170 @@ def test_every_data_file_is_listed() -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_package_links_to_its_folder_by_a_relative_path(folder: str) -> None:
-    link = REPOSITORY / "signoff" / folder
-    assert link.is_symlink()
-    assert os.readlink(link) == f"../{folder}"
+    assert os.readlink(REPOSITORY / "signoff" / folder) == f"../{folder}"
     assert SETUPTOOLS["package-dir"][f"signoff.{folder}"] == folder
 
 
-# A real build: sdist, the wheel from that sdist, and its installation in a new environment.
+def setup_module_of_ours() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("signoff_setup", REPOSITORY / "setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SETUP = setup_module_of_ours()
+LINKS = {
+    "a page": ("[a](docs/a.md)", "[a](https://git.example/signoff/blob/v1/docs/a.md)"),
+    "a place on a page": ("[a](docs/a.md#b)", "[a](https://git.example/signoff/blob/v1/docs/a.md#b)"),
+    "a picture": ("![p](./p.png)", "![p](https://git.example/signoff/raw/v1/p.png)"),
+    "a picture that leads on": (
+        "[![p](p.png)](a.md)",
+        "[![p](https://git.example/signoff/raw/v1/p.png)](https://git.example/signoff/blob/v1/a.md)",
+    ),
+    "HTML": (
+        '<a href="a.md"><img width="9" src="p.svg"></a>',
+        '<a href="https://git.example/signoff/blob/v1/a.md">'
+        '<img width="9" src="https://git.example/signoff/raw/v1/p.svg"></a>',
+    ),
+    "a reference": ("[a]: b.md", "[a]: https://git.example/signoff/blob/v1/b.md"),
+    "on the same page": ("[a](#limits)", "[a](#limits)"),
+    "an address": ("[a](https://x.example/a)", "[a](https://x.example/a)"),
+    "code": ("```python\nx = [f](y)\n```\n", "```python\nx = [f](y)\n```\n"),
+}
+
+
+@pytest.mark.parametrize("case", LINKS)
+def test_a_path_in_a_page_becomes_an_address(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, whole = LINKS[case]
+    monkeypatch.setattr(SETUP, "ADDRESS", "https://git.example/signoff")
+    assert SETUP.with_whole_links(page, "1") == whole
+    assert SETUP.with_whole_links(page, "0.3.0.dev1") == whole.replace("/v1/", "/HEAD/")
+
+
+def test_no_released_version_is_built_with_a_placeholder_for_its_address(tmp_path: Path) -> None:
+    setup = (REPOSITORY / "setup.py").read_text("utf-8").replace(SETUP.ADDRESS, "https://a.example/b")
+    (tmp_path / "setup.py").write_text(setup)
+    settings = (REPOSITORY / "pyproject.toml").read_text("utf-8")
+    version = SETTINGS["project"]["version"]
+    (tmp_path / "pyproject.toml").write_text(settings.replace(f'version = "{version}"', 'version = "9.0.0"'))
+    done = subprocess.run(
+        [sys.executable, "setup.py", "--version"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "ADDRESS" in done.stderr
+
+
+# Built for real, as for a package index.
 
 
 def run(*command: str | Path, cwd: Path, **env: str) -> str:
     done = subprocess.run(
-        command,
-        cwd=cwd,
-        env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **env},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
+        command, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=280
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of a new environment that holds the tools to build, and nothing else."""
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=True)
-    found = folder / "bin" / "python"
-    run(found, "-m", "pip", "install", "--quiet", *SETTINGS["build-system"]["requires"], cwd=folder)
+def uv() -> str:
+    found = shutil.which("uv") or shutil.which("uv", path=REPOSITORY / ".tools" / "bin")
+    assert found, "`make` installs uv"
     return found
 
 
 @pytest.fixture(scope="module")
-def sdist(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The sdist, and the wheel that is built from it."""
     # From a copy, since building writes into the folder.
     copy = tmp_path_factory.mktemp("source") / "signoff"
     unwanted = ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist")
     copytree(REPOSITORY, copy, symlinks=True, ignore=unwanted)
-    run(python, "-c", "from setuptools.build_meta import build_sdist; build_sdist('dist')", cwd=copy)
-    (found,) = (copy / "dist").iterdir()
-    return found
+    path = f"{Path(uv()).parent}{os.pathsep}{os.environ['PATH']}"
+    said = run(sys.executable, "-m", "build", "--installer", "uv", cwd=copy, PATH=path)
+    assert "Warning" not in said
+    sdist, wheel = sorted((copy / "dist").iterdir(), key=lambda file: file.suffix)
+    return sdist, wheel
 
 
-@pytest.fixture(scope="module")
-def wheel(python: Path, sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("unpacked")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
-    (source,) = folder.iterdir()
-    run(python, "-c", "from setuptools.build_meta import build_wheel; build_wheel('dist')", cwd=source)
-    (found,) = (source / "dist").iterdir()
-    return found
+@built_for_real
+def test_the_wheel_has_every_file_of_the_package_and_nothing_else(built: tuple[Path, Path]) -> None:
+    with ZipFile(built[1]) as archive:
+        assert {name for name in archive.namelist() if ".dist-info/" not in name} == CONTENTS
 
 
-@pytest.mark.slow
-def test_the_wheel_built_from_the_sdist_has_every_file_of_the_package_and_nothing_else(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert packed == CONTENTS
+def metadata(wheel: Path) -> Message:
+    with ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return BytesParser().parsebytes(archive.read(name))
 
 
-@pytest.mark.slow
-def test_the_installed_wheel_is_one_importable_package(python: Path, wheel: Path, tmp_path: Path) -> None:
-    run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", str(wheel), cwd=tmp_path)
-    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    installed = Path(run(python, "-c", where, cwd=tmp_path).strip())
-    assert not {path.stem for path in installed.iterdir()} & {*FOLDERS, "tests", "benchmarks", "examples"}
-    # The dependencies are those of the running environment; the package itself is only linked from there.
-    program = (
-        "import signoff, signoff.graph.machine as m, signoff.cli.diagram as d; print(m.__file__, d.__file__)"
-    )
-    files = run(python, "-c", program, cwd=tmp_path, PYTHONPATH=sysconfig.get_path("purelib"))
-    assert files.split() == [
-        str(installed / "signoff/graph/machine.py"),
-        str(installed / "signoff/cli/diagram.py"),
+@built_for_real
+def test_links_and_pictures_of_the_long_description_work_outside_the_repository(
+    built: tuple[Path, Path],
+) -> None:
+    described = metadata(built[1])
+    assert described["License-Expression"] == "MIT"
+    html = MarkdownIt("commonmark", {"html": True}).enable("table").render(str(described.get_payload()))
+    targets = [
+        part.partition('"')[0].split()[0]
+        for attribute in ("href", "src", "srcset")
+        for part in html.split(f' {attribute}="')[1:]
     ]
-    assert sys.prefix not in files
+    outside = [target for target in targets if not target.startswith("#")]
+    assert [target for target in outside if not target.startswith("https://")] == []
+    own = [target for target in outside if target.startswith(SETUP.ADDRESS)]
+    # …/blob/TAG/PATH or …/raw/TAG/PATH
+    paths = [target.removeprefix(SETUP.ADDRESS).split("/", 3)[3].partition("#")[0] for target in own]
+    assert len(paths) > 5
+    assert [path for path in paths if not (REPOSITORY / path).exists()] == []
 
 
-@pytest.mark.slow
-def test_a_page_is_made_with_the_templates_of_the_installed_wheel(wheel: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path)
-    program = """if True:
-        from signoff.page import Run, page
-        from signoff.session.status import Condition, ThreadStatus
-        import signoff.front.record.run as module
-        print(module.__file__)
-        print(page(Run(ThreadStatus("t1", Condition.STOPPED), ())))
-    """
-    path = os.pathsep.join([str(tmp_path), sysconfig.get_path("purelib")])
-    file, page = run(sys.executable, "-S", "-c", program, cwd=tmp_path, PYTHONPATH=path).split("\n", 1)
-    assert Path(file) == tmp_path / "signoff/front/record/run.py"
-    assert [part in page for part in ("<!doctype html>", "t1", ":root {", "<svg")] == [True] * 4
+@built_for_real
+def test_the_tests_in_the_sdist_are_all_found_and_run_on_its_own_source(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with tarfile.open(built[0]) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.iterdir()
+    where = "import signoff.graph.rules as rules; print(rules.__file__)"
+    assert run(sys.executable, "-c", where, cwd=unpacked).strip() == str(
+        unpacked / "signoff" / "graph" / "rules.py"
+    )
+    pytest_there = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    collected = run(*pytest_there, "--collect-only", "-m", "not thorough", "tests", cwd=unpacked)
+    assert "error" not in collected.splitlines()[-1]
+    few = ("tests/graph/test_rules.py", "tests/project/test_house.py")
+    assert " passed" in run(*pytest_there, *few, cwd=unpacked).splitlines()[-1]
+
+
+@built_for_real
+@pytest.mark.parametrize(("kind", "extra"), [("sdist", "web"), *(("wheel", extra) for extra in EXTRAS)])
+def test_each_extra_installs_into_an_empty_environment(
+    kind: str, extra: str, built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    place = tmp_path / "environment"
+    run(uv(), "venv", "--quiet", "--python", sys.executable, str(place), cwd=tmp_path)
+    file = built[0 if kind == "sdist" else 1]
+    what = f"signoff[{extra}] @ {file.as_uri()}" if extra else str(file)
+    # Linked from uv's cache, since the weights of `local` are a gigabyte.
+    install = (uv(), "pip", "install", "--quiet", "--link-mode", "symlink", "--python", str(place))
+    run(*install, what, cwd=tmp_path)
+    assert "Usage: signoff" in run(place / "bin" / "signoff", "--help", cwd=tmp_path, NO_COLOR="1")
+    (packages,) = (place / "lib").glob("python*/site-packages")
+    assert not {path.stem for path in packages.iterdir()} & {*FOLDERS, "tests", "benchmarks", "examples"}
+    # A page is made with the templates of the installed wheel.
+    program = """
+from signoff import build_graph
+from signoff.models import ScriptedModel, call
+model = ScriptedModel([call("finish_task", summary="Done.")])
+with build_graph(model, storage="t.sqlite") as graph:
+    graph.invoke({"messages": [("user", "go")]}, {"configurable": {"thread_id": "t1"}})
+"""
+    run(place / "bin" / "python", "-c", program, cwd=tmp_path)
+    show = ("show", "t1", "--html", "-", "--database", "t.sqlite")
+    page = run(place / "bin" / "signoff", *show, cwd=tmp_path)
+    assert all(part in page for part in ("<!doctype html>", "t1", ":root {", "<svg"))
+    hint = "from signoff.graph.inside.installing import install_hint as f; print(f('web'))"
+    told = run(place / "bin" / "python", "-c", hint, cwd=tmp_path).strip()
+    assert told.endswith(f'"signoff[web] @ {file.as_uri()}"')

@@ -15,10 +15,7 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Command, interrupt
 from pydantic import PrivateAttr
 
-from signoff import Session, build_graph, sqlite_storage
-from signoff.graph.build import Graph
-from signoff.graph.messages import is_reply
-from signoff.graph.state import Context
+from signoff import Graph, Session, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -52,7 +49,7 @@ class Counting(ScriptedModel):
 
 
 def step(messages: list[BaseMessage]) -> Any:
-    return SCRIPT[sum(map(is_reply, messages))]
+    return SCRIPT[sum(message.type == "ai" for message in messages)]
 
 
 @tool
@@ -81,7 +78,7 @@ def add(a: int, b: int) -> int:
 
 
 @contextmanager
-def graph(folder: Path) -> Iterator[tuple[Graph, Counting]]:
+def graph(folder: Path) -> Iterator[tuple[Graph[Any], Counting]]:
     def note(what: str) -> str:
         with (folder / "effects").open("a") as file:
             file.write(what + "\n")
@@ -105,7 +102,7 @@ def graph(folder: Path) -> Iterator[tuple[Graph, Counting]]:
 
 def begin(folder: Path) -> None:
     with graph(folder) as (made, model):
-        context = Context(turns=20)
+        context: Any = {"turns": 20}
         state: Any = made.invoke({"messages": [("user", "go")]}, THREAD, context=context)
         asked = []
         while "__interrupt__" in state:
