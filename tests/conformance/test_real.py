@@ -1,10 +1,8 @@
 """The public tasks with a real model behind a proxy that counts. Here a script stands in for the provider."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -13,11 +11,8 @@ from loopcheck.faults import NOTHING, Fault
 from loopcheck.player import Player
 from loopcheck.real import (
     Provider,
-    RealRun,
     list_ways,
     play_real,
-    save_real,
-    write_pairs,
 )
 from loopcheck.replies import Call, Finish, Reply
 from loopcheck.sources.task import Task
@@ -88,21 +83,3 @@ def test_a_provider_that_is_away_is_an_error_of_the_run() -> None:
     with Bench(LOOP) as bench:
         run = play_real(bench, "loop", TURNS, "call", 1, Provider("http://127.0.0.1:9/v1", "gone"))
     assert (run.end, run.solved, run.turns) == ("error", False, 0)
-
-
-def test_what_a_finishing_call_changes_is_told_in_pairs_and_saved_without_the_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SOME_KEY", "secret")
-    provider = Provider.from_key("SOME_KEY", url="http://127.0.0.1:9/v1", model="small")
-    assert provider.key == "secret"
-    runs = [
-        RealRun("loop", "tiny", "a", 1, "any", "success", solved=False, turns=2),
-        RealRun("loop", "tiny", "a", 1, "call", "success", solved=True, turns=3),
-        RealRun("loop", "tiny", "b", 1, "any", "limit", turns=9),
-    ]
-    assert "pairs: 1. Solved by a call alone: 1, in words alone: 0." in write_pairs(runs, provider)
-    save_real(runs, provider, "2026-11-25", tmp_path / "real.json", turns=9)
-    text = (tmp_path / "real.json").read_text()
-    assert [run["way"] for run in json.loads(text)["runs"]] == ["any", "call", "any"]
-    assert "secret" not in text

@@ -14,7 +14,6 @@ from loopcheck.faults import FAULTS, KILLS, NOTHING
 from loopcheck.picture import draw
 from loopcheck.play import TaskRun
 from loopcheck.results import Apart, Column, Results, Share
-from loopcheck.table import write_table
 
 DAY = "2026-11-22"
 
@@ -99,14 +98,6 @@ def test_a_run_is_right_when_it_ended_is_solved_and_nothing_is_lost_or_done_twic
 )
 def test_a_subject_fails_that_fails_in_what_it_claims(column: Column, fails: bool) -> None:
     assert column.fails is fails
-
-
-def test_the_table_holds_the_shares_and_who_is_absent() -> None:
-    table = write_table(RESULTS, load_cases())
-    assert "| **All tasks** | **1/2 (9 to 91 %)** | **n/a** |" in table
-    assert all(line in table.splitlines() for line in ("Two: not installed.", "Three: it died."))
-    odd = Results(DAY, [1], False, [replace(ONE, title="<b> | x")])
-    assert "<b>" not in write_table(odd, load_cases()) + draw(odd)
 
 
 def test_results_are_read_as_they_were_saved(tmp_path: Path) -> None:

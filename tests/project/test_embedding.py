@@ -154,7 +154,10 @@ PROGRAMS: dict[str, Program] = {
             gevent.joinall(jobs, timeout=40, raise_error=True)
             assert all(job.successful() for job in jobs)
         """,
-        first="from gevent import monkey; monkey.patch_all()",
+        first="""
+        from gevent import monkey
+        monkey.patch_all()
+        """,
         flags=("-W", "ignore"),
     ),
     "an event loop that is nested by nest_asyncio": Program(
@@ -303,8 +306,21 @@ PROGRAMS: dict[str, Program] = {
 }
 
 
+# Whom everybody meets; the others are thorough.
+AT_ONCE = {
+    "nothing of the process is changed",
+    "cells of a notebook, in its running loop",
+    "workers that are forked after the graph has run, as gunicorn and Celery do",
+    "event loops that come and go, with many runs at once, one of them cancelled",
+    "a tool that hangs does not keep the process",
+    "every warning an error",
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=() if one in AT_ONCE else pytest.mark.thorough) for one in PROGRAMS]
+)
 def test_a_program_of_somebody_else(name: str, tmp_path: Path) -> None:
     program = PROGRAMS[name]
     (tmp_path / "program.py").write_text(

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from signoff.graph.machine import State
+from signoff.machine import State
 from tests.house import ROOT, code_lines, door, statements
 
 

