@@ -1,238 +1,449 @@
-"""Tools of real MCP servers over stdio."""
+"""Tools of real MCP servers over stdio: how long a server runs, what reaches it, what reaches the model, and
+that it may ask a person."""
 
+import asyncio
 import gc
-import re
+import json
 import socket
-import subprocess
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import ToolMessage
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
-from signoff import SetupError, build_graph, sqlite_storage, standard_controls
-from signoff.graph.build import Graph
-from signoff.graph.inside.installing import install_hint
-from signoff.graph.kinds import Kind, kind_of
+from signoff import Graph, Question, Session, SetupError, build_graph, sqlite_storage
+from signoff.guards import Guards
 from signoff.models import ScriptedModel, call
 from signoff.tools import mcp_tools
-from signoff.tools.toolbox import make_toolbox
-from tests.support.adapted import adapted
+from tests.support.plays import FINISH, GO, THREAD, saved
 from tests.support.process_table import gone, runs
+from tests.support.servers.mcp_rough import NAMES
 
 SERVERS = Path(__file__).parents[1] / "support" / "servers"
-SERVER = SERVERS / "mcp_server.py"
-ROUGH = SERVERS / "mcp_rough.py"
 
 
-def servers(ledger: Path) -> dict[str, Any]:
-    command = {"transport": "stdio", "command": sys.executable, "args": [str(SERVER), str(ledger)]}
-    return {"ledger": command}
+def connection(program: str, *words: str | Path) -> dict[str, Any]:
+    return {
+        "transport": "stdio",
+        "command": sys.executable,
+        "args": [str(SERVERS / f"{program}.py"), *map(str, words)],
+    }
 
 
 def rough(how: str, pids: Path) -> dict[str, Any]:
-    return {"bad": {"transport": "stdio", "command": sys.executable, "args": [str(ROUGH), how, str(pids)]}}
+    return connection("mcp_rough", how, pids)
+
+
+def tools_of(server: Mapping[str, Any], name: str = "table", **options: Any) -> list[BaseTool]:
+    return asyncio.run(mcp_tools({name: server}, **options))
 
 
 def started(pids: Path) -> list[int]:
     return [int(line) for line in pids.read_text().split()] if pids.exists() else []
 
 
-def ended(pids: Path) -> bool:
-    """Whether all that were started have ended, at the latest soon."""
-    return bool(found := started(pids)) and gone(*found)
+def graph_calling(tools: Sequence[BaseTool], *calls: Any) -> Graph:
+    replies = [call(name) if isinstance(name, str) else name for name in calls]
+    return build_graph(ScriptedModel([*replies, FINISH]), tools)
 
 
-def graph_calling(tools: list[BaseTool], *names: str, **given: Any) -> Graph:
-    replies = [call(name, line="five to ada") if name == "put" else call(name) for name in names]
-    return build_graph(ScriptedModel([*replies, call("finish_task", summary="x")]), tools, **adapted(**given))
+def told(values: Any) -> list[tuple[str, str]]:
+    """The text and the status of each result but that of the finish."""
+    return [(str(m.text), str(m.status)) for m in values["messages"] if isinstance(m, ToolMessage)][:-1]
 
 
-async def told(graph: Graph, mode: str, **config: Any) -> list[tuple[str, str]]:
-    given: Any = {"messages": [("user", "go")]}
-    settings: Any = {"configurable": config}
-    result = graph.invoke(given, settings) if mode == "sync" else await graph.ainvoke(given, settings)
-    return [(str(m.text), str(m.status)) for m in result["messages"] if isinstance(m, ToolMessage)][:-1]
+# How long a server runs.
 
 
 @pytest.mark.slow
-async def test_one_server_serves_every_call_and_ends_with_its_graph(tmp_path: Path) -> None:
-    tools = await mcp_tools(servers(tmp_path / "ledger"))
-    graph = graph_calling(tools, "look", "put", "look", "fail")
-    results = await told(graph, "sync")
-    assert [text for text, _ in results[:3]] == ["empty", "wrote five to ada", "five to ada"]
-    assert results[3][1] == "error"
-    assert "no luck" in results[3][0]
-    assert await told(graph_calling(tools, "look"), "async") == [("five to ada", "success")]
-    pids = tmp_path / "ledger.pids"
-    assert len(started(pids)) == 1
-    assert runs(started(pids)[0])
-    graph.close()
-    gc.collect()
-    assert ended(pids), "the other graph is no longer there, and this one was closed"
-
-
-@pytest.mark.slow
-async def test_a_server_is_ended_with_its_last_graph_and_started_anew_by_a_call(tmp_path: Path) -> None:
+def test_one_server_serves_every_call_and_ends_with_its_graph(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    tools = await mcp_tools(rough("serves", pids))
-    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-        first = graph_calling(tools, "look", storage=storage)
-        second = graph_calling(tools, "look", "look")
-        assert await told(first, "async", thread_id="t") == [(f"by {started(pids)[0]}", "success")]
-    assert runs(started(pids)[0]), "another graph uses it"
-    second.close()
-    assert not any(runs(pid) for pid in started(pids))
-    assert await told(second, "sync") == [(f"by {started(pids)[1]}", "success")] * 2
+    tools = tools_of(rough("leaves a child", pids))
+    fails = call("give", result={"content": [{"type": "text", "text": "no luck"}], "isError": True})
+    graph = graph_calling(tools, "look", fails, "put")
+    server, child = started(pids)
+    by_server = (f"by {server}", "success")
+    assert told(graph.invoke(GO)) == [by_server, ("no luck", "error"), by_server]
+    assert told(asyncio.run(graph_calling(tools, "look").ainvoke(GO))) == [by_server]
     assert len(started(pids)) == 2
-    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-        third = graph_calling(tools, "look", storage=storage)
-        del second
-        gc.collect()
-        assert await told(third, "async", thread_id="u")
-    assert not any(runs(pid) for pid in started(pids)), "ended with the storage"
-
-
-@pytest.mark.slow
-async def test_a_server_ends_when_nothing_refers_to_its_tools(tmp_path: Path) -> None:
-    await mcp_tools(rough("serves", tmp_path / "pids"))
     gc.collect()
-    assert ended(tmp_path / "pids")
+    assert runs(server), "one of the two graphs is gone"
+    graph.close()
+    assert gone(server, child)
 
 
 @pytest.mark.slow
-def test_a_server_ends_with_the_program(tmp_path: Path) -> None:
-    given = rough("leaves a child", tmp_path / "pids")
-    program = (
-        f"import asyncio\nfrom signoff.tools.mcp import mcp_tools\ntools = asyncio.run(mcp_tools({given!r}))"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
-    assert len(started(tmp_path / "pids")) == 2
-    assert not any(runs(pid) for pid in started(tmp_path / "pids"))
+def test_a_server_ends_when_nothing_refers_to_its_tools(tmp_path: Path) -> None:
+    tools_of(rough("serves", tmp_path / "pids"))
+    gc.collect()
+    assert gone(*started(tmp_path / "pids"))
+    assert started(tmp_path / "pids")
 
 
-# Of those that never answer, the shortest time in which they have surely started.
+# One that hangs is given up on after some seconds.
+BROKEN = ["die", pytest.param("hang", marks=pytest.mark.thorough)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("how", "seconds", "why"),
-    [
-        ("hangs", 1.5, "had not listed its tools after 1.5 seconds"),
-        ("no list", 1.5, "had not listed its tools after 1.5 seconds"),
-        ("pages without end", 1.5, "had not listed its tools after 1.5 seconds"),
-        ("mumbles", 3, "not an MCP message: 'listening on port 80'"),
-        ("garbage", 20, "not an MCP message: 'garbage 0'"),
-        ("many tools", 20, "more than 128 tools"),
-        ("ends at once", 20, "it ended"),
-    ],
-)
-async def test_a_server_that_cannot_be_used_is_one_error_and_is_ended(
-    how: str, seconds: float, why: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_server_that_dies_or_hangs_in_a_call_serves_the_next_one(how: str, tmp_path: Path) -> None:
+    tools = tools_of(rough("serves", tmp_path / "pids"))
+    for tool in tools:
+        tool.metadata = {"kind": "write", "seconds": 0.3 if tool.name == "hang" else 60}
+    failed, after = told(graph_calling(tools, how, "look").invoke(GO))
+    assert failed[1] == "error"
+    first, second = started(tmp_path / "pids")
+    assert after == (f"by {second}", "success")
+    assert gone(first)
+
+
+# A word that says why, and the seconds that it has: of those that never answer, enough to have started.
+UNUSABLE = {
+    "hangs": ("1.5", 1.5),
+    "no list": ("1.5", 1.5),
+    "pages without end": ("1.5", 1.5),
+    "mumbles and ends": ("listening on port 80", 60),
+    "garbage": ("garbage 0", 60),
+    "many tools": ("128", 60),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", UNUSABLE)
+def test_a_server_that_cannot_be_used_is_one_error_and_is_ended(
+    how: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    good = {"good": rough("serves", tmp_path / "good.pids")["bad"]}
-    with pytest.raises(SetupError, match=f"The MCP server 'bad' cannot be used: .*{why}"):
-        await mcp_tools({**rough(how, tmp_path / "bad.pids"), **good}, seconds=seconds)
-    assert not any(runs(pid) for pid in started(tmp_path / "bad.pids"))
-    assert not any(runs(pid) for pid in started(tmp_path / "good.pids"))
+    why, seconds = UNUSABLE[how]
+    servers = {name: rough(way, tmp_path / name) for name, way in (("bad", how), ("good", "serves"))}
+    with pytest.raises(SetupError, match=f"'bad'.*{why}"):
+        asyncio.run(mcp_tools(servers, seconds=seconds))
+    assert not any(runs(pid) for name in servers for pid in started(tmp_path / name))
     assert "Traceback" not in capfd.readouterr().err
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize(
-    ("how", "why"),
-    [("die", "it ended.* Whether the call took effect is not known"), ("hang", "did not come back")],
-)
-async def test_a_server_that_dies_or_hangs_in_a_call_serves_the_next_one(
-    how: str, why: str, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("signoff.tools.mcp_sessions._PING_SECONDS", 0.2)
-    tools = await mcp_tools(rough("serves", tmp_path / "pids"))
-    for tool in tools:
-        tool.metadata = {"kind": "write", "seconds": 0.3 if tool.name == "hang" else 20}
-    failed, after = await told(graph_calling(tools, how, "look"), mode)
-    assert failed[1] == "error"
-    assert re.search(why, failed[0])
-    assert after == (f"by {started(tmp_path / 'pids')[1]}", "success")
+UNREACHABLE: dict[str, tuple[dict[str, Any], str]] = {
+    "no program": ({"transport": "stdio", "command": "/no/such/program", "args": []}, "command"),
+    "no way": ({"transport": "carrier pigeon"}, "pigeon"),
+    "no command": ({"transport": "stdio", "args": []}, "'command'"),
+    "no arguments": ({"transport": "stdio", "command": "server"}, "'args'"),
+    "an address that says nothing": ({"transport": "streamable_http", "url": "{silent}"}, "0.5"),
+    "an old address that says nothing": ({"transport": "sse", "url": "{silent}"}, "0.5"),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("trust", "expected"),
-    [
-        (False, {}),
-        (
-            True,
-            {"look": (Kind.READ, False), "put": (Kind.WRITE, True), "claim": (Kind.READ, True)},
-        ),
-    ],
-)
-async def test_hints_count_only_when_they_are_trusted(
-    trust: bool, expected: dict[str, tuple[Kind, bool]], tmp_path: Path
-) -> None:
-    tools = await mcp_tools(rough("serves", tmp_path / "pids"), trust_hints=trust)
-    box = make_toolbox(tools, standard_controls())
-    for tool in tools:
-        said = (kind_of(tool), box.may_repeat(tool.name))
-        assert said == expected.get(tool.name, (Kind.WRITE, False)), tool.name
-        assert box.seconds(tool.name, 9) == 9
-    assert not box.driven
+@pytest.mark.parametrize("name", UNREACHABLE)
+def test_a_server_that_cannot_be_started_is_told(name: str) -> None:
+    given, why = UNREACHABLE[name]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/mcp"
+        given = {key: url if value == "{silent}" else value for key, value in given.items()}
+        with pytest.raises(SetupError, match=f"'table'.*{why}"):
+            tools_of(given, seconds=0.5 if "url" in given else 60)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_a_time_that_is_none_is_refused(seconds: float) -> None:
+    with pytest.raises(SetupError, match="seconds"):
+        tools_of(connection("mcp_asks"), seconds=seconds)
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "langchain_mcp_adapters.client", None)
+    with pytest.raises(SetupError, match=r"\[mcp\]|extra mcp"):
+        tools_of(connection("mcp_asks"))
+
+
+# What a server says of its tools.
+
+TRUSTED: dict[str, dict[str, Any]] = {
+    "look": {"kind": "read"},
+    "put": {"kind": "write", "idempotent": True},
+    "claim": {"kind": "read", "idempotent": True},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trust", [False, True])
+def test_hints_count_only_when_they_are_trusted(trust: bool, tmp_path: Path) -> None:
+    tools = tools_of(rough("serves", tmp_path / "pids"), trust_hints=trust)
+    said = {tool.name: tool.metadata for tool in tools}
+    assert said == {
+        name: TRUSTED.get(name, {"kind": "write"}) if trust else {"kind": "write"} for name in said
+    }
+    assert {"look", "put", "claim", "shout"} <= set(said)
+
+
+def look() -> str:
+    """Look."""
+    return "looked"
 
 
 def test_hints_on_a_tool_from_elsewhere_are_no_kind() -> None:
-    def look() -> str:
-        """Look."""
-        return ""
-
     tool = StructuredTool.from_function(look, metadata={"readOnlyHint": True, "idempotentHint": True})
-    box = make_toolbox([tool], standard_controls())
-    assert box.kinds["look"] is Kind.WRITE
-    assert not box.may_repeat("look")
+    graph = build_graph(ScriptedModel([call("look")]), [tool], approvals={"write": True}, **saved())
+    assert graph.invoke(GO, THREAD)["__interrupt__"]
 
 
 @pytest.mark.parametrize("key", ["kind", "idempotent", "seconds", "hand_over"])
 def test_metadata_that_a_server_wrote_says_nothing_of_ours(key: str) -> None:
-    def look() -> str:
-        """Look."""
-        return ""
-
     tool = StructuredTool.from_function(look, metadata={"readOnlyHint": None, key: "read"})
-    with pytest.raises(SetupError, match=f"hints of an MCP server, which can set {key} there"):
+    with pytest.raises(SetupError, match=key):
         build_graph(ScriptedModel([]), [tool])
 
 
-async def test_without_the_extra_the_error_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "langchain_mcp_adapters.client", None)
-    with pytest.raises(SetupError, match=re.escape(install_hint("mcp"))):
-        await mcp_tools({})
+# What reaches a server, and what of its results reaches the model.
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-async def test_a_time_that_is_none_is_refused(seconds: float) -> None:
-    with pytest.raises(SetupError, match="seconds is"):
-        await mcp_tools({}, seconds=seconds)
+def answers(how: str, pids: Path, *calls: Any) -> list[ToolMessage]:
+    """The results of these calls."""
+    tools = tools_of(rough("serves", pids))
+    if how == "guards":
+        # LangChain's agent runs coroutines only in a loop.
+        agent: Any = create_agent(ScriptedModel([*calls, FINISH]), tools, middleware=[Guards()])
+        values = asyncio.run(agent.ainvoke(GO))
+    else:
+        values = graph_calling(tools, *calls).invoke(GO)
+    assert values["outcome"]["status"] == "success"
+    return [message for message in values["messages"] if isinstance(message, ToolMessage)][: len(calls)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("transport", ["stdio", "carrier pigeon"])
-async def test_a_server_that_cannot_be_started_is_told(transport: str, tmp_path: Path) -> None:
-    missing = {"ledger": {"transport": transport, "command": str(tmp_path / "nothing"), "args": []}}
-    with pytest.raises(SetupError, match=r"The MCP server 'ledger' cannot be used: .*Check its command"):
-        await mcp_tools(missing)
-
-
-@pytest.mark.parametrize("part", ["command", "args"])
-async def test_what_a_connection_over_stdio_lacks_is_told(part: str) -> None:
-    given = {"transport": "stdio", "command": "server", "args": []}
-    with pytest.raises(SetupError, match=f"The MCP server 'ledger' cannot be used: .*needs '{part}'"):
-        await mcp_tools({"ledger": {name: value for name, value in given.items() if name != part}})
+every_way = pytest.mark.parametrize("how", ["graph", "guards"])
 
 
 @pytest.mark.slow
-async def test_an_address_that_takes_connections_and_says_nothing_is_told() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/mcp"
-        for transport in ("streamable_http", "sse"):
-            with pytest.raises(SetupError, match=r"had not listed its tools after 0\.5 seconds"):
-                await mcp_tools({"far": {"transport": transport, "url": url}}, seconds=0.5)
+@every_way
+def test_every_argument_reaches_the_server_whatever_its_name(how: str, tmp_path: Path) -> None:
+    each: list[dict[str, Any]] = [{name: {"deep": [name]}} for name in NAMES]
+    each.append({name: f"the model's {name}" for name in NAMES})
+    results = answers(how, tmp_path / "pids", *(call("echo", args=given) for given in each))
+    assert [json.loads(result.text) for result in results] == each
+
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+PICTURE = {"type": "image", "base64": PIXEL, "mime_type": "image/png"}
+PDF = {"type": "file", "base64": "JVBERi0x", "mime_type": "application/pdf", "filename": "document.pdf"}
+TEXT = {"type": "text", "text": "made it"}
+SOUND = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
+LINK: dict[str, Any] = {
+    "type": "resource_link",
+    "uri": "file:///may.txt",
+    "name": "May",
+    "mimeType": "text/plain",
+    "description": "The report.",
+    "size": 1234,
+}
+
+
+def resource(uri: str = "x:a", **fields: str) -> dict[str, Any]:
+    return {"type": "resource", "resource": {"uri": uri, **fields}}
+
+
+# The parts, and what reaches the model: text as it is, blocks, or of a text a list of what must be in it.
+PARTS: dict[str, tuple[list[Any], Any]] = {
+    "text": ([TEXT], "made it"),
+    "sound beside text": ([TEXT, SOUND], ["made it\n", "audio/wav", "3 bytes"]),
+    "a link beside text": (
+        [TEXT, LINK],
+        ["made it\n", "May", "file:///may.txt", "text/plain", "1,234 bytes", "\nThe report."],
+    ),
+    "a picture": ([TEXT, {"type": "image", "data": PIXEL, "mimeType": "image/png"}], [TEXT, PICTURE]),
+    "a link to a picture": ([{**LINK, "uri": "x:a.png", "mimeType": "image/png"}], ["x:a.png", "image/png"]),
+    "a picture in a resource": ([resource(blob=PIXEL, mimeType="image/png")], [PICTURE]),
+    "a text in a resource": ([resource(text="inside")], ["x:a", "\ninside"]),
+    "a PDF": ([resource("x://r/a.pdf", blob="JVBERi0x", mimeType="application/pdf")], [PDF]),
+    "another file": (
+        [resource(blob="UEsDBA==", mimeType="application/zip")],
+        ["x:a", "application/zip", "4 bytes"],
+    ),
+    "a part of a later version": ([TEXT, {"type": "hologram", "depth": 3}], ["made it\n", "hologram", "3"]),
+    "parts that are none": (["loose", 7, None], "loose\n7\nnull"),
+}
+# Results that are more than parts: the status, and what reaches the model; None for words of ours.
+WHOLE: dict[str, tuple[dict[str, Any], str, str | None]] = {
+    "nothing": ({"content": []}, "success", None),
+    "no content at all": ({}, "success", None),
+    "only a structure": ({"content": [], "structuredContent": {"result": []}}, "success", '{"result": []}'),
+    "a failure": ({"content": [TEXT], "isError": True}, "error", "made it"),
+    "a failure without a word": ({"content": [], "isError": True}, "error", None),
+}
+
+
+@pytest.mark.slow
+@every_way
+def test_every_part_of_a_result_reaches_the_model(how: str, tmp_path: Path) -> None:
+    given: list[Any] = [{"content": parts} for parts, _ in PARTS.values()]
+    given += [result for result, _, _ in WHOLE.values()]
+    results = answers(how, tmp_path / "pids", *(call("give", result=result) for result in given))
+    for (name, (_, shown)), result in zip(PARTS.items(), results, strict=False):
+        assert result.status == "success", name
+        if isinstance(shown, list) and isinstance(shown[0], str):
+            assert [text for text in shown if text not in result.text] == [], name
+        else:
+            assert result.content == shown, name
+    for (name, (_, status, text)), result in zip(WHOLE.items(), results[len(PARTS) :], strict=True):
+        assert result.status == status, name
+        assert result.content == text if text is not None else result.text.strip(), name
+
+
+@pytest.mark.slow
+def test_a_result_that_does_not_fit_its_schema_is_of_a_call_that_has_run(tmp_path: Path) -> None:
+    given = [{"content": [TEXT], "structuredContent": {"n": "seven"}}, {"content": [TEXT]}]
+    results = answers("graph", tmp_path / "pids", *(call("checked", result=one) for one in given))
+    assert [(one.status, one.content) for one in results] == [("success", "made it")] * 2
+    assert results[0].artifact == {"structured_content": {"n": "seven"}}
+
+
+# Servers that ask a person: a question of the thread.
+
+
+@dataclass(frozen=True)
+class Table:
+    """The tools of a server that asks, and where it notes what it does."""
+
+    tools: list[BaseTool]
+    ledger: Path
+
+    def lines(self) -> list[str]:
+        return self.ledger.read_text().splitlines() if self.ledger.exists() else []
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
+    ledger = tmp_path_factory.mktemp("table") / "ledger"
+    tools = tools_of(connection("mcp_asks", ledger))
+    # The server runs as long as a graph has its tools.
+    graph = build_graph(ScriptedModel([]), tools)
+    yield Table(tools, ledger)
+    graph.close()
+
+
+def asking(*calls: Any, tools: Sequence[BaseTool], **options: Any) -> Graph:
+    """A graph whose model makes these calls, one after another, also in another process."""
+    steps = [*calls, FINISH]
+
+    def step(messages: Sequence[BaseMessage]) -> Any:
+        return steps[sum(isinstance(message, AIMessage) for message in messages)]
+
+    return build_graph(ScriptedModel(step), tools, **(options or saved()))
+
+
+# A form, the answers, of which only the last fits it, and what the server is told.
+FORMS = {
+    "a choice": ("day", ["Tuesday"], "accept {'day': 'Tuesday'}"),
+    "a choice by its number": ("day", ["Sunday", "2"], "accept {'day': 'Tuesday'}"),
+    "yes or no": ("sure", ["yes"], "accept {'sure': True}"),
+    "a refusal": ("sure", ["decline"], "decline"),
+    "a refusal to write something": ("guests", ["decline"], "decline"),
+    "a field by its name": ("guests", ['{"guests": 4}'], "accept {'guests': 4}"),
+    "several fields": (
+        "both",
+        ["four", '{"guests": 4}', '{"guests": 4, "name": "Ada"}'],
+        "accept {'guests': 4, 'name': 'Ada'}",
+    ),
+    "a field that is not asked for": (
+        "both",
+        ['{"guests": 4, "name": "Ada", "x": 1}', '{"guests": 4, "name": "Ada"}'],
+        "accept {'guests': 4, 'name': 'Ada'}",
+    ),
+    "no answer": ("both", [""], "cancel"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMS)
+def test_a_question_of_a_server_waits_for_the_person(name: str, table: Table) -> None:
+    form, replies, result = FORMS[name]
+    before = len(table.lines())
+    session = Session(asking(call("book", forms=[form]), tools=table.tools), "t")
+    decision = session.run("Book")
+    first = decision.text if isinstance(decision, Question) else ""
+    for number, reply in enumerate(replies):
+        assert isinstance(decision, Question)
+        assert "'table'" in decision.text
+        assert f"Tell me: {form}" in decision.text
+        assert (decision.text == first) == (number == 0), "it says what was wrong with the answer before"
+        assert table.lines()[before:] == ["began"]
+        decision = session.resume(reply, decision.interrupt_id)
+    assert told(session.status().values) == [(f"booked: {[result]}", "success")]
+    assert table.lines()[before:] == ["began", f"booked {[result]}"]
+
+
+@pytest.mark.slow
+def test_two_questions_of_a_call_while_another_thread_is_served(table: Table) -> None:
+    before = len(table.lines())
+    waiting = Session(asking(call("book", forms=["day", "sure"]), tools=table.tools), "waits")
+    assert isinstance(waiting.run("Book"), Question)
+    other = Session(asking(call("walk"), tools=table.tools), "walks")
+    other.run("Walk")
+    assert told(other.status().values) == [("walked", "success")]
+    second = waiting.resume("Monday")
+    assert isinstance(second, Question)
+    assert "Are you sure?" in second.text
+    waiting.resume("yes")
+    booked = ["accept {'day': 'Monday'}", "accept {'sure': True}"]
+    assert table.lines()[before:] == ["began", "walked", f"booked {booked}"]
+
+
+# A call, what the server has noted in the end, and whether the model is told what the server said to it.
+ENDED: dict[str, tuple[Any, list[str], bool]] = {
+    "a write does not run twice": (call("book", forms=["day"]), ["began"], False),
+    "a read is asked again": (call("search"), ["searched"] * 2, True),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ENDED)
+def test_an_answer_to_a_server_that_has_ended(name: str, tmp_path: Path) -> None:
+    asks, noted, is_answered = ENDED[name]
+    for given in ("Go", None):
+        table = Table(
+            tools_of(connection("mcp_asks", tmp_path / "ledger"), trust_hints=True), tmp_path / "ledger"
+        )
+        with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+            session = Session(asking(asks, tools=table.tools, storage=storage), "t")
+            session.run(given) if given else session.resume("Monday")
+            results = told(session.status().values)
+    assert table.lines() == noted
+    ((text, status),) = results
+    assert "Monday" in text
+    assert status == ("success" if is_answered else "error")
+
+
+@pytest.mark.slow
+def test_where_nobody_can_be_asked_the_server_is_told_so(table: Table) -> None:
+    before = len(table.lines())
+    ((_, status),) = told(graph_calling(table.tools, call("book", forms=["day"])).invoke(GO))
+    assert (status, table.lines()[before:]) == ("error", ["began"])
+
+
+@pytest.mark.slow
+def test_resources_and_prompts_are_tools_that_read(table: Table) -> None:
+    tools = {tool.name: tool for tool in table.tools}
+    resource, prompt = "table_read_resource", "table_get_prompt"
+    assert list(tools) == ["book", "search", "walk", resource, prompt]
+    assert [(tools[name].metadata or {})["kind"] for name in (resource, prompt)] == ["read", "read"]
+    shown = {
+        resource: ["menu://today", "The menu of today.", "menu://{day}/dish"],
+        prompt: ["greet(name)", "Greet a guest."],
+    }
+    for name, texts in shown.items():
+        assert [text for text in texts if text not in tools[name].description] == []
+    calls = [
+        call(resource, uri="menu://today"),
+        call(resource, uri="menu://Monday/dish"),
+        call(prompt, name="greet", arguments={"name": "Ada"}),
+        call(resource, uri="menu://none/at/all"),
+        call(resource, uri="no address"),
+        call(prompt, name="nobody"),
+    ]
+    results = told(graph_calling(table.tools, calls).invoke(GO))
+    assert [text for text, _ in results[:3]] == ["soup", "fish on Monday", "user: Say hello to Ada."]
+    assert [status for _, status in results] == ["success"] * 3 + ["error"] * 3
+    alone = tools_of(connection("mcp_asks", table.ledger), resources=False)
+    assert [tool.name for tool in alone] == ["book", "search", "walk"]

@@ -1,26 +1,22 @@
 """run_shell: what the model reads, what streams live, and one shell per thread."""
 
-import asyncio
-import contextvars
 import os
+import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, ToolException
-from langgraph.graph import END, START, MessagesState, StateGraph
 
-from signoff.graph.errors import SetupError
-from signoff.graph.foreign import LIMIT
-from signoff.graph.kinds import Kind, kind_of
+from signoff import SetupError, build_graph
+from signoff.models import ScriptedModel, call
 from signoff.tools import ShellPool, terminal_tool
-from signoff.tools.pty import output as pty_output
+from tests.support.plays import FINISH, GO, THREAD, results, saved
+from tests.support.terminals import until
 
 
 @pytest.fixture
@@ -43,52 +39,57 @@ def said(tool: BaseTool, command: str, thread: str = "one", **arguments: Any) ->
 
 
 def test_the_tool_is_of_kind_terminal_and_asks_for_a_command_and_a_time_out(tool: BaseTool) -> None:
-    assert (tool.name, kind_of(tool)) == ("run_shell", Kind.TERMINAL)
+    assert (tool.name, (tool.metadata or {})["kind"]) == ("run_shell", "terminal")
     assert set(tool.args) == {"command", "timeout"}
     assert tool.args["timeout"]["default"] == 60
 
 
-@pytest.mark.parametrize(
-    ("command", "output", "notes"),
-    [
-        ("echo hi", "hi", ["exit code 0;"]),
-        ("true", "(no output)", ["exit code 0;"]),
-        ("echo no >&2; (exit 9)", "no", ["exit code 9;"]),
-        ("echo a; exit 3", "a", ["exit code 3;", "the shell ended and a new one starts in"]),
-        ("echo a; sleep 50", "a\n^C", ["exit code 130;", "stopped at the time-out of 0.2 s"]),
-    ],
-)
-def test_the_result_is_the_output_and_a_line_of_notes(
-    tool: BaseTool, command: str, output: str, notes: list[str]
-) -> None:
-    text, _, last = said(tool, command, timeout=0.2 if "sleep" in command else 30).rpartition("\n")
+RESULTS = {
+    "an output": ("echo hi", "hi", ["exit code 0;"]),
+    "no output": ("true", "(no output)", ["exit code 0;"]),
+    "a failure": ("echo no >&2; (exit 9)", "no", ["exit code 9;"]),
+    "the end of the shell": ("echo a; exit 3", "a", ["exit code 3;", "shell ended"]),
+    "a time-out": ("echo a; sleep 50", "a\n^C", ["exit code 130;", "0.2 s"]),
+    "a question": ("read -p 'Go on? ' answer", "Go on? ^C", ["exit code 130;", "line of input", "pipe"]),
+    "a password": ("echo a; read -s answer", "a\n^C", ["exit code 130;", "password"]),
+    "a full screen": ("stty raw; head -c 1", "^C", ["exit code 130;", "keys"]),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_the_result_is_the_output_and_a_line_of_notes(name: str, tool: BaseTool) -> None:
+    command, output, notes = RESULTS[name]
+    text, _, last = said(tool, command, timeout=0.2 if "sleep" in command else 60).rpartition("\n")
     assert (text, last[0], last[-1]) == (output, "[", "]")
     for note in notes:
         assert note in last
 
 
-def test_a_command_that_waits_is_explained(tool: BaseTool) -> None:
-    text = said(tool, "read -p 'Go on? ' answer")
-    assert text.startswith("Go on? ")
-    assert "nobody can type: pass the input by a pipe or by options" in text
-
-
-def test_a_long_output_is_cut_and_kept(tool: BaseTool, tmp_path: Path) -> None:
-    text = said(tool, "seq 100000")
-    assert len(text) <= LIMIT
-    assert text.startswith("1\n2\n")
-    assert "\n100000\n[exit code 0; " in text
+@pytest.mark.parametrize("lines", [10_000, 400_000])
+def test_a_long_output_is_cut_and_kept_as_a_whole(lines: int, tool: BaseTool, tmp_path: Path) -> None:
+    text = said(tool, f"seq 1000001 {1_000_000 + lines}")
+    assert len(text) <= 20_000
+    assert text.startswith("1000001\n1000002\n")
+    assert f"\n{1_000_000 + lines}\n[exit code 0; " in text
     (kept,) = (tmp_path / ".signoff" / "outputs").iterdir()
     assert f".signoff/outputs/{kept.name}" in text
-    assert kept.read_text() == "".join(f"{number}\n" for number in range(1, 100_001))
+    assert kept.read_text().split() == [str(1_000_000 + line) for line in range(1, lines + 1)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [({"command": ""}, "empty"), ({"command": "ls\0"}, "NUL"), ({"command": "ls", "timeout": 0}, "above 0")],
-)
-def test_a_call_that_cannot_run_is_refused(tool: BaseTool, arguments: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ToolException, match=reason):
+def test_the_output_of_background_jobs_comes_with_the_next_result(tool: BaseTool, tmp_path: Path) -> None:
+    said(tool, "(until [ -e go ]; do sleep .01; done; echo ready; touch went) &")
+    (tmp_path / "go").touch()
+    assert until((tmp_path / "went").exists)
+    told = said(tool, "echo two").splitlines()
+    assert told[1] == "ready"
+    assert told[-2] == "two"
+    assert told.index("ready") < told.index("two") - 1, "a line between says whose output follows"
+    assert "ready" not in said(tool, "echo three").splitlines()
+
+
+@pytest.mark.parametrize("arguments", [{"command": ""}, {"command": "ls\0"}, {"command": "ls", "timeout": 0}])
+def test_a_call_that_cannot_run_is_refused(tool: BaseTool, arguments: dict[str, Any]) -> None:
+    with pytest.raises(ToolException):
         tool.invoke(arguments)
 
 
@@ -96,9 +97,27 @@ def test_a_workspace_that_has_gone_is_refused(tmp_path: Path, pool: ShellPool) -
     (tmp_path / "work").mkdir()
     tool = terminal_tool(tmp_path / "work", pool)
     (tmp_path / "work").rmdir()
-    with pytest.raises(ToolException, match="cannot start in"):
+    with pytest.raises(ToolException, match="work"):
         tool.invoke({"command": "ls"})
-    with pytest.raises(SetupError, match="not an existing folder"):
+    with pytest.raises(SetupError, match="work"):
+        terminal_tool(tmp_path / "work")
+
+
+def test_a_bash_in_the_workspace_is_not_started(
+    tmp_path: Path, pool: ShellPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [tmp_path / "work/bin", tmp_path / "link"]
+    places[0].mkdir(parents=True)
+    places[1].symlink_to(places[0])
+    (places[0] / "bash").write_text("#!/bin/sh\ntouch started\n")
+    (places[0] / "bash").chmod(0o755)
+    for place in (*places, "bin", "", "."):
+        monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path / "work")
+    assert said(terminal_tool(tmp_path / "work", pool), "echo hi").startswith("hi\n")
+    assert not (tmp_path / "work/started").exists()
+    monkeypatch.setenv("PATH", f"{places[0]}:{places[1]}:bin")
+    with pytest.raises(SetupError, match="bash"):
         terminal_tool(tmp_path / "work")
 
 
@@ -107,12 +126,10 @@ def test_each_thread_has_its_shell(tool: BaseTool, pool: ShellPool, tmp_path: Pa
     assert said(tool, "pwd; echo $X", "two").startswith(f"{tmp_path}\n[")
     assert said(tool, "pwd; echo $X", "one").startswith("/\n1\n[")
     assert len(pool) == 2
-
-
-def test_calls_without_a_thread_share_nothing(tool: BaseTool, pool: ShellPool, tmp_path: Path) -> None:
-    tool.invoke({"command": "cd /; X=1"})
-    assert tool.invoke({"command": "pwd; echo $X."}).startswith(f"{tmp_path}\n.\n[")
-    assert len(pool) == 0
+    for _ in range(2):
+        # Calls without a thread share nothing.
+        assert tool.invoke({"command": "pwd; echo $X.; cd /; X=1"}).startswith(f"{tmp_path}\n.\n[")
+    assert len(pool) == 2
 
 
 def test_the_shell_unused_for_longest_makes_room(pool: ShellPool, tmp_path: Path) -> None:
@@ -128,125 +145,74 @@ def test_the_shell_unused_for_longest_makes_room(pool: ShellPool, tmp_path: Path
 
 def test_running_shells_are_not_closed_for_room(pool: ShellPool, tmp_path: Path) -> None:
     busy = [pool.get(name, tmp_path) for name in "abc"]
-    threads = [threading.Thread(target=shell.run, args=("sleep 1",)) for shell in busy]
+    wait = "until [ -e go ]; do sleep .01; done"
+    threads = [threading.Thread(target=shell.run, args=(wait,)) for shell in busy]
     for thread in threads:
         thread.start()
-    while not all(shell.busy for shell in busy):
-        time.sleep(0.01)
-    with pytest.raises(ToolException, match="3 shells are running commands"):
+    assert until(lambda: all(shell.busy for shell in busy))
+    with pytest.raises(ToolException, match="3"):
         pool.get("d", tmp_path)
+    (tmp_path / "go").touch()
     for thread in threads:
         thread.join()
     assert not any(shell.closed for shell in busy)
 
 
-def in_a_graph(tool: BaseTool, command: str) -> Any:
-    """A graph of one node that calls the tool in a thread with a copied context, as calls are run."""
-
-    def node(state: MessagesState) -> dict[str, list[ToolMessage]]:
-        call = {"name": "run_shell", "args": {"command": command}, "id": "call-7", "type": "tool_call"}
-        answers: list[ToolMessage] = []
-        context = contextvars.copy_context()
-        thread = threading.Thread(target=lambda: answers.append(context.run(tool.invoke, call)))
-        thread.start()
-        thread.join()
-        return {"messages": answers}
-
-    builder = StateGraph(MessagesState)
-    builder.add_node("node", node)
-    builder.add_edge(START, "node")
-    builder.add_edge("node", END)
-    return builder.compile()
+# What streams while a command runs, in a graph.
 
 
-CONFIG: Any = {"configurable": {"thread_id": "graph"}}
+def chunks(tool: BaseTool, command: str) -> tuple[list[str], str]:
+    """The pieces that streamed, and the result."""
+    graph = build_graph(ScriptedModel([call("run_shell", command=command), FINISH]), [tool], **saved())
+    events = list(graph.stream(GO, THREAD, stream_mode=["custom", "values"]))
+    told = [event for mode, event in events if mode == "custom" and event["type"] == "terminal"]
+    assert {chunk["call_id"] for chunk in told} == {"call_1"}
+    return [chunk["data"] for chunk in told], results(events[-1][1], "run_shell")[0]
 
 
-def test_output_streams_live_from_a_graph(tool: BaseTool) -> None:
-    graph = in_a_graph(tool, "printf '\\033[1mone\\033]52;c;aGk=\\007\\n'; sleep 0.4; echo two")
-    events = list(graph.stream({"messages": []}, CONFIG, stream_mode=["custom", "values"]))
-    chunks = [event for mode, event in events if mode == "custom"]
-    assert [(chunk["type"], chunk["call_id"]) for chunk in chunks] == [("terminal", "call-7")] * len(chunks)
-    assert len(chunks) >= 2
-    assert "".join(chunk["data"] for chunk in chunks) == "one\ntwo\n"
-    (answer,) = events[-1][1]["messages"]
-    assert answer.content.startswith("one\ntwo\n[exit code 0; ")
-    assert (answer.tool_call_id, answer.status) == ("call-7", "success")
+STREAMS = {
+    "control codes": ("printf '\\033[1mone\\033]52;c;aGk=\\007\\n'; sleep 0.4; echo two", "one\ntwo\n"),
+    "a sequence in two pieces": (
+        "printf 'a\\033]52;c;aG'; sleep 0.4; printf 'k=\\007\\033[1'; echo mb",
+        "ab\n",
+    ),
+    "a character in two pieces": ("printf '\\303'; sleep 0.4; printf '\\251\\n'", "\u00e9\n"),
+    "a line that is written again": ("printf '10%%'; sleep 0.4; printf '\\r50%%\\r99%%\\n'", "10%\n99%\n"),
+    "a sequence without an end": (
+        "printf '\\033]52;c;'; head -c 5000 /dev/zero | tr '\\0' x; sleep 0.4; echo y",
+        f"]52;c;{'x' * 5000}y\n",
+    ),
+}
 
 
-def test_output_streams_live_from_an_async_graph(tool: BaseTool) -> None:
-    async def collect() -> list[Any]:
-        graph = in_a_graph(tool, "echo one")
-        return [chunk async for chunk in graph.astream({"messages": []}, CONFIG, stream_mode="custom")]
-
-    chunks = asyncio.run(collect())
-    assert chunks == [{"type": "terminal", "call_id": "call-7", "data": "one\n"}]
+@pytest.mark.parametrize("name", STREAMS)
+def test_output_streams_live_and_can_do_nothing_to_a_terminal(name: str, tool: BaseTool) -> None:
+    command, shown = STREAMS[name]
+    pieces, result = chunks(tool, command)
+    assert "".join(pieces) == shown
+    assert len(pieces) >= 2 or "a character" in name
+    assert re.search(r"\[exit code 0; [^\n]*\]$", result)
 
 
 def test_a_flood_is_streamed_in_small_portions(tool: BaseTool) -> None:
-    graph = in_a_graph(tool, "head -c 20000000 /dev/zero | tr '\\0' x")
-    chunks = list(graph.stream({"messages": []}, CONFIG, stream_mode="custom"))
-    assert sum(len(chunk["data"]) for chunk in chunks) < 8_000 * (len(chunks) + 1)
-    assert max(len(chunk["data"]) for chunk in chunks) <= 8_000
+    pieces, _ = chunks(tool, "head -c 5000000 /dev/zero | tr '\\0' x")
+    assert 0 < sum(map(len, pieces)) < 8_000 * (len(pieces) + 1)
+    assert max(map(len, pieces)) <= 8_000
 
 
 @pytest.mark.slow
-def test_all_shells_are_closed_when_the_program_ends(tmp_path: Path) -> None:
-    program = (
-        "import sys\n"
-        "from signoff.tools.terminal import terminal_tool\n"
-        "tool = terminal_tool(sys.argv[1])\n"
-        "tool.invoke({'command': sys.argv[2]}, {'configurable': {'thread_id': 'one'}})\n"
-    )
-    sleep = f"sleep {7_000 + os.getpid() / 1e7:.7f}"
-    command = f"setsid {sleep} & nohup {sleep} & {sleep} &"
-    subprocess.run([sys.executable, "-c", program, str(tmp_path), command], check=True)
-    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert sleep not in listing
-
-
-@pytest.mark.slow
-def test_the_module_loads_where_there_is_no_unix_terminal(tmp_path: Path) -> None:
+@pytest.mark.thorough
+def test_without_a_unix_terminal_only_the_tool_is_refused(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "for name in ('termios', 'pty', 'fcntl', 'ptyprocess'): sys.modules[name] = None\n"
-        "import signoff.tools.terminal as terminal\n"
-        "from signoff.graph.errors import SetupError\n"
+        "from signoff import SetupError\n"
+        "from signoff.tools import terminal_tool\n"
         "sys.platform = 'win32'\n"
-        "try: terminal.terminal_tool(sys.argv[1])\n"
-        "except SetupError as error: print(error)\n"
+        "try: terminal_tool(sys.argv[1])\n"
+        "except SetupError as error: print('refused')\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True
     )
-    assert done.stdout == "The shell needs a Unix terminal; use Linux, macOS or WSL.\n"
-
-
-@pytest.mark.parametrize("lines", [10_000, 120_000, 400_000])
-def test_the_full_text_is_in_the_file_whatever_its_length(tool: BaseTool, tmp_path: Path, lines: int) -> None:
-    told = said(tool, f"seq 1000001 {1_000_000 + lines}")
-    assert len(told) <= LIMIT
-    kept = told.split("the full text is in ")[1].split(" ...]")[0]
-    assert (tmp_path / kept).read_text().split() == [str(1_000_000 + line) for line in range(1, lines + 1)]
-
-
-def test_what_is_too_long_to_be_kept_is_not_called_the_full_text(
-    tool: BaseTool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pty_output, "SPOOLED", 1_500_000)
-    told = said(tool, "seq 1000001 1400000")
-    assert "full text" not in told
-    kept = (tmp_path / told.split("what was kept of it is in ")[1].split(" ...]")[0]).read_text()
-    assert "of output left out here" in kept
-    assert (kept[:8], kept[-8:]) == ("1000001\n", "1400000\n")
-
-
-def test_the_output_of_background_jobs_comes_with_the_next_result(tool: BaseTool, tmp_path: Path) -> None:
-    said(tool, "(until [ -e go ]; do sleep .01; done; echo ready; touch went) &")
-    (tmp_path / "go").touch()
-    while not (tmp_path / "went").exists():
-        time.sleep(0.01)
-    told = said(tool, "echo two").splitlines()
-    assert told[:2] == ["[Since the last command the terminal showed:]", "ready"]
-    assert told[-3:-1] == ["[This command:]", "two"]
-    assert "ready" not in said(tool, "echo three").splitlines()
+    assert done.stdout == "refused\n"

@@ -15,6 +15,7 @@ LEDGER = Path(sys.argv[1])
 FORMS: dict[str, dict[str, Any]] = {
     "day": {"day": {"type": "string", "enum": ["Monday", "Tuesday"]}},
     "sure": {"sure": {"type": "boolean", "title": "Are you sure?"}},
+    "guests": {"guests": {"type": "integer"}},
     "both": {"guests": {"type": "integer"}, "name": {"type": "string"}},
 }
 

@@ -2,6 +2,8 @@
 
 Run as a program: `python tests/support/servers/mcp_rough.py HOW PIDS`.
 The ids of the processes are appended to the file PIDS, before anything else happens.
+`echo` returns the arguments that it got, `give` and `checked` the result that they are told. The schema of
+`echo` names what Python, LangChain and LangGraph keep for themselves.
 """
 
 import json
@@ -14,11 +16,16 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
-HOW, PIDS = sys.argv[1:]
+NAMES = [
+    *("config", "runtime", "run_manager", "self", "callbacks", "name", "tool_call_id", "state", "store"),
+    *("input", "args", "kwargs", "session", "arguments", "type", "id", "metadata", "tags", "cls"),
+]
+_GIVE = {"type": "object", "properties": {"result": {"type": "object"}}, "required": ["result"]}
+_CHECKED = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
-def note(pid: int) -> None:
-    with open(PIDS, "a") as file:
+def note(pids: str, pid: int) -> None:
+    with open(pids, "a") as file:
         file.write(f"{pid}\n")
 
 
@@ -34,10 +41,10 @@ def offered(name: str, **annotations: Any) -> dict[str, Any]:
     return {"name": name, "inputSchema": {"type": "object"}, "annotations": annotations}
 
 
-def listed(request: dict[str, Any]) -> dict[str, Any]:
-    if HOW == "many tools":
+def listed(how: str, request: dict[str, Any]) -> dict[str, Any]:
+    if how == "many tools":
         return {"tools": [offered(f"tool_{number}") for number in range(5_000)]}
-    if HOW == "pages without end":
+    if how == "pages without end":
         return {"tools": [], "nextCursor": str(request.get("params", {}).get("cursor", "")) + "x"}
     ours = {"kind": "read", "idempotent": True, "seconds": 0.001, "hand_over": True}
     return {
@@ -48,52 +55,64 @@ def listed(request: dict[str, Any]) -> dict[str, Any]:
             offered("shout", **ours),
             offered("die"),
             offered("hang"),
+            {
+                "name": "echo",
+                "inputSchema": {"type": "object", "properties": {name: {} for name in NAMES}},
+            },
+            {"name": "give", "inputSchema": _GIVE},
+            {"name": "checked", "inputSchema": _GIVE, "outputSchema": _CHECKED},
         ]
     }
 
 
-def call(request: dict[str, Any]) -> None:
-    if request["params"]["name"] == "die":
+def called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    if name == "die":
         os._exit(1)
-    if request["params"]["name"] == "hang":
+    if name == "hang":
         time.sleep(1_000)
-    answer(request, {"content": [{"type": "text", "text": f"by {os.getpid()}"}]})
+    if name in ("give", "checked"):
+        result: dict[str, Any] = arguments["result"]
+        return result
+    text = json.dumps(arguments) if name == "echo" else f"by {os.getpid()}"
+    return {"content": [{"type": "text", "text": text}]}
 
 
-def serve() -> None:
+def serve(how: str) -> None:
     for line in sys.stdin:
         request = json.loads(line)
-        method = request["method"]
+        method, params = request["method"], request.get("params") or {}
         if method == "initialize":
             info = {"name": "rough", "version": "1"}
-            version = request["params"]["protocolVersion"]
+            version = params["protocolVersion"]
             answer(request, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
-        elif method == "tools/list" and HOW != "no list":
-            answer(request, listed(request))
+        elif method == "tools/list" and how != "no list":
+            answer(request, listed(how, request))
         elif method == "tools/call":
-            call(request)
+            answer(request, called(params["name"], params.get("arguments") or {}))
         elif method == "ping":
             answer(request, {})
 
 
-note(os.getpid())
-if HOW == "hangs":
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    time.sleep(1_000)
-elif HOW == "leaves a child":
-    note(subprocess.Popen(["sleep", "1000"], start_new_session=True).pid)
-    serve()
-elif HOW == "garbage":
-    with suppress(BrokenPipeError):
-        for number in count():
-            say(f"garbage {number}")
-    # What is still to be written has nowhere to go: without this, the interpreter tells of it as it ends.
-    os._exit(1)
-elif HOW == "mumbles":
-    say("listening on port 80")
-    time.sleep(1_000)
-elif HOW == "ends at once":
-    sys.exit(3)
-else:
-    say("a banner")
-    serve()
+def main(how: str, pids: str) -> None:
+    note(pids, os.getpid())
+    if how == "hangs":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(1_000)
+    elif how == "garbage":
+        with suppress(BrokenPipeError):
+            for number in count():
+                say(f"garbage {number}")
+        # What is still to be written has nowhere to go: without this, the interpreter tells of it as it ends.
+        os._exit(1)
+    elif how == "mumbles and ends":
+        say("listening on port 80")
+        sys.exit(3)
+    if how == "leaves a child":
+        note(pids, subprocess.Popen(["sleep", "1000"], start_new_session=True).pid)
+    else:
+        say("a banner")
+    serve(how)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
