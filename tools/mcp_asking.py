@@ -30,7 +30,9 @@ def make_question(server: str, params: "ElicitRequestParams", problem: str = "")
         parts.append("Answer with JSON of these:\n" + "\n".join(told))
     parts.append(f"{DECLINE} refuses.")
     text = valid_text("\n".join(part for part in parts if part))[:_MOST_CHARACTERS]
-    options = [*_list_options(params, fields), DECLINE]
+    choices = _list_options(params, fields)
+    # Where a person writes something of their own, `1` and `a` are words, and no option's number or letter.
+    options = [*choices, DECLINE] if choices or not fields else []
     return {"type": "question", "question": text, "options": options, "call_id": ""}
 
 

@@ -339,6 +339,8 @@ FORMS = {
     "a choice by its number": ("day", ["Sunday", "2"], "accept {'day': 'Tuesday'}"),
     "yes or no": ("sure", ["yes"], "accept {'sure': True}"),
     "a refusal": ("sure", ["decline"], "decline"),
+    "a whole number": ("guests", ["four", "4.5", "nan", "4"], "accept {'guests': 4}"),
+    "a number that is no option's": ("guests", ["1"], "accept {'guests': 1}"),
     "a refusal to write something": ("guests", ["decline"], "decline"),
     "a field by its name": ("guests", ['{"guests": 4}'], "accept {'guests': 4}"),
     "several fields": (
