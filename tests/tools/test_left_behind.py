@@ -104,14 +104,6 @@ def test_nothing_is_waited_for(make: Callable[[Path], None], tmp_path: Path) -> 
             assert (tmp_path / name).lstat().st_mode == kind
 
 
-def test_a_system_without_owners_of_files_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.txt").write_text("one\n")
-    # Windows has none.
-    monkeypatch.delattr(os, "chown")
-    tools_in(tmp_path)["write_file"].invoke({"path": "a.txt", "content": "two\n"})
-    assert (tmp_path / "a.txt").read_text() == "two\n"
-
-
 ODD = [
     "a\u00a0b",
     "a\u3000b",

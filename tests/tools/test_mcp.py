@@ -77,14 +77,6 @@ def test_one_server_serves_every_call_and_ends_with_its_graph(tmp_path: Path) ->
     assert gone(server, child)
 
 
-@pytest.mark.slow
-def test_a_server_ends_when_nothing_refers_to_its_tools(tmp_path: Path) -> None:
-    tools_of(rough("serves", tmp_path / "pids"))
-    gc.collect()
-    assert gone(*started(tmp_path / "pids"))
-    assert started(tmp_path / "pids")
-
-
 # One that hangs is given up on after some seconds.
 BROKEN = ["die", pytest.param("hang", marks=pytest.mark.thorough)]
 
@@ -132,7 +124,6 @@ UNREACHABLE: dict[str, tuple[dict[str, Any], str]] = {
     "no command": ({"transport": "stdio", "args": []}, "'command'"),
     "no arguments": ({"transport": "stdio", "command": "server"}, "'args'"),
     "an address that says nothing": ({"transport": "streamable_http", "url": "{silent}"}, "0.5"),
-    "an old address that says nothing": ({"transport": "sse", "url": "{silent}"}, "0.5"),
 }
 
 

@@ -84,13 +84,6 @@ def test_every_kind_of_exit_code_is_exact(shell: Shell) -> None:
     assert {command: shell.run(command).exit_code for command in ends} == ends
 
 
-def test_folder_variables_functions_and_options_persist(shell: Shell, tmp_path: Path) -> None:
-    (tmp_path / "a folder").mkdir()
-    shell.run("cd 'a folder'; export A=1; B=2; f() { echo \"f $1\"; }; set -u")
-    code, output = ended(shell.run('pwd; f "$A$B"; (: $nothing)'))
-    assert (code, output.splitlines()[:2]) == (1, [f"{tmp_path}/a folder", "f 12"])
-
-
 def test_unbalanced_quotes_are_an_error_of_the_command(shell: Shell) -> None:
     assert ended(shell.run('echo "never closed'))[0] == 2
     assert ended(shell.run("echo next")) == (0, "next\n")
@@ -152,16 +145,6 @@ def test_a_flood_is_not_kept_and_not_called_whole(shell: Shell) -> None:
 
 def test_a_very_long_command(shell: Shell) -> None:
     assert ended(shell.run(f"x={'y' * 5_000_000}; echo ${{#x}}", timeout=60)) == (0, "5000000\n")
-
-
-def test_what_background_jobs_write_comes_with_the_next_result(shell: Shell, tmp_path: Path) -> None:
-    assert shell.run("(until [ -e go ]; do sleep .01; done; echo one; touch went) &").before == ""
-    (tmp_path / "go").touch()
-    assert until((tmp_path / "went").exists)
-    second = shell.run("echo two")
-    assert second.output.startswith("two\n")
-    assert second.before.startswith("one\n")
-    assert "one" not in shell.run("true").before.splitlines()
 
 
 @pytest.mark.parametrize("option", ["", "set -x"])
@@ -250,18 +233,11 @@ def test_what_the_terminal_shows_is_heard_also_between_commands(tmp_path: Path) 
             assert own not in heard + during
 
 
-def test_output_is_heard_while_the_command_runs(shell: Shell, tmp_path: Path) -> None:
-    def on_output(data: bytes) -> None:
-        (tmp_path / "heard").touch()
-
-    assert shell.run("echo one; until [ -e heard ]; do sleep .01; done", 60, on_output).exit_code == 0
-
-
 def test_a_listener_that_raises_stops_the_command(shell: Shell) -> None:
     def broken(_: bytes) -> None:
-        raise ValueError("broken")
+        raise ValueError
 
-    with pytest.raises(ValueError, match="broken"):
+    with pytest.raises(ValueError):  # noqa: PT011  it is its own
         shell.run(f"echo x; {long_sleep()}", on_output=broken)
     assert not found()
     assert shell.run("echo next").output == "next\n"
@@ -364,16 +340,12 @@ def test_a_shell_that_ended_between_commands_is_said(shell: Shell, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("interactive", [False, True], ids=["alone", "interactive"])
-def test_a_command_that_bash_did_not_begin_runs_once_in_a_new_shell(
-    tmp_path: Path, interactive: bool
-) -> None:
-    with Shell(tmp_path, interactive=interactive) as shell:
-        first = shell.run("readonly PS1", 2)
-        result = shell.run("echo ran >>file; cat file; (exit 4)", 60)
-        assert (result.exit_code, result.output) == (4, "ran\n")
-        assert first.restarted or result.restarted
-        assert (result.timed_out, result.waiting_for) == (False, None)
+def test_a_command_that_bash_did_not_begin_runs_once_in_a_new_shell(shell: Shell) -> None:
+    first = shell.run("readonly PS1", 2)
+    result = shell.run("echo ran >>file; cat file; (exit 4)")
+    assert (result.exit_code, result.output) == (4, "ran\n")
+    assert first.restarted or result.restarted
+    assert (result.timed_out, result.waiting_for) == (False, None)
 
 
 def each(commands: list[str], folder: Path, timeout: float = 60) -> dict[str, ShellResult]:
@@ -485,9 +457,7 @@ def test_close_ends_what_forks_without_end(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_what_keeps_becoming_another_program_and_what_is_stubborn_end_with_their_shell(
-    shell: Shell, tmp_path: Path
-) -> None:
+def test_what_keeps_becoming_another_program_ends_with_its_shell(shell: Shell, tmp_path: Path) -> None:
     """While a process becomes another program, nothing tells whose it is."""
     again = tmp_path / "again.sh"
     again.write_text('#!/bin/sh\nexec "$0"\n', encoding="utf-8")
@@ -495,12 +465,6 @@ def test_what_keeps_becoming_another_program_and_what_is_stubborn_end_with_their
     for _ in range(20):
         assert shell.run(f"setsid -f {again}; exit 2").exit_code == 2
         assert not found(f"/bin/sh {again}")
-    script = "import os, signal, time\nsignal.signal(2, 1), signal.signal(3, 1)\n"
-    script += f"for _ in range(50):\n    if not os.fork(): os.execvp('sleep', '{long_sleep()}'.split())\n"
-    script += "time.sleep(100)"
-    result = shell.run(f'{PYTHON} -c "{script}"', timeout=3)
-    assert (result.exit_code, result.timed_out) == (137, True)
-    assert until(lambda: not found())
 
 
 def terminals() -> int:
