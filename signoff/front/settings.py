@@ -512,6 +512,16 @@ def _of_the_thread(name: str) -> str:
     return f"The thread's {name}"
 
 
+def options_of(given: Given, before: Settings | None) -> Given:
+    """Returns the options for a thread of a server: those of the server are for new threads; one that has
+    begun keeps its own. Of the address, the part that could be a secret is not remembered.
+    """
+    if before is None:
+        return given
+    same = given.base_url is not None and _bare(given.base_url) == before.base_url
+    return Given(config=given.config, base_url=given.base_url if same else None)
+
+
 def _settings_to_remember(given: Given, before: Settings | None, same: Settings | None) -> dict[str, Any]:
     """Returns what a thread remembers of its last run, also that it had no limit. Texts from files are not
     here.

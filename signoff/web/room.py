@@ -16,7 +16,7 @@ from signoff.front.calls import arguments
 from signoff.front.choices import SHELL, still_waiting
 from signoff.front.database import OpenStorage
 from signoff.front.record.reading import read_run
-from signoff.front.settings import Given, Settings, recall
+from signoff.front.settings import Given, Settings, options_of, recall
 from signoff.front.text import cut, one_line, plain
 from signoff.front.work import Loading, Models, News, Ready, Work
 from signoff.graph.compiled.graph import busy
@@ -385,10 +385,11 @@ class Room:
             raise ThreadError("The thread was deleted.")
         if own:
             await self._settle(own)
+        work = await self.beside.do(self.new_work)
         if not self._slots.acquire(blocking=False):
             raise ThreadError("Too many threads run on this server; pause one, and try again.")
         # Made before anyone can ask it to pause.
-        self._work = work = self.new_work()
+        self._work = work
         self._written = written
         self.here, self.problem, self.error, self._sure = True, "", None, False
         self.runs += 1
@@ -421,7 +422,8 @@ class Room:
         await self.beside.do(self.close_terminal)
 
     def new_work(self) -> Work:
-        return Work(self.storage, self.thread_id, self.given, self.models, self._tell, self._run_command)
+        given = options_of(self.given, recall(self.storage.store, self.thread_id))
+        return Work(self.storage, self.thread_id, given, self.models, self._tell, self._run_command)
 
     def _run(self, goes: Goes, work: Work) -> None:
         """Executes the whole run, in its own thread."""

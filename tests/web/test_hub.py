@@ -312,6 +312,13 @@ class TestTwoServers:
         assert users(here) == [here.task]
 
 
+def test_a_thread_that_has_begun_keeps_its_settings_on_every_server(new: New, second: Served) -> None:
+    thread = new(f"[{ASK}, call('run_shell', command='echo it ran >> ran.txt'), {DONE}]", approve="none")
+    thread.begin()
+    assert thread.on(second).answered("1").last["result"]["status"] == "success"
+    assert thread.ran() == "it ran\n"
+
+
 def test_a_thread_of_a_program_is_shown_and_never_run_with_other_tools(new: New, place: Place) -> None:
     thread = new(PORT)
     asking = ScriptedModel([call("ask_user", question="Which port?", options=["8080", "9090"])])
@@ -344,3 +351,49 @@ def test_hostile_words_are_text_wherever_they_stand(new: New) -> None:
         reader.sees("Asserted: done", "&lt;script&gt;")
         markup = [*reader.parts.values(), *(event["list"] for _, event in reader.events if "list" in event)]
     assert [sign for sign in ("<img", "<script", "\u202e") if sign in "".join(markup)] == []
+
+
+CUT = f"""[
+    call("run_shell", command="echo ran >> ran.txt; [ -e released ] || exec sleep 600"),
+    {DONE}, {DONE},
+]"""
+
+
+def test_a_command_of_a_killed_server_runs_again_only_when_somebody_says_so(place: Place) -> None:
+    words = ("--approve", "none")
+    with place.serve(*words) as killed:
+        again, unknown, protocol = threads = [Thread(place, killed, CUT) for _ in range(3)]
+        for thread in threads:
+            assert thread.write(settings=thread.settings) == 200
+            wait_until(thread.ran)
+        # The server first: it would see its shells end, and ask what came of the commands.
+        shells = killed.children()
+        killed.end(signal.SIGKILL)
+        for shell in shells:
+            with suppress(ProcessLookupError):
+                os.kill(shell, signal.SIGKILL)
+    with place.serve(*words) as restarted:
+        again, unknown, protocol = (thread.on(restarted) for thread in threads)
+        with again.reading() as reader:
+            reader.sees("data-again")
+            assert 'data-move="go_on"' not in reader.parts["moves"]
+            assert again.ran() == "ran\n"
+            early = {"interrupt_id": again.asked()["interrupt_id"]}
+            again.release()
+            answers = at_once(*[lambda: again.post("again", **early)] * 3)
+            assert sorted(code for code, _ in answers) == [200, 409, 409]
+            reader.sees("Asserted: done")
+        assert (again.post("again", **early)[0], again.ran()) == (409, "ran\nran\n")
+
+        (text,) = re.findall(r'data-text="([^"]+)"', unknown.parts()["ask"])
+        result = next(
+            message for message in unknown.answered(html.unescape(text)).messages if message["role"] == "tool"
+        )
+        assert (result["metadata"]["signoff"]["ok"], unknown.ran()) == (False, "ran\n")
+
+        seen = protocol.look()
+        (waiting,) = seen.interrupts
+        assert (waiting["reason"], waiting["metadata"]["signoff"]["unknown"]) == ("action", True)
+        assert (seen.state["moves"], protocol.look().interrupts) == (["stop"], [waiting])
+        seen = protocol.agui(**seen.answer("It ran; I have looked."))
+        assert (seen.results()[0], protocol.ran()) == ("It ran; I have looked.", "ran\n")
