@@ -1,68 +1,56 @@
-"""The web application in Chromium: a whole task on a desktop and a phone, light and dark, and no way in."""
+"""The web application in Chromium: on a desktop and a phone, by keyboard alone, beside other people."""
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Route
 
-from signoff.graph.inside.installing import install_hint
-from signoff.session.status import look, reading_graph
-from tests.support.benches.cli import PROGRAM
-from tests.support.benches.web import WebBench
-from tests.support.benches.web_browser import Seen, Served, browser, listening
-from tests.support.process_table import gone
+from tests.support.benches.cli import Bench, one_sentence
+from tests.support.benches.served import New, Place, Served, Thread
+from tests.support.benches.web_browser import Seen, browser, listening
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
-TASK = """[
+
+ASK = 'call("ask_user", question="Which port?", options=["8080", "9090"])'
+DONE = 'call("finish_task", summary="Done.")'
+CONFIRM = """call(
+    "finish_task", summary="Done.", pending_issues=["Nobody has tried it."], requires_user_confirmation=True
+)"""
+TASK = f"""[
     call("think", thought="First I look."),
     reply("I look at the **port**.", call("read_file", path="config.py")),
-    call("ask_user", question="Which port?", options=["8080", "9090"]),
+    {ASK},
     call("edit_file", path="config.py", old="3000", new="8080"),
     call("run_shell", command="cat config.py"),
     call("list_files"),
-    call(
-        "finish_task", summary="The port is 8080.", pending_issues=["Nobody has tried it."],
-        requires_user_confirmation=True,
-    ),
+    {CONFIRM},
 ]"""
-SLOW = """[call("write_file", path=f"{at}.txt", content="x") for at in range(8)] + [
-    call("finish_task", summary="Written."),
-]"""
+LONG = 'call("run_shell", command="\\n".join(f"echo {at}" for at in range(90)))'
+PHONE: dict[str, Any] = {"width": 360, "height": 740, "is_mobile": True, "has_touch": True}
 VIEWS: dict[str, dict[str, Any]] = {
-    "desktop, light": {"width": 1400, "height": 900, "colours": "light"},
-    "desktop, dark": {"width": 1400, "height": 900, "colours": "dark"},
-    "phone, light": {"width": 360, "height": 740, "colours": "light", "is_mobile": True, "has_touch": True},
-    "phone, dark": {
-        "width": 360,
-        "height": 740,
-        "colours": "dark",
-        "is_mobile": True,
-        "has_touch": True,
-        "reduced_motion": "reduce",
-    },
+    "a desktop, light": {"width": 1400, "height": 900, "colours": "light"},
+    "a phone, dark": {**PHONE, "colours": "dark", "reduced_motion": "reduce"},
 }
+_IN_SIGHT = """(one) => {
+    const box = one.getBoundingClientRect(), at = [box.left + box.width / 2, box.top + box.height / 2];
+    return box.bottom <= innerHeight && one.contains(document.elementFromPoint(...at));
+}"""
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> WebBench:
-    return WebBench(tmp_path)
+def seen(chromium: str) -> Iterator[Seen]:
+    with browser(address=chromium) as seen:
+        yield seen
 
 
-@pytest.fixture
-def served(bench: WebBench) -> Iterator[Served]:
-    found = serving(bench, TASK)
-    yield found
-    found.end()
-
-
-def serving(bench: WebBench, steps: str, delay: float = 0.0, *more: str) -> Served:
-    options = ["--workspace", str(bench.workspace), "--model", bench.model(steps, delay)]
-    where = ["--database", str(bench.database), "--thread", "web"]
-    return Served(*where, *options, "--tools", "files,shell", "--approve", "terminal", *more)
+def another(seen: Seen, thread: Thread) -> Seen:
+    """A second page on the same thread."""
+    other = Seen(seen.page.context.new_page())
+    other.opens(thread.served, thread.name)
+    return other
 
 
 def fits(seen: Seen, width: int) -> None:
@@ -70,303 +58,339 @@ def fits(seen: Seen, width: int) -> None:
     assert seen.serious() == []
 
 
+def in_sight(seen: Seen, *selectors: str) -> None:
+    for selector in selectors:
+        assert seen.has(selector).evaluate(_IN_SIGHT), selector
+
+
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.sample(2)
-def test_a_whole_task(chromium: str, bench: WebBench, view: str, tmp_path: Path) -> None:
-    served, given = serving(bench, TASK, 0.0, "--turns", "6"), VIEWS[view]
-    try:
-        with browser(**given, address=chromium) as seen:
-            seen.page.goto(served.address)
-            seen.shows("Describe the task below.")
-            assert seen.page.url == f"{served.origin}/?thread=web"
-            fits(seen, given["width"])
-            seen.send("Change the port")
-            seen.asks("Which port?")
-            fits(seen, given["width"])
-            seen.press("8080")
-            seen.stands("Waiting for approval")
-            seen.shows("$ cat config.py")
-            fits(seen, given["width"])
-            seen.page.screenshot(path=str(tmp_path / "approval.png"))
-            seen.page.locator('[data-opens="edit"]').click()
-            seen.page.locator('[data-form="edit"] textarea').fill('{"command": "cat config.py; echo edited"}')
-            seen.press("Run it as edited")
-            seen.stands("Turn limit reached")
-            fits(seen, given["width"])
-            seen.press("More turns")
-            seen.shows("Please confirm")
-            fits(seen, given["width"])
-            seen.page.screenshot(path=str(tmp_path / "confirm.png"))
-            seen.press("Approve")
-            seen.stands("Asserted: done")
-            seen.page.locator("pre.diff .add", has_text="8080").first.wait_for()
-            seen.page.locator("summary", has_text="read_file").click()
-            seen.page.locator("pre.result", has_text="PORT = 3000").wait_for()
-            if seen.page.locator("#terminal-box").is_hidden():
-                seen.press("Terminal")
-            seen.page.locator(".xterm-rows", has_text="edited").wait_for()
-            fits(seen, given["width"])
-            seen.page.locator("#terminal textarea").focus()
-            seen.page.keyboard.type("echo $((6*7))tytwo")
-            seen.page.keyboard.press("Enter")
-            seen.page.locator(".xterm-rows", has_text="42tytwo").wait_for()
-            seen.page.keyboard.press("Control+]")
-            assert seen.page.evaluate("document.activeElement.id") == "prompt"
-            seen.page.screenshot(path=str(tmp_path / "end.png"))
-            assert [url for url in seen.requests if not url.startswith((served.origin, "data:"))] == []
-            assert seen.page.context.cookies() == []
-            assert seen.problems == []
-    finally:
-        assert served.end() == 0
-    assert bench.config.read_text() == "PORT = 8080\n"
-    assert outcome(bench) == "success"
-
-
-def test_two_pages_see_the_same_and_the_second_answer_is_too_late(chromium: str, served: Served) -> None:
-    with browser(address=chromium) as ada:
-        bob = Seen(ada.page.context.new_page())
-        for seen in (ada, bob):
-            seen.page.goto(served.address)
-            seen.shows("Describe the task below")
-        ada.send("Change the port")
-        for seen in (ada, bob):
-            seen.asks("Which port?")
-        # Both press before either page has heard of the other.
-        for seen, port in ((ada, "8080"), (bob, "9090")):
-            seen.page.evaluate(
-                f"setTimeout(() => document.querySelector('[data-text=\"{port}\"]').click(), 300)"
-            )
-        for seen in (ada, bob):
-            seen.stands("Waiting for approval")
-        told = [seen.page.locator("#told").inner_text() for seen in (ada, bob)]
-        assert sorted("too late" in words for words in told) == [False, True]
-
-
-def test_a_server_that_is_killed_in_the_middle_goes_on_after_its_restart(
-    chromium: str, bench: WebBench
-) -> None:
-    served = serving(bench, SLOW, 0.4)
-    with browser(address=chromium) as seen:
-        seen.page.goto(served.address)
-        seen.shows("Describe the task below")
-        seen.send("Write")
-        seen.page.locator("#turn-1-2").wait_for()
-        served.end(signal.SIGKILL)
-        seen.shows("not connected; trying again")
-        again = serving(bench, SLOW)
-        try:
-            seen.page.goto(again.address)
-            seen.stands("Stopped")
-            seen.press("Go on")
-            seen.stands("Asserted: done")
-            assert seen.page.locator("article.turn").count() == 9
-        finally:
-            again.end()
-    assert outcome(bench) == "success"
-
-
-def test_closing_every_browser_ends_nothing(chromium: str, bench: WebBench) -> None:
-    served = serving(bench, SLOW, 0.3)
-    try:
-        with browser(address=chromium) as seen:
-            seen.page.goto(served.address)
-            seen.shows("Describe the task below")
-            seen.send("Write")
-            seen.page.locator("#turn-1-1").wait_for()
-        with browser(address=chromium) as seen:
-            seen.page.goto(served.address)
-            seen.stands("Asserted: done")
-            assert seen.page.locator("article.turn").count() == 9
-    finally:
-        served.end()
-
-
-def test_the_keyboard_does_all(chromium: str, served: Served) -> None:
-    with browser(address=chromium) as seen:
-        seen.page.goto(served.address)
-        seen.shows("Describe the task below")
-        seen.page.keyboard.press("Tab")
-        assert seen.page.evaluate("document.activeElement.textContent") == "To the prompt"
-        seen.page.keyboard.press("Enter")
-        assert seen.page.evaluate("document.activeElement.id") == "prompt"
-        seen.page.keyboard.type("Change")
-        seen.page.keyboard.press("Shift+Enter")
-        seen.page.keyboard.type("the port")
-        seen.page.keyboard.press("Enter")
+def test_a_whole_task(chromium: str, new: New, view: str) -> None:
+    thread, given = new(TASK), VIEWS[view]
+    with browser(**given, address=chromium) as seen:
+        seen.opens(thread.served, thread.name)
+        assert seen.page.url == f"{thread.served.origin}/?thread={thread.name}"
+        for name, value in (("workspace", str(thread.folder)), ("turns", "6")):
+            seen.page.locator(f"#own-{name}").evaluate("(one, value) => { one.value = value; }", value)
+        fits(seen, given["width"])
+        seen.send(thread.task)
         seen.asks("Which port?")
-        seen.page.locator("#heard", has_text="Which port?").wait_for(state="attached")
-        seen.page.keyboard.type("1")
-        seen.page.keyboard.press("Enter")
+        fits(seen, given["width"])
+        seen.press("8080")
         seen.stands("Waiting for approval")
-        while seen.page.evaluate("document.activeElement.dataset.kind ?? ''") != "approve":
-            seen.page.keyboard.press("Shift+Tab")
-        seen.page.keyboard.press("Enter")
+        seen.shows("$ cat config.py")
+        fits(seen, given["width"])
+        seen.page.locator('[data-opens="edit"]').click()
+        seen.page.locator('[data-form="edit"] textarea').fill('{"command": "cat config.py; echo edited"}')
+        seen.press("Run it as edited")
+        seen.stands("Turn limit reached")
+        seen.press("More turns")
         seen.shows("Please confirm")
+        fits(seen, given["width"])
+        seen.press("Approve")
+        seen.stands("Asserted: done")
+        seen.has("pre.diff .add", "8080")
+        seen.page.locator("summary", has_text="read_file").click()
+        seen.has("pre.result", "PORT = 3000")
+        if seen.page.locator("#terminal-box").is_hidden():
+            seen.press("Terminal")
+        seen.has(".xterm-rows", "edited")
+        fits(seen, given["width"])
+        seen.types("echo $((6*7))tytwo", shown="42tytwo")
+        seen.page.keyboard.press("Control+]")
+        assert seen.focus() == "prompt"
+        assert [url for url in seen.requests if not url.startswith((thread.served.origin, "data:"))] == []
+        assert (seen.page.context.cookies(), seen.problems) == ([], [])
+    assert (thread.folder / "config.py").read_text() == "PORT = 8080\n"
 
 
-TWO = """[
-    reply(
-        "Both.",
-        call("run_shell", command="echo one > one.txt"),
-        call("run_shell", command="echo two > two.txt"),
-    ),
-    call("ask_user", question="Is it well?"),
-    call("finish_task", summary="Done."),
-]"""
+def reach(seen: Seen, selector: str, key: str = "Shift+Tab") -> None:
+    """Goes to an element by this key alone."""
+    seen.has(selector)
+    for _ in range(150):
+        if seen.page.evaluate(f"document.activeElement.matches({selector!r} + ':enabled')"):
+            return
+        seen.page.keyboard.press(key)
+    raise AssertionError(f"{selector} is not reached by {key}")
 
 
-def test_a_decision_stands_for_the_words_that_are_sent(chromium: str, bench: WebBench) -> None:
-    served = serving(bench, TWO)
-    try:
-        with browser(address=chromium) as seen:
-            seen.page.goto(served.address)
-            seen.shows("Describe the task below")
-            seen.send("Both")
-            seen.stands("Waiting for approval")
-            all_at_once = seen.page.locator("[data-send]")
-            seen.page.locator('[data-opens="edit"]').first.click()
-            assert seen.page.locator('[data-kind="approve"]').first.is_disabled()
-            edit = seen.page.locator('[data-form="edit"] textarea').first
-            edit.fill('{"command": "echo first > one.txt"}')
-            seen.page.locator('[data-kind="edit"]').first.click()
-            seen.page.locator('[data-kind="approve"]').nth(1).click()
+def press(seen: Seen, selector: str, key: str = "Shift+Tab") -> None:
+    reach(seen, selector, key)
+    seen.page.keyboard.press("Enter")
+
+
+def test_every_action_by_keyboard_alone(seen: Seen, new: New) -> None:
+    no, first = (f"call('run_shell', command='echo {word} > {word}.txt')" for word in ("no", "first"))
+    thread = new(f"[held({ASK}), {no}, {first}, call('list_files'), {CONFIRM}]")
+    keys = seen.page.keyboard
+    seen.opens(thread.served, thread.name)
+    keys.press("Tab")
+    assert seen.page.evaluate("document.activeElement.textContent") == "To the prompt"
+    keys.press("Enter")
+    assert seen.focus() == "prompt"
+    for name, value in (("workspace", str(thread.folder)), ("tools", "hammer"), ("turns", "4")):
+        reach(seen, f"#own-{name}", "Tab")
+        keys.type(value)
+    reach(seen, "#prompt")
+    keys.type("Set the port,")
+    keys.press("Shift+Enter")
+    keys.type(thread.task)
+    keys.press("Enter")
+    seen.told("hammer")
+    reach(seen, "#own-tools", "Tab")
+    keys.press("Control+a")
+    keys.type("files,shell")
+    reach(seen, "#prompt")
+    keys.press("Enter")
+    press(seen, '[data-move="pause"]')
+    thread.release()
+    seen.stands("Stopped")
+    press(seen, '[data-move="go_on"]')
+    seen.asks("Which port?")
+    seen.page.locator("#heard", has_text="Which port?").wait_for(state="attached")
+    press(seen, '[data-text="8080"]')
+    seen.stands("Waiting for approval")
+    press(seen, '[data-opens="reject"]')
+    keys.type("not this one")
+    press(seen, '[data-kind="reject"]', "Tab")
+    seen.asks("echo first")
+    press(seen, '[data-opens="edit"]')
+    keys.press("Control+a")
+    keys.type('{"command": "echo edited > ran.txt"}')
+    press(seen, '[data-kind="edit"]', "Tab")
+    seen.stands("Turn limit reached")
+    reach(seen, "#turns")
+    keys.press("Control+a")
+    keys.type("5")
+    press(seen, '[data-move="go_on"]', "Tab")
+    seen.shows("Please confirm")
+    press(seen, '[data-kind="approve"]')
+    seen.stands("Asserted: done")
+    press(seen, '[data-name="p-turn-1-3"] [data-fork]')
+    seen.page.wait_for_url(lambda url: url.endswith("-fork-1"))
+    seen.page.locator("#prompt:focus").wait_for()
+    press(seen, '[data-move="stop"]')
+    seen.stands("Cancelled")
+    press(seen, "[data-delete]")
+    press(seen, "#sure-yes", "Tab")
+    seen.page.wait_for_url(lambda url: "fork" not in url)
+    seen.page.locator("#prompt:focus").wait_for()
+    press(seen, "#view-terminal")
+    reach(seen, "#terminal textarea", "Tab")
+    seen.types("echo $((6*7))tytwo", shown="42tytwo")
+    keys.press("Control+]")
+    assert seen.focus() == "prompt"
+    press(seen, "#new")
+    seen.page.locator("#prompt:focus").wait_for()
+    assert (thread.ran(), thread.ran("no.txt")) == ("edited\n", "")
+
+
+def test_a_decision_stands_for_the_words_that_are_sent(seen: Seen, new: New) -> None:
+    run = "call('run_shell', command='echo {0} > {0}.txt')"
+    thread = new(f"[reply('Both.', {run.format('one')}, {run.format('two')}), {ASK}, {DONE}]")
+    thread.begin()
+    seen.page.goto(f"{thread.served.origin}/#token={thread.served.token}&thread={thread.name}")
+    all_at_once = seen.has("[data-send]")
+    seen.page.locator('[data-opens="edit"]').first.click()
+    assert seen.page.locator('[data-kind="approve"]').first.is_disabled()
+    edit = seen.page.locator('[data-form="edit"] textarea').first
+    edit.fill('{"command": "echo first > one.txt"}')
+    seen.page.locator('[data-kind="edit"]').first.click()
+    seen.page.locator('[data-kind="approve"]').nth(1).click()
+    assert seen.serious() == []
+    assert all_at_once.is_enabled()
+    # The words have changed since: they are not decided on.
+    edit.fill('{"command": "echo second > one.txt"}')
+    assert all_at_once.is_disabled()
+    seen.page.locator('[data-kind="edit"]').first.click()
+    all_at_once.click()
+    seen.asks("Which port?")
+    assert (thread.ran("one.txt"), thread.ran("two.txt")) == ("second\n", "two\n")
+
+
+def test_of_two_pages_no_word_and_no_key_goes_to_what_it_was_not_meant_for(seen: Seen, new: New) -> None:
+    run = "call('run_shell', command='echo {}')"
+    thread = new(
+        f"[{ASK}, call('ask_user', question='Second?'), {run.format('a')}, {run.format('b')}, {DONE}]"
+    )
+    ada, bob = seen, another(seen, thread)
+    ada.opens(thread.served, thread.name)
+    ada.send(thread.task)
+    for page in (ada, bob):
+        page.asks("Which port?")
+    bob.page.locator("#prompt").fill("to the first")
+    ada.send("mine")
+    bob.asks("Second?")
+    bob.page.locator("#prompt").press("Enter")
+    bob.told("")
+    assert bob.page.locator("#prompt").input_value() == "to the first"
+    bob.asks("Second?")
+    bob.page.locator("#prompt").press("Enter")
+    for page in (ada, bob):
+        page.asks("echo a")
+    bob.page.locator('[data-kind="approve"]').focus()
+    ada.press("Approve")
+    bob.asks("echo b")
+    assert bob.focus() == "prompt"
+    bob.page.keyboard.press("Enter")
+    bob.asks("echo b")
+    assert thread.look().state["condition"] == "waiting"
+
+
+def test_enter_on_a_move_presses_no_other_one_in_its_place(seen: Seen, new: New) -> None:
+    thread = new("[call('read_file', path='config.py')] * 3 + [held(call('list_files'))] * 9", turns=2)
+    thread.begin()
+    seen.page.goto(f"{thread.served.origin}/#token={thread.served.token}&thread={thread.name}")
+    seen.stands("Turn limit reached")
+    seen.has('[data-move="go_on"]').focus()
+    seen.page.keyboard.press("Enter")
+    seen.has('[data-move="stop"]')
+    seen.page.locator("#prompt:focus").wait_for()
+    seen.page.keyboard.press("Enter")
+    seen.page.locator("#prompt").fill("words that are not to be sent yet")
+    seen.has('[data-move="pause"]').focus()
+    seen.page.keyboard.press("Enter")
+    thread.release()
+    seen.stands("Stopped")
+    assert seen.focus() == "main"
+    seen.page.keyboard.press("Enter")
+    assert thread.look().state["condition"] == "paused"
+
+
+def test_a_task_whose_answer_was_lost_begins_once_and_typed_anew_it_is_meant_anew(
+    seen: Seen, new: New
+) -> None:
+    thread = new(f"[{DONE}] * 4")
+    lost: list[str] = []
+
+    def lose_first(route: Route) -> None:
+        """The first task is carried out, but nobody hears of it."""
+        if len(lost) in (0, 2):
+            route.fetch()
+            route.abort("connectionreset")
+        else:
+            route.continue_()
+        lost.append(route.request.url)
+
+    seen.page.route("**/api/write", lose_first)
+    seen.opens(thread.served, thread.name)
+    seen.send(thread.task)
+    seen.stands("Asserted: done")
+    seen.told("")
+    assert seen.page.locator("#prompt").input_value() == thread.task
+    seen.page.locator("#prompt").press("Enter")
+    seen.page.wait_for_function("document.getElementById('prompt').value === ''")
+    assert "Task 2" not in "".join(thread.parts().values())
+    seen.send(thread.task)
+    seen.has("h2", "Task 2")
+    seen.page.locator("#prompt").fill("")
+    seen.send(thread.task)
+    seen.has("h2", "Task 3")
+
+
+def test_a_terminal_that_could_not_be_loaded_is_told_and_can_be_opened_again(seen: Seen, new: New) -> None:
+    thread = new("[]")
+    seen.opens(thread.served, thread.name)
+    seen.page.route("**/static/xterm.mjs*", lambda route: route.abort())
+    seen.press("Terminal")
+    seen.told("")
+    assert seen.page.locator("#terminal-box").is_hidden()
+    seen.page.unroute("**/static/xterm.mjs*")
+    seen.press("Terminal")
+    seen.types("echo $((6*7))tytwo", shown="42tytwo")
+
+
+@pytest.mark.parametrize("view", [PHONE, {}], ids=["on a phone", "above a terminal"])
+def test_what_is_needed_is_in_sight(chromium: str, new: New, view: dict[str, Any]) -> None:
+    thread = new(f"[{ASK}, reply('Two.', {LONG}, {LONG}), {LONG}, {DONE}]")
+    with browser(**view, address=chromium) as seen:
+        seen.opens(thread.served, thread.name)
+        seen.press("Terminal")
+        field = seen.page.locator("#terminal textarea")
+        field.wait_for(state="attached")
+        assert field.get_attribute("aria-describedby") == "terminal-help"
+        assert "Ctrl+]" in seen.page.locator("#terminal-help").inner_text()
+        if view:
             assert seen.serious() == []
-            assert all_at_once.is_enabled()
-            # The words have changed since: they are not decided on.
-            edit.fill('{"command": "echo second > one.txt"}')
-            assert all_at_once.is_disabled()
-            seen.page.locator('[data-kind="edit"]').first.click()
-            all_at_once.click()
-            seen.asks("Is it well?")
-    finally:
-        served.end()
-    assert [(bench.workspace / f"{name}.txt").read_text() for name in ("one", "two")] == ["second\n", "two\n"]
+            seen.press("Terminal")
+        seen.send(thread.task)
+        seen.asks("Which port?")
+        in_sight(seen, "#prompt", '[data-text="8080"]')
+        seen.press("8080")
+        seen.has("[data-send]")
+        in_sight(seen, "#prompt", '[data-kind="approve"]')
+        # That there is more is shown at both edges behind which it is.
+        seen.has("#needs.more .asked.more")
+        for number in (0, 1):
+            seen.page.locator('[data-kind="approve"]').nth(number).click()
+        in_sight(seen, "[data-send]:enabled")
+        seen.page.locator(".asked").evaluate("(one) => { one.scrollTop = one.scrollHeight; }")
+        seen.has(".asked:not(.more)")
+        seen.press("Send the decisions")
+        seen.has('.ask[data-calls="1"]')
+        in_sight(seen, '[data-kind="approve"]')
+        assert seen.serious() == []
 
 
-def test_words_go_to_what_they_were_meant_for(chromium: str, bench: WebBench) -> None:
-    steps = """[
-        call("ask_user", question="First?"),
-        call("ask_user", question="Second?"),
-        call("finish_task", summary="Done."),
-    ]"""
-    served = serving(bench, steps)
-    try:
-        with browser(address=chromium) as ada:
-            bob = Seen(ada.page.context.new_page())
-            for seen in (ada, bob):
-                seen.page.goto(served.address)
-                seen.shows("Describe the task below")
-            ada.send("Ask")
-            for seen in (ada, bob):
-                seen.asks("First?")
-            bob.page.locator("#prompt").fill("to the first")
-            ada.send("mine")
-            bob.asks("Second?")
-            bob.page.locator("#prompt").press("Enter")
-            bob.shows("since you began to type")
-            assert bob.page.locator(".ask", has_text="Second?").is_visible()
-            bob.page.locator("#prompt").press("Enter")
-            bob.stands("Asserted: done")
-    finally:
-        served.end()
-
-
-def test_an_address_that_is_none_is_told(chromium: str, served: Served) -> None:
-    with browser(address=chromium) as seen:
-        seen.page.goto(served.address)
-        seen.shows("Describe the task below")
-        seen.page.goto(f"{served.origin}/?thread={'x' * 501}")
-        seen.shows("has at most 500 characters")
-        assert seen.page.locator("#link").inner_text() == "not connected"
-
-
-def test_a_tab_that_nobody_sees_has_its_state_in_its_title(chromium: str, served: Served) -> None:
-    hidden = (
+def test_a_tab_that_nobody_sees_has_its_state_in_its_title(seen: Seen, new: New) -> None:
+    thread = new(f"[{ASK}, {DONE}]")
+    page = seen.page
+    page.clock.install()
+    page.add_init_script(
         "Object.defineProperty(document, 'hidden', {get: () => window.covered ?? false, configurable: true})"
     )
     change = "covered => { window.covered = covered; document.dispatchEvent(new Event('visibilitychange')); }"
-    with browser(address=chromium) as ada:
-        bob = Seen(ada.page.context.new_page())
-        bob.page.add_init_script(hidden)
-        for seen in (ada, bob):
-            seen.page.goto(served.address)
-            seen.shows("Describe the task below")
-        bob.page.evaluate(change, True)
-        ada.send("Change the port")
-        ada.asks("Which port?")
-        # The stream ends after some seconds, and a glance is taken now and then.
-        for _ in range(300):
-            bob.page.wait_for_timeout(200)
-            if bob.page.title().startswith("Waiting for an answer"):
-                break
-        assert bob.page.title().startswith("Waiting for an answer")
-        bob.page.evaluate(change, False)
-        bob.asks("Which port?")
-        ada.press("8080")
-        bob.stands("Waiting for approval")
+    seen.opens(thread.served, thread.name)
+    page.evaluate(change, True)
+    # The stream ends after some seconds, and a glance is taken now and then.
+    page.clock.run_for(10_000)
+    thread.begin()
+    page.clock.run_for(60_000)
+    page.wait_for_function("document.title.startsWith('Waiting for an answer')")
+    page.evaluate(change, False)
+    seen.asks("Which port?")
+    thread.answered("1")
+    seen.stands("Asserted: done")
 
 
-def test_no_other_server_of_this_machine_gets_the_token_or_in(chromium: str, served: Served) -> None:
+def test_no_other_server_of_this_machine_gets_the_token_or_in(seen: Seen, new: New) -> None:
+    thread = new("[]")
+    served = thread.served
     tries = f"""<!doctype html><title>other</title><script>
       const told = (text) => fetch("/told?" + text);
       fetch("{served.origin}/api/new", {{headers: {{Authorization: "Bearer {served.token}"}}}})
         .then(() => told("let-in"), () => told("kept-out"));
     </script>"""
-    with browser(address=chromium) as seen, listening(tries) as other:
-        seen.page.goto(served.address)
-        seen.shows("Describe the task below")
+    with listening(tries) as other:
+        seen.opens(served, thread.name)
         with seen.page.context.expect_page() as opened:
             seen.page.evaluate("window.open('/', '_blank', 'noopener')")
-        opened.value.get_by_text("Open the address that signoff serve printed").wait_for()
-        seen.page.goto(other.address)
-        seen.page.wait_for_timeout(500)
-        told = [request for request in other.requests if "/told?" in request]
-        assert ["kept-out" in request for request in told] == [True]
+        opened.value.locator("#enter-why", has_text="token").wait_for()
+        with seen.page.expect_request("**/told?*") as told:
+            seen.page.goto(other.address)
+        assert told.value.url.endswith("kept-out")
         assert not [request for request in other.requests if served.token in request.partition("\n")[2]]
-        seen.page.goto(f"{served.origin}/?thread=web")
         # The tab goes on with the token that it kept.
-        seen.shows("Describe the task below")
+        seen.page.goto(f"{served.origin}/?thread={thread.name}")
+        seen.stands("new")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.sample(1)
-@pytest.mark.thorough
-def test_nothing_outlives_the_server(chromium: str, bench: WebBench, number: signal.Signals) -> None:
-    served = serving(bench, '[call("run_shell", command="sleep 600", timeout=900)]')
-    with browser(address=chromium) as seen:
-        seen.page.goto(served.address)
-        seen.shows("Describe the task below")
-        seen.send("Go")
-        seen.stands("Waiting for approval")
-        seen.press("Approve")
-        seen.page.locator(".xterm-rows", has_text="sleep 600").wait_for()
-        seen.page.wait_for_timeout(500)
-        started = served.children()
-        assert started
-        served.end(number)
-        assert gone(*started, seconds=15)
+def test_a_server_that_is_killed_in_the_middle_goes_on_after_its_restart(seen: Seen, place: Place) -> None:
+    look = "call('read_file', path='config.py')"
+    with place.serve() as killed:
+        thread = Thread(place, killed, f"[{look}, held({look}), {DONE}]")
+        seen.opens(killed, thread.name)
+        seen.send(thread.task)
+        seen.page.locator("#turn-1-1").wait_for()
+        killed.end(signal.SIGKILL)
+        seen.has("#link.off")
+    thread.release()
+    with place.serve() as again:
+        seen.page.goto(f"{again.origin}/#token={again.token}&thread={thread.name}")
+        seen.stands("Stopped")
+        seen.press("Go on")
+        seen.stands("Asserted: done")
+        assert seen.page.locator("article.turn").count() == 3
 
 
-@pytest.mark.thorough
-def test_a_port_that_is_taken_is_told(bench: WebBench, served: Served) -> None:
-    port = served.origin.rpartition(":")[2]
-    words = [*PROGRAM, "serve", "--port", port, "--database", str(bench.database)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"Port {port} of 127.0.0.1 cannot be used (Address already in use); try --port 0.\n"
-
-
-def outcome(bench: WebBench) -> str:
-    with bench.database.open() as storage:
-        outcome = look(reading_graph(storage), "web").outcome
-        return str(outcome and outcome.status)
-
-
-def test_without_its_packages_it_names_the_command_that_adds_them() -> None:
-    code = (
-        "import sys; sys.modules['starlette'] = None; sys.argv[1:] = ['serve']; "
-        "from signoff.cli import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert install_hint("web") in done.stderr
+def test_a_port_that_is_taken_is_told(served: Served, tmp_path: Path) -> None:
+    one_sentence(Bench(tmp_path)("serve", "--port", str(served.port)), str(served.port))

@@ -13,6 +13,7 @@ import pytest
 
 from signoff import Session, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
+from tests.support.benches.page import read
 from tests.support.benches.served import New, Place, Served, Thread, at_once, wait_until
 
 pytestmark = pytest.mark.slow
@@ -333,6 +334,35 @@ def test_a_thread_of_a_program_is_shown_and_never_run_with_other_tools(new: New,
     ):
         assert (code, "--graph" in told["problem"]) == (422, True)
     assert thread.look().interrupts == before.interrupts
+
+
+LINES = [f"echo step {number}" for number in range(1_000)]
+WHOLE: dict[str, tuple[str, list[str]]] = {
+    # What waits, and what a person must see of it before it counts.
+    "a script": (f"call('run_shell', command={chr(10).join(LINES)!r})", LINES),
+    "a long line": (f"call('run_shell', command={' '.join(LINES)!r})", LINES),
+    "a file": (f"call('write_file', path='a.sh', content={chr(10).join(LINES)!r})", ["a.sh", *LINES]),
+    "a change": (
+        f"call('edit_file', path='config.py', old='PORT', new={chr(10).join(LINES)!r})",
+        ["config.py", "PORT", *LINES],
+    ),
+    "many calls": (f"[call('run_shell', command=line) for line in {LINES[:30]!r}]", LINES[:30]),
+    "a question": (f"call('ask_user', question={chr(10).join(LINES)!r}, options={LINES[:90]!r})", LINES),
+    "a finish": (
+        f"call('finish_task', summary='x', pending_issues={LINES!r}, requires_user_confirmation=True)",
+        LINES,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_waits_is_shown_whole(new: New, name: str) -> None:
+    step, parts = WHOLE[name]
+    thread = new(f"[{step}]", approve="terminal,write")
+    thread.begin()
+    asked = read(thread.parts()["ask"]).one(class_="asked")
+    assert asked.all(class_="left-out") == []
+    assert [part for part in parts if part not in asked.text] == []
 
 
 def test_hostile_words_are_text_wherever_they_stand(new: New) -> None:

@@ -1,126 +1,159 @@
-"""The terminal of a thread: what it keeps of a flood, its own words, and a person who types in it."""
+"""The terminal of a thread: one shell for the model and all people, bounded, and nothing outlives it."""
 
 import base64
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+import re
+import signal
+from contextlib import nullcontext
 
 import pytest
-from langchain_core.tools import ToolException
 
-from signoff.front.settings import Given
-from signoff.front.work import Models, Work
-from signoff.session.decisions import Action
-from signoff.tools.pty.shell import ShellResult
-from signoff.web.pane_shell import MOST, Backlog, announced
-from signoff.web.terminal import SharedTerminal
-from signoff.web.terminals import Terminals
-from tests.support.benches.project import ProjectBench
-from tests.support.terminals import found, long_sleep, until
+from tests.support.benches.served import New, Place, Reader, Thread, wait_until
+from tests.support.process_table import gone
+
+pytestmark = pytest.mark.slow
+
+ASK = 'call("ask_user", question="And now?")'
+DONE = 'call("finish_task", summary="Done.")'
 
 
-def test_the_backlog_keeps_order_and_the_end() -> None:
-    backlog = Backlog()
-    assert backlog.add(b"one")
-    assert not backlog.add("two")
-    backlog.add(b"x" * 600)
-    assert [backlog.take() for _ in range(4)] == [b"one", "two", b"x" * 600, None]
+def shell(command: str) -> str:
+    return f'call("run_shell", command={command!r})'
 
 
-def test_what_the_backlog_loses_is_said_and_its_modes_are_kept() -> None:
-    backlog = Backlog()
-    backlog.add(b"\x1b[?1049h\x1b[?10")
-    for _ in range(40):
-        backlog.add(b"49l\x1b[?25l" + b"line\n" * 2_000)
-    taken = []
-    while (item := backlog.take()) is not None:
-        taken.append(item)
-    assert taken[0] == b"\x18\x1b[?1049l\x1b[?25l\x1b[m"
-    assert isinstance(taken[1], str)
-    assert "0.2 MB of output not shown" in taken[1]
-    assert MOST / 2 < sum(len(item) for item in taken[2:] if isinstance(item, bytes)) <= MOST
+def steps(*parts: str) -> str:
+    return f"[{', '.join(parts)}]"
 
 
-def test_a_long_command_is_announced_in_part() -> None:
-    assert announced("a\x1b\nb") == "\x1b[1;32m$\x1b[39m a␛\n  b"
-    assert announced("\n".join("x" * 20)).endswith("x\n  … 8 more lines")
-    assert len(announced("x" * 10_000_000)) < 2_000
+def types(thread: Thread, line: str) -> None:
+    assert thread.post("terminal", data=f"{line}\n") == (200, {})
 
 
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[SharedTerminal]:
-    opened = SharedTerminal(str(tmp_path), lambda: None, lambda: True, Terminals())
-    yield opened
-    opened.close()
+def typed(thread: Thread) -> str:
+    """What the terminal shows to somebody who comes now."""
+    with thread.reading() as reader:
+        reader.until(lambda: reader.events)
+        return reader.typed
 
 
-def shown(terminal: SharedTerminal) -> str:
-    while terminal.take():
-        pass
-    return base64.b64decode(terminal.recent_output).decode()
+def pid_of(reader: Reader, name: str) -> int:
+    """The number of a process that the terminal has shown as `name=number`."""
+    reader.until(lambda: re.search(rf"{name}=\d+\s", reader.typed))
+    return int(re.findall(rf"{name}=(\d+)\s", reader.typed)[-1])
 
 
-def test_a_person_who_ends_the_shell_gets_a_new_one(terminal: SharedTerminal) -> None:
-    terminal.open()
-    terminal.write(b"cd /; exit\n")
-
-    def told() -> bool:
-        # Enter is lost if the shell is just about to end.
-        terminal.write(b"\n")
-        return "[The shell has ended; this is a new one.]" in shown(terminal)
-
-    assert until(told, 20)
-    result = terminal.run("pwd", 20)
-    assert (result.output, result.restarted) == (f"{terminal.workspace}\n", True)
-    assert not terminal.run("pwd", 20).restarted
-
-
-def test_a_persons_program_is_not_typed_into(terminal: SharedTerminal) -> None:
-    terminal.open()
-    terminal.write(f"{long_sleep()}\n".encode())
-    assert until(lambda: bool(found()), 20)
-    with pytest.raises(ToolException, match="still running"):
-        terminal.run("echo x", 20)
-    assert until(lambda: "[not run: A program" in shown(terminal))
-    terminal.interrupt()
-    assert until(lambda: not found())
-    assert terminal.run("echo x", 20).output == "x\n"
-
-
-def test_ctrl_c_does_not_wait_behind_what_no_program_reads(terminal: SharedTerminal) -> None:
-    with ThreadPoolExecutor() as threads:
-        running = threads.submit(terminal.run, f"stty -echo -icanon; {long_sleep()}", 60)
-        assert until(lambda: bool(found()), 20)
-        for _ in range(9):
-            terminal.write(b"x" * 100_000)
-        terminal.interrupt()
-        assert running.result(20).exit_code == 130
-    assert not found()
-
-
-def test_nothing_is_left_of_a_terminal_that_was_closed(terminal: SharedTerminal) -> None:
-    terminal.run(f"setsid -f {long_sleep()}; nohup {long_sleep()} >/dev/null 2>&1 & {long_sleep()} &", 20)
-    assert until(lambda: len(found()) == 3)
-    with ThreadPoolExecutor() as threads:
-        running = threads.submit(terminal.run, long_sleep(), 60)
-        assert until(lambda: len(found()) == 4)
-        terminal.close()
-        with pytest.raises(ToolException, match="closed"):
-            running.result(20)
-    assert not found()
-    with pytest.raises(ToolException, match="closed"):
-        terminal.run("echo x", 20)
-
-
-def test_a_command_that_is_run_once_more_tells_how_long_it_took(tmp_path: Path) -> None:
-    """Nobody handed it out in this process, so that no session has measured it."""
-    bench = ProjectBench(tmp_path)
-    took = ShellResult(
-        0, "made", timed_out=False, waiting_for=None, restarted=False, seconds=3.0, truncated=0
+def test_people_and_the_model_share_it(new: New) -> None:
+    thread = new(
+        steps(shell("kept=$((6*7)); pwd"), ASK, shell('echo "$kept $(pwd) $typed"'), DONE), approve="none"
     )
-    with bench.database.open() as storage:
-        given = Given(workspace=bench.workspace, tools="shell")
-        work = Work(storage, "t1", given, Models(), lambda _: None, lambda *_: took)
-        answer = work.act(Action("i", "run_shell", {"command": "make"}, "terminal"), work.settings())
-    assert isinstance(answer, dict)
-    assert (answer["seconds"], answer["output"].splitlines()[0]) == (3.0, "made")
+    with thread.reading() as ada, thread.reading() as bob:
+        thread.begin()
+        for reader in (ada, bob):
+            reader.types("kept=$((6*7)); pwd")
+        types(thread, "cd /; typed=by$((1+1)); echo seen$((1+1))")
+        for reader in (ada, bob):
+            reader.types("seen2")
+        assert "42 / by2" in thread.answered("go on").results()[-1]
+
+
+def test_the_model_is_told_that_a_person_has_ended_the_shell(new: New) -> None:
+    thread = new(steps(shell("kept=1"), ASK, shell("echo ${kept:-nothing}; pwd"), DONE), approve="none")
+    thread.begin()
+    types(thread, "exit")
+    # Enter is lost if the shell is just about to end.
+    wait_until(lambda: (types(thread, ""), "this is a new one" in typed(thread))[1])
+    result = thread.answered("go on").results()[-1]
+    assert "nothing" in result
+    assert str(thread.folder) in result
+    assert "variables" in result, "they are gone"
+
+
+def test_a_persons_program_is_not_typed_into_and_ctrl_c_reaches_it(new: New) -> None:
+    thread = new(steps(ASK, shell("echo x"), shell("echo y"), DONE), approve="none")
+    with thread.reading() as reader:
+        thread.begin()
+        types(thread, "(echo in=$BASHPID; exec sleep 600)")
+        program = pid_of(reader, "in")
+        thread.answer("go on")
+        reader.types("not run")
+        assert thread.post("terminal", data="\x03")[0] == 200
+        assert gone(program, seconds=60)
+    refused, *_ = thread.look().results()[1:]
+    assert "x\n" not in refused
+
+
+def test_a_stop_ends_the_models_command_whatever_was_typed_into_it(new: New) -> None:
+    command = "stty -echo -icanon; sh -c 'echo in=$$; exec sleep 600'"
+    thread = new(steps(shell(command), DONE), approve="none")
+    with thread.reading() as reader:
+        assert thread.write(settings=thread.settings) == 200
+        program = pid_of(reader, "in")
+        for _ in range(5):
+            assert thread.post("terminal", data="x" * 60_000)[0] == 200
+        assert thread.post("move", move="stop")[0] == 200
+        assert gone(program, seconds=60)
+        reader.sees("Cancelled")
+
+
+def test_a_flood_is_bounded_and_what_is_lost_is_said(new: New) -> None:
+    thread = new("[]")
+    with thread.reading() as reader:
+        types(thread, "head -c 5000000 /dev/zero | tr '\\0' x; echo it is $((6*7)) again")
+        reader.types("it is 42 again")
+        assert "MB of output not shown" in reader.typed
+        assert len(reader.typed) < 5_000_000
+    with thread.reading() as late:
+        late.types("it is 42 again")
+        (whole,) = [event["terminal"]["data"] for kind, event in late.events if kind == "all"]
+        assert len(base64.b64decode(whole)) < 300_000
+
+
+def test_commands_run_in_the_folder_that_the_first_task_names(new: New, place: Place) -> None:
+    thread = new(steps(shell("pwd > where.txt"), DONE), approve="none")
+    with thread.reading() as reader:
+        assert thread.post("terminal", data="echo shell=$BASHPID\n", rows=10, cols=60)[0] == 200
+        first = pid_of(reader, "shell")
+        assert thread.write(settings={"workspace": "/nowhere"}) == 422
+        types(thread, "echo shell=$BASHPID")
+        assert pid_of(reader, "shell") == first, "a folder that is refused ends no shell"
+        thread.begin()
+        assert gone(first, seconds=60)
+        reader.types(f"thread now works in {thread.folder}")
+        types(thread, "stty size; echo shell=$BASHPID")
+        reader.types("10 60")
+    assert (thread.ran("where.txt"), (place.workspace / "where.txt").exists()) == (
+        f"{thread.folder}\n",
+        False,
+    )
+
+
+@pytest.mark.parametrize("end", ["delete", "SIGTERM", "SIGKILL"])
+def test_nothing_outlives_its_thread_or_its_server(place: Place, new: New, end: str) -> None:
+    with place.serve() if end != "delete" else nullcontext(new("[]").served) as served:
+        thread = Thread(place, served, steps(DONE))
+        thread.begin()
+        with thread.reading() as reader:
+            types(thread, "setsid -f sh -c 'echo away=$$; exec sleep 600'; echo shell=$BASHPID")
+            types(thread, "sh -c 'echo in=$$; exec nohup sleep 600'")
+            started = [pid_of(reader, name) for name in ("away", "shell", "in")]
+        if end == "delete":
+            assert thread.post("delete")[0] == 200
+        else:
+            assert served.end(signal.Signals[end]) == (0 if end == "SIGTERM" else -signal.SIGKILL)
+        assert gone(*started, seconds=60)
+
+
+@pytest.mark.thorough
+def test_a_server_keeps_64_shells_and_ends_an_idle_one_for_a_new_one(place: Place) -> None:
+    with place.serve() as served:
+        thread = Thread(place, served, "[]")
+
+        def ask(name: str, line: str) -> int:
+            return thread.post("terminal", name, data=f"{line}\n")[0]
+
+        assert [ask(f"idle-{number}", "kept=1") for number in range(64)] == [200] * 64
+        wait_until(lambda: len(served.children()) >= 64)
+        most = len(served.children())
+        # One after another the idle ones end.
+        assert [ask(f"busy-{number}", "sleep 600") for number in range(64)] == [200] * 64
+        wait_until(lambda: ask("one-more", "echo here") == 503)
+        assert len(served.children()) <= most + 64

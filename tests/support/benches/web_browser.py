@@ -1,7 +1,5 @@
-"""The web application in a real browser: a server in a process of its own, and the pages that look at it."""
+"""The web application in a real browser: the pages that look at a server, and all that goes wrong in them."""
 
-import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,41 +9,14 @@ from typing import Any
 
 from playwright.sync_api import Page
 
+from tests.support.benches.served import SECONDS
+from tests.support.benches.served import Served as Served
 from tests.support.chromium import browser as connected
-from tests.support.prepared import Prepared
-from tests.support.process_table import children
 
-SECONDS = 30.0
 AXE = Path(__file__).parents[1] / "vendor" / "axe.min.js"
 _AXE_RUN = """async () => (await axe.run(document)).violations
     .filter((one) => ["serious", "critical"].includes(one.impact))
     .map((one) => [one.id, one.nodes.map((node) => node.html.slice(0, 160))])"""
-
-
-class Served:
-    """A server and its address."""
-
-    def __init__(self, *words: str) -> None:
-        self.process = Prepared(["serve", *words], stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout is not None
-        self.address = self.process.stdout.readline().split()[1]
-        self.origin, _, rest = self.address.partition("/#token=")
-        self.token = rest.partition("&")[0]
-
-    def children(self) -> list[int]:
-        """The processes that it has started, and theirs."""
-        found = [self.process.pid]
-        for pid in found:
-            found += children(pid)
-        return found[1:]
-
-    def end(self, number: int = signal.SIGTERM) -> int | None:
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-            self.process.wait(30)
-        if self.process.stdout:
-            self.process.stdout.close()
-        return self.process.returncode
 
 
 class Seen:
@@ -64,18 +35,33 @@ class Seen:
         if message.type == "error" and "409" not in message.text:
             self.problems.append(message.text)
 
+    def opens(self, served: Served, thread: str) -> None:
+        """Opens a thread that has not begun."""
+        self.page.goto(f"{served.origin}/#token={served.token}&thread={thread}")
+        self.page.locator('[data-word="new"]').wait_for()
+
     def shows(self, *words: str) -> None:
         """Waits until all of `words` can be seen."""
         for word in words:
             self.page.get_by_text(word).locator("visible=true").first.wait_for()
 
+    def has(self, selector: str, words: str | None = None) -> Any:
+        """Waits until there is such an element, with these words in it."""
+        found = self.page.locator(selector, has_text=words).first
+        found.wait_for()
+        return found
+
     def asks(self, question: str) -> None:
         """Waits until an answer to `question` can be given: its words are seen before that, in the call."""
-        self.page.locator(".ask", has_text=question).wait_for()
+        self.has(".ask", question)
 
     def stands(self, word: str) -> None:
         """Waits until the thread stands like this."""
         self.page.locator(f'[data-word="{word}"]').wait_for()
+
+    def told(self, words: str) -> None:
+        """Waits until the page tells this of what was pressed or sent."""
+        self.page.locator("#told", has_text=words).wait_for()
 
     def send(self, text: str) -> None:
         self.page.locator("#prompt").fill(text)
@@ -83,6 +69,17 @@ class Seen:
 
     def press(self, name: str) -> None:
         self.page.get_by_role("button", name=name).first.click()
+
+    def types(self, line: str, shown: str) -> None:
+        """Types a line in the terminal, and waits until it shows these words."""
+        self.page.locator("#terminal textarea").focus()
+        self.page.keyboard.type(line)
+        self.page.keyboard.press("Enter")
+        self.has(".xterm-rows", shown)
+
+    def focus(self) -> str:
+        """The id of the element that has the focus."""
+        return str(self.page.evaluate("document.activeElement.id"))
 
     def serious(self) -> list[Any]:
         """What axe-core finds serious or critical."""
