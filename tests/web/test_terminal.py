@@ -81,19 +81,6 @@ def test_a_persons_program_is_not_typed_into_and_ctrl_c_reaches_it(new: New) -> 
     assert "x\n" not in refused
 
 
-def test_a_stop_ends_the_models_command_whatever_was_typed_into_it(new: New) -> None:
-    command = "stty -echo -icanon; sh -c 'echo in=$$; exec sleep 600'"
-    thread = new(steps(shell(command), DONE), approve="none")
-    with thread.reading() as reader:
-        assert thread.write(settings=thread.settings) == 200
-        program = pid_of(reader, "in")
-        for _ in range(5):
-            assert thread.post("terminal", data="x" * 60_000)[0] == 200
-        assert thread.post("move", move="stop")[0] == 200
-        assert gone(program, seconds=60)
-        reader.sees("Cancelled")
-
-
 def test_a_flood_is_bounded_and_what_is_lost_is_said(new: New) -> None:
     thread = new("[]")
     with thread.reading() as reader:

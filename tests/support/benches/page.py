@@ -1,20 +1,13 @@
-"""Pages for tests: a page read back as a tree, and a thread in which one text stands in every field."""
+"""Pages for tests: a page read back as a tree, and a thread as a page takes it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from html.parser import HTMLParser
 from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage
-
-from signoff.events import Answered, CallFinished, Nudged, Thought, Wrote
-from signoff.front.settings import Settings
-from signoff.graph.machine import State
-from signoff.graph.messages import result
 from signoff.graph.outcome import Outcome
 from signoff.page import Run
-from signoff.session.decisions import Action, AnyWaiting, Approval, PendingCall, Question
+from signoff.session.decisions import AnyWaiting
 from signoff.session.history import Chapter, Turn
 from signoff.session.path import Step
 from signoff.session.status import Condition, ThreadStatus
@@ -101,15 +94,6 @@ def read(page: str) -> Node:
     return reader.open[0]
 
 
-def steps_of(*moves: tuple[State, str], rule: str = "", why: str = "", task: str = TASK) -> list[Step]:
-    """A path of these states and events; each `decide` with the rule."""
-    return [
-        Step("2026-11-22T04:52:43+00:00", f"c{at}", state, event, rule if state is State.DECIDE else "",
-             why if state is State.DECIDE else "", (), task, str(state))
-        for at, (state, event) in enumerate(moves)
-    ]  # fmt: skip
-
-
 def outcome(**fields: Any) -> dict[str, Any]:
     """An outcome as it is kept: done, unless `fields` say otherwise."""
     known: dict[str, Any] = {"status": "success", "reason": "finish_task", "claim": "done", "task": TASK}
@@ -138,76 +122,3 @@ def run_of(
     )
     outcomes = {TASK: ended} if ended else {}
     return Run(thread_status, [Chapter(TASK, words, turns)], outcomes, steps or [], **fields)
-
-
-def ends(word: str) -> dict[str, Callable[[], dict[str, Any]]]:
-    """The ways a thread can stand, with `word` in every text."""
-    phase = {"percentage": 50, "summary": word, "next_phase": word, "turn": 1}
-    failed = {"claim": None, "verified": None, "error": word, "last_text": word, "open_work": [word]}
-    calls = (PendingCall(word, {word: word}, ("approve",), word), PendingCall("run_shell", {"command": word}))
-    waits: dict[str, AnyWaiting] = {
-        "question": Question("i", word, (word, word), "c", word),
-        "approval": Approval("i", calls, problem=word),
-        "action": Action("i", word, {word: word}, unknown=True),
-        "confirmation": Approval(
-            "i",
-            (
-                PendingCall(
-                    "finish_task",
-                    {"summary": word, "pending_issues": [word]},
-                    ("approve", "reject"),
-                    id="c",
-                ),
-            ),
-            {"finish": True},
-            problem=word,
-        ),
-    }
-    return {
-        "success": lambda: {
-            "ended": outcome(summary=word, pending_issues=[word, word], phases=[phase], result=word)
-        },
-        "partial": lambda: {"ended": outcome(summary=word, claim="partial", verified="unverified")},
-        "limit": lambda: {"ended": outcome(status="limit", reason=word, summary=word, next=word, **failed)},
-        "error": lambda: {"ended": outcome(status="error", reason=word, **failed)},
-        "stopped": dict,
-        **{name: partial(dict, waiting=found) for name, found in waits.items()},
-    }
-
-
-def everywhere(word: str, end: str) -> Run:
-    """A thread that stands as `end` says, with `word` in every field that others write."""
-    path = steps_of(
-        (State.COMPRESS, "ready"), (State.DECIDE, "claimed"), (State.CALL_LLM, word), rule=word, why=word
-    )
-    path.append(Step(word, word, None, word, "", "", (word,), TASK, word))
-    refused: list[BaseMessage] = [
-        HumanMessage(word, id=TASK),
-        result("rejected", word, word, ok=False, not_run="rejected"),
-        result("sent", "finish_task", word, ok=False, sent_back=True, waited=2.0),
-    ]
-    events = (
-        Thought(1, word, word, word),
-        CallFinished(1, word, {word: word, "file": word}, True, word),
-        CallFinished(1, "read_file", {"file": word}, False, word),
-        CallFinished(1, "run_shell", {"command": word}, True, f"{word}\n[exit code 0; 0.1 s]"),
-        CallFinished(1, "run_shell", {"command": word}, True, f"{word}\n[exit code 1; 0.1 s]"),
-        CallFinished(1, "run_python", {"code": word}, True, word),
-        CallFinished(1, "write_file", {"file": word, "content": word}, True, word),
-        CallFinished(1, "edit_file", {"file": word, "old": word, "new": f"{word} "}, True, word),
-        CallFinished(1, "diff", {}, True, f"@@ -1 +1 @@\n-{word}\n+{word}"),
-        CallFinished(1, word, {}, False, word, "rejected", not_run="rejected"),
-        CallFinished(1, "finish_task", {"summary": word}, False, word),
-        CallFinished(1, "finish_task", {"summary": word}, False, word, "sent"),
-        Answered(1, word, word, 2.0),
-        Nudged("talked", word),
-        Nudged(word, word),
-        Nudged("resumed", word),
-        Wrote(word, answers=True),
-    )
-    settings = Settings(workspace=f"/{word}", model=word, turns=30, talk_turns=5)
-    turn = Turn(TASK, 1, word, events, 12, 0.4, tuple(path), status=word)
-    return run_of(
-        turn, words=(word, word), steps=path, settings=settings, thread_id=word, messages=refused,
-        **ends(word)[end](),
-    )  # fmt: skip
