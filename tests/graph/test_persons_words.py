@@ -133,7 +133,6 @@ def written_by(by: str) -> Any:
     return Writer().model if by == "another model" else by
 
 
-@pytest.mark.sample(14)
 @pytest.mark.parametrize("by", WRITERS)
 @pytest.mark.parametrize("way", WAYS)
 def test_words_are_whole_in_every_later_prompt(way: str, by: str) -> None:

@@ -18,7 +18,7 @@ from signoff.models import ScriptedModel, TaggedText, call, reply
 from tests.simulate.clock import VirtualClock
 from tests.support.compacted import MARKED, asks_for_notes, summary_of, text_of
 from tests.support.plays import assert_sendable
-from tests.support.prepared import run_python
+from tests.support.programs import run_python
 
 FINISH = call("finish_task", summary="All of it.")
 THREAD: Any = {"configurable": {"thread_id": "summarised"}}

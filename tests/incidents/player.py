@@ -49,7 +49,7 @@ from signoff.session import expire, request_pause
 from tests.incidents.fixtures import World, fixture
 from tests.support.adapted import adapted
 from tests.support.ends import saved_outcome
-from tests.support.prepared import ROOT, run_python
+from tests.support.programs import run_python
 
 FOLDER = Path(__file__).parent
 Document = dict[str, Any]
@@ -291,7 +291,7 @@ class Player:
     def take_and_die(self, number: int) -> None:
         """Takes a step in a process of its own, which is killed in it."""
         words = (self.name, str(number), self.thread_id, self.address, self.folder)
-        process = run_python("-m", "tests.incidents.player", *words, cwd=ROOT)
+        process = run_python("-m", "tests.incidents.player", *words, folder=Path(__file__).parents[2])
         assert process.returncode == -signal.SIGKILL, f"It was not killed in step {number}: {process.stderr}"
 
     def move(self, step: Document, session: Session[Any]) -> bool:

@@ -124,7 +124,6 @@ REFUSED = {
 INCIDENTS = incidents()
 
 
-@pytest.mark.sample(12)
 @pytest.mark.parametrize("name", INCIDENTS)
 def test_the_thread_of_an_incident_is_a_test_that_passes_or_is_refused(
     name: str, played_incidents: Path, tmp_path: Path

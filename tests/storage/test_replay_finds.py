@@ -98,8 +98,8 @@ def test_nothing_is_found_where_nothing_is_broken(recorded: Mapping[str, Graph])
     assert {name: one for name, one in found.items() if one} == {}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MUTATIONS)
-@pytest.mark.sample(12)
 def test_a_broken_machine_is_found_by_replaying_recorded_threads(
     recorded: Mapping[str, Graph], name: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 import sqlite3
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -13,7 +14,7 @@ import pytest
 from signoff import StorageError, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
 from signoff.storage.schema import SCHEMA
-from tests.support.prepared import PreparedPython, run_python
+from tests.support.programs import run_python
 from tests.support.rows import ids
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -52,7 +53,9 @@ for line in sys.stdin:
 def test_processes_that_open_a_new_file_at_once_all_get_it(tmp_path: Path) -> None:
     """SQLite answers some of them "database is locked", or they add the same column twice."""
     children = [
-        PreparedPython(["-c", _OPENS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", _OPENS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         for _ in range(4)
     ]
     for number in range(25):

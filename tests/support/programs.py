@@ -1,6 +1,8 @@
-"""Runs a program as Python does, in the process of the tests: what it imports is there already."""
+"""Runs a program of Python: in the process of the tests, where what it imports is there already, or in one of
+its own, for what must be killed or sees only what was written."""
 
 import runpy
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager, redirect_stdout
@@ -32,3 +34,9 @@ def run_program(file: Path, *words: str, folder: Path) -> str:
             if ended.code:
                 raise AssertionError(f"{file} ended with {ended.code}") from ended
     return printed.getvalue()
+
+
+def run_python(*words: str | Path, folder: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    """A program in a process of its own, to its end. words: what stands after `python`."""
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=folder)
