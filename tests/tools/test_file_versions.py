@@ -1,185 +1,167 @@
-"""write_file does not replace a file that has changed since the thread has read it."""
+"""What a thread knows of files: one that has changed since it was read is not replaced, and the files of a
+thread's long results are read by that thread alone."""
 
-import os
-from collections.abc import Callable
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.runnables import RunnableConfig
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import ToolException
 from langgraph.checkpoint.memory import InMemorySaver
 
 from signoff import build_graph, sqlite_storage
-from signoff.graph.foreign import Outputs, outputs_folder
 from signoff.models import ScriptedModel, call, reply
-from signoff.tools.files import workspace_tools
+from tests.support.benches.workspace import Bench, Call, Link
+from tests.support.plays import FINISH, GO, THREAD
 
-READ = call("read_file", path="a.py")
-WRITE = call("write_file", path="a.py", content="ONE\n")
-EDIT = call("edit_file", path="a.py", old="one", new="two")
-FINISH = call("finish_task", summary="Done.")
+READ: Call = ("read_file", {"path": "a.py"})
+PART = ("read_file", {"path": "a.py", "end_line": 1})
+BY_LINK = ("read_file", {"path": "link"})
+WRITE: Call = ("write_file", {"path": "a.py", "content": "ONE\n"})
+EDIT: Call = ("edit_file", {"path": "a.py", "old": "one", "new": "two"})
 CHANGED = "one\nthe user's new line\n"
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Path:
-    work = tmp_path / "work"
-    work.mkdir()
-    (work / "a.py").write_text("one\n")
-    return work
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path / "work", {"a.py": "one\n", "link": Link("a.py")})
 
 
-TABLE: list[tuple[str, list[str], bool]] = [
-    # What happens before the write: a call, or the content that somebody else gives to the file.
-    ("never read", ["!one more\n"], True),
-    ("read", ["read"], True),
-    ("read, then changed", ["read", "!" + CHANGED], False),
-    ("a part read, then changed", ["part", "!" + CHANGED], False),
-    ("read, changed, read again", ["read", "!" + CHANGED, "read"], True),
-    ("read, changed and changed back", ["read", "!" + CHANGED, "!one\n"], True),
-    ("read, then edited", ["read", "edit"], True),
-    ("written before", ["write"], True),
-    ("written, then changed", ["write", "!" + CHANGED], False),
-    ("read, changed, edited", ["read", "!" + CHANGED, "edit"], False),
-    ("edited, never read", ["edit"], True),
-    ("read, then gone", ["read", "gone"], True),
-    ("read by another name, then changed", ["link", "!" + CHANGED], False),
-    ("read by another thread, then changed", ["other", "!" + CHANGED], True),
-]
+# What happens before the write: a call of the thread, or the content that somebody else gives to the file.
+WRITTEN: dict[str, list[Any]] = {
+    "never read": ["one more\n"],
+    "read": [READ],
+    "read, changed, read again": [READ, CHANGED, READ],
+    "read, changed and changed back": [READ, CHANGED, "one\n"],
+    "read, then edited": [READ, EDIT],
+    "edited, never read": [EDIT],
+    "written before": [WRITE],
+    "read, then gone": [READ, None],
+}
+REFUSED: dict[str, list[Any]] = {
+    "read, then changed": [READ, CHANGED],
+    "a part read, then changed": [PART, CHANGED],
+    "written, then changed": [WRITE, CHANGED],
+    "read, changed, edited": [READ, CHANGED, EDIT],
+    "read by another name, then changed": [BY_LINK, CHANGED],
+}
 
 
-@pytest.mark.parametrize(("name", "steps", "written"), TABLE, ids=[name for name, _, _ in TABLE])
-def test_a_change_is_not_lost(name: str, steps: list[str], written: bool, work: Path) -> None:
-    tools = {tool.name: tool for tool in workspace_tools(work)}
+@pytest.mark.parametrize("name", WRITTEN | REFUSED)
+def test_a_change_is_not_lost(name: str, bench: Bench) -> None:
     config: Any = {"configurable": {"thread_id": "t"}}
-    (work / "link").symlink_to("a.py")
-    calls: dict[str, Callable[[], object]] = {
-        "read": lambda: tools["read_file"].invoke({"path": "a.py"}, config),
-        "part": lambda: tools["read_file"].invoke({"path": "a.py", "end_line": 1}, config),
-        "link": lambda: tools["read_file"].invoke({"path": "link"}, config),
-        "other": lambda: tools["read_file"].invoke({"path": "a.py"}, {"configurable": {"thread_id": "u"}}),
-        "edit": lambda: tools["edit_file"].invoke({"path": "a.py", "old": "one", "new": "two"}, config),
-        "write": lambda: tools["write_file"].invoke({"path": "a.py", "content": "1\n"}, config),
-        "gone": lambda: os.unlink(work / "a.py"),
-    }
-    for step in steps:
-        (work / "a.py").write_text(step[1:]) if step.startswith("!") else calls[step]()
-    before = (work / "a.py").read_text() if (work / "a.py").exists() else None
-    refused = pytest.raises(ToolException, match="changed since you read it")
-    with nullcontext() if written else refused:
-        tools["write_file"].invoke({"path": "a.py", "content": "ONE\n"}, config)
-    assert ((work / "a.py").read_text() == "ONE\n") is written
-    assert written or (work / "a.py").read_text() == before
+    file = bench.root / "a.py"
+    for step in (WRITTEN | REFUSED)[name]:
+        if isinstance(step, tuple):
+            bench.tools[step[0]].invoke(step[1], config)
+        elif step is None:
+            file.unlink()
+        else:
+            file.write_text(step)
+    before = file.read_text() if file.exists() else ""
+    with nullcontext() if name in WRITTEN else pytest.raises(ToolException, match=r"a\.py"):
+        bench.tools["write_file"].invoke(WRITE[1], config)
+    assert file.read_text() == ("ONE\n" if name in WRITTEN else before)
 
 
-def results(state: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(m.name, m.status) for m in state["messages"] if m.type == "tool" and m.name.endswith("_file")]
+def statuses(state: Any) -> list[str]:
+    results = (message for message in state["messages"] if isinstance(message, ToolMessage))
+    return [f"{message.name} {message.status}" for message in results if "_file" in str(message.name)]
 
 
-def test_also_in_another_process(work: Path, tmp_path: Path) -> None:
-    """The version is kept with the thread, and the tools of the second graph know nothing else."""
-    config: Any = {"configurable": {"thread_id": "t"}}
-
-    def run(*replies: Any) -> dict[str, Any]:
+def test_it_is_kept_with_the_thread_for_another_process(bench: Bench, tmp_path: Path) -> None:
+    def run(*steps: Any, thread: str = "t") -> list[str]:
         with sqlite_storage(tmp_path / "t.sqlite") as storage:
-            graph = build_graph(ScriptedModel([*replies]), workspace_tools(work), storage=storage)
-            state: dict[str, Any] = graph.invoke({"messages": [("user", "Change a.py.")]}, config)
-            return state
-
-    run(READ, FINISH)
-    (work / "a.py").write_text(CHANGED)
-    state = run(WRITE, READ, WRITE, FINISH)
-    assert results(state)[-3:] == [
-        ("write_file", "error"),
-        ("read_file", "success"),
-        ("write_file", "success"),
-    ]
-    (work / "a.py").write_text(CHANGED)
-    assert results(run(WRITE, FINISH))[-1] == ("write_file", "error")
-
-
-def test_calls_of_one_reply_know_of_each_other(work: Path) -> None:
-    """Also without a thread, and where the state has not seen the results of the reply yet."""
-    model = ScriptedModel([READ, reply(EDIT, WRITE, WRITE), FINISH])
-    state = build_graph(model, workspace_tools(work)).invoke({"messages": [("user", "Change a.py.")]})
-    assert {status for _, status in results(state)} == {"success"}
-
-
-def test_with_create_agent(work: Path) -> None:
-    config: Any = {"configurable": {"thread_id": "t"}}
-    saver = InMemorySaver()
-
-    def run(*replies: Any) -> dict[str, Any]:
-        model = ScriptedModel([*replies, reply("Done.")])
-        agent: Any = create_agent(model, list(workspace_tools(work)), checkpointer=saver)
-        state: dict[str, Any] = agent.invoke({"messages": [("user", "Change a.py.")]}, config)
-        return state
+            model = ScriptedModel([*(call(name, **args) for name, args in steps), FINISH])
+            graph = build_graph(model, [*Bench(bench.root).tools.values()], storage=storage)
+            return statuses(graph.invoke(GO, {"configurable": {"thread_id": thread}}))
 
     run(READ)
-    (work / "a.py").write_text(CHANGED)
-    with pytest.raises(ToolException, match="changed since you read it"):
-        run(WRITE)
-    assert (work / "a.py").read_text() == CHANGED
+    bench.put("a.py", CHANGED)
+    read, refused, *rest = run(WRITE, READ, WRITE)
+    assert (read, refused) == ("read_file success", "write_file error")
+    assert rest == ["read_file success", "write_file success"]
+    bench.put("a.py", CHANGED)
+    assert run(WRITE)[-1] == "write_file error"
+    # Another thread has not seen what was there before.
+    assert run(WRITE, thread="u") == ["write_file success"]
 
 
-@pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunnableConfig:
-    """A thread with a folder of results, with what Python code left in it, beside those of others."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_calls_of_one_reply_know_of_each_other(bench: Bench) -> None:
+    calls = [call(name, **args) for name, args in (READ, EDIT, WRITE, WRITE)]
+    graph = build_graph(ScriptedModel([calls[0], reply(*calls[1:]), FINISH]), [*bench.tools.values()])
+    assert {row.split()[1] for row in statuses(graph.invoke(GO))} == {"success"}
+
+
+def test_it_is_kept_by_an_agent_of_langchain_too(bench: Bench) -> None:
     saver = InMemorySaver()
-    for owned in (Outputs.of(outputs_folder(), saver, "t"), Outputs.of(outputs_folder(), None, None)):
-        folder = owned.own / "python"
-        folder.mkdir(parents=True)
-        (folder / "table.csv").write_text("a,b\n1,2\n")
-        (folder / "out").symlink_to(tmp_path / "work")
-        (folder / "up").symlink_to("..")
-    (outputs_folder() / "another").mkdir()
-    (outputs_folder() / "another/secret").write_text("secret")
-    return {"configurable": {"thread_id": "t", "__pregel_checkpointer": saver}}
+
+    def run(step: Any) -> None:
+        model = ScriptedModel([call(step[0], **step[1]), reply("Done.")])
+        agent: Any = create_agent(model, [*Bench(bench.root).tools.values()], checkpointer=saver)
+        agent.invoke(GO, THREAD)
+
+    run(READ)
+    bench.put("a.py", CHANGED)
+    with pytest.raises(ToolException, match=r"a\.py"):
+        run(WRITE)
+    assert (bench.root / "a.py").read_text() == CHANGED
 
 
-def folder_of(config: RunnableConfig) -> Path:
-    saver = config.get("configurable", {}).get("__pregel_checkpointer")
-    return Outputs.of(outputs_folder(), saver, "t").own / "python"
+# The folder of a thread's long results.
 
 
-def test_the_folder_of_the_threads_results_is_read_and_never_written(
-    work: Path, config: RunnableConfig
+def long() -> str:
+    """Much."""
+    return "needle\n" * 1_000
+
+
+@pytest.mark.parametrize("has_database", [True, False], ids=["with a database", "without one"])
+def test_long_results_are_read_by_their_thread_and_never_written(
+    has_database: bool, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tools = {tool.name: tool for tool in workspace_tools(work)}
-    path = str(folder_of(config) / "table.csv")
-    (work.parent / "cache").rename(work.parent / "real")
-    (work.parent / "cache").symlink_to("real")
-    assert tools["read_file"].invoke({"path": path}, config).endswith("1|a,b\n2|1,2")
-    folder = folder_of(config).resolve()
-    path = str(folder / "table.csv")
-    assert tools["read_file"].invoke({"path": path}, config) == f"{path}, lines 1 to 2 of 2:\n1|a,b\n2|1,2"
-    assert f"{path} (8 bytes)" in tools["list_files"].invoke({"path": str(folder)}, config)
-    assert f"{path}:2: 1,2" in tools["search_files"].invoke({"pattern": "1,2", "path": str(folder)}, config)
-    for other in ("../../another/secret", "out/a.py"):
-        with pytest.raises(ToolException, match="outside the workspace"):
-            tools["read_file"].invoke({"path": f"{folder}/{other}"}, config)
-    for name, arguments in (("write_file", {"content": "x"}), ("edit_file", {"old": "a", "new": "x"})):
-        with pytest.raises(ToolException, match="outside the workspace"):
-            tools[name].invoke({"path": path, **arguments}, config)
-    assert (folder / "table.csv").read_text() == "a,b\n1,2\n"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    storage = sqlite_storage(tmp_path / "t.sqlite") if has_database else None
 
+    def run(thread: str, *calls: Any) -> list[ToolMessage]:
+        graph = build_graph(
+            ScriptedModel([reply(*calls), FINISH]),
+            [long, *bench.tools.values()],
+            storage=storage,
+            policy={"result_chars": 1_000},
+        )
+        config: Any = {"configurable": {"thread_id": thread}} if has_database else None
+        messages = graph.invoke(GO, config)["messages"]
+        return [found for found in messages if isinstance(found, ToolMessage)][-1 - len(calls) : -1]
 
-def test_without_a_database_only_a_result_that_is_named_is_read(work: Path, config: RunnableConfig) -> None:
-    """All threads without one have the same folder, and may not look around in it."""
-    tools = {tool.name: tool for tool in workspace_tools(work)}
-    folder = folder_of({})
-    result = tools["read_file"].invoke({"path": str(folder / "table.csv")})
-    assert result.endswith("1|a,b\n2|1,2")
-    for path in (folder, folder.parent, folder / "up", folder / "up/python", folder / "table.csv/..", "/"):
-        for name, arguments in (("list_files", {}), ("search_files", {"pattern": "1"})):
-            with pytest.raises(ToolException, match="outside the workspace"):
-                tools[name].invoke({"path": str(path), **arguments})
-    # Nor does a thread with a database read there, or the other way round.
-    nowhere: RunnableConfig = {}
-    for path, place in ((folder, config), (folder_of(config), nowhere)):
-        with pytest.raises(ToolException, match="outside the workspace"):
-            tools["list_files"].invoke({"path": str(path)}, place)
+    text = run("t", call("long"))[0].text
+    path = Path(re.findall(rf"{tmp_path}\S+", text)[0])
+    (path.parent / "out").symlink_to(bench.root)
+    secret = path.parent.parent / "another/secret"
+    secret.parent.mkdir()
+    secret.write_text("secret")
+    looks = [
+        call("read_file", path=str(path), end_line=1),
+        call("search_files", path=str(path), pattern="needle$"),
+        call("list_files", path=str(path.parent)),
+        call("search_files", path=str(path.parent), pattern="needle$"),
+    ]
+    others = [
+        call("read_file", path=f"{path.parent}/../another/secret"),
+        call("read_file", path=f"{path.parent}/out/a.py"),
+        call("list_files", path=str(path.parent.parent)),
+        call("write_file", path=str(path), content="x"),
+        call("edit_file", path=str(path), old="needle", new="x", replace_all=True),
+    ]
+    # All threads without a database have one folder, in which only who knows a name may read.
+    expected = ["success"] * (4 if has_database else 2) + ["error"] * (5 if has_database else 7)
+    assert [result.status for result in run("t", *looks, *others)] == expected
+    assert [result.status for result in run("u", *looks)] == ["error" if has_database else "success"] * 2 + [
+        "error"
+    ] * 2
+    assert path.read_text() == long()
+    if storage:
+        storage.close()

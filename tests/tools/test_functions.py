@@ -1,5 +1,5 @@
 """Functions as tools: what is bound stays bound, and what no call could satisfy is refused when the graph is
-built, in one sentence that names the tool and the argument."""
+built, in one line that names the tool and the argument."""
 
 from __future__ import annotations
 
@@ -20,22 +20,15 @@ from pydantic import BaseModel
 
 from signoff import ControlTool, SetupError, build_graph, standard_controls
 from signoff.models import ScriptedModel, call
+from tests.support.plays import FINISH, GO, results
 
 if TYPE_CHECKING:
     from decimal import Decimal
-
-GO: Any = {"messages": [("user", "go")]}
-DONE = call("finish_task", summary="Done.")
 
 
 class Shop:
     @tool
     def stock(self, item: str) -> str:
-        """Look up the stock."""
-        return item
-
-    @tool
-    async def astock(self, item: str) -> str:
         """Look up the stock."""
         return item
 
@@ -54,6 +47,16 @@ class Shop:
         return item * 2
 
 
+class Service:
+    def __call__(self, a: int) -> int:
+        """Call it."""
+        return a
+
+
+class Schema(BaseModel):
+    runtime: str
+
+
 def unresolved(a: int, b: Decimal) -> str:
     """Add."""
     return f"{a}{b}"
@@ -68,13 +71,14 @@ def undescribed(a: int) -> int:
     return a
 
 
+def blank(a: int) -> int:
+    """ """
+    return a
+
+
 def hidden(_secret: str) -> str:
     """Keep it."""
     return _secret
-
-
-class Schema(BaseModel):
-    runtime: str
 
 
 def explicit(runtime: str) -> str:
@@ -86,9 +90,9 @@ def by_place(a: int, /) -> str:
     return str(a)
 
 
-def all_by_place(*items: str) -> str:
-    """Take them."""
-    return str(items)
+def anything(*args: Any, **kwargs: Any) -> str:
+    """Take anything."""
+    return f"{args}{kwargs}"
 
 
 def all_by_name(**items: str) -> str:
@@ -96,22 +100,8 @@ def all_by_name(**items: str) -> str:
     return str(items)
 
 
-def anything(*args: Any, **kwargs: Any) -> str:
-    """Take anything."""
-    return f"{args}{kwargs}"
-
-
-def blank(a: int) -> int:
-    """ """
-    return a
-
-
-class Thing:
-    """Of no type that JSON has."""
-
-
-def of_a_thing(thing: Thing) -> str:
-    """Take a thing."""
+def of_a_thing(thing: Service) -> str:
+    """Take what JSON does not have."""
     return str(thing)
 
 
@@ -123,54 +113,50 @@ def named(argument: str, hint: str = "str") -> Callable[..., str]:
     return made
 
 
-def described(function: Any) -> Any:
-    function.__doc__ = "Do it."
+def described(function: Any, name: str = "<lambda>") -> Any:
+    function.__doc__, function.__name__ = "Do it.", name
     return function
 
 
+# A tool, and what the error names.
 REFUSED: dict[str, tuple[Any, str, str]] = {
-    "a tool made in a class": (Shop.stock, "stock", "self"),
-    "of an object": (Shop().stock, "stock", "self"),
-    "a coroutine made in a class": (Shop.astock, "astock", "self"),
-    "a method without its object": (Shop.price, "price", "self"),
-    "a class method without its class": (Shop.__dict__["name"].__func__, "name", "cls"),
-    "a hint for type checkers alone": (unresolved, "unresolved", "b"),
-    "the same of a partial": (functools.partial(unresolved, 3), "unresolved", "b"),
-    "a partial of a method without its object": (functools.partial(Shop.price), "price", "self"),
-    "by its place alone": (by_place, "by_place", "'a'"),
-    "all by their places": (all_by_place, "all_by_place", "'items'"),
-    "any by name": (all_by_name, "all_by_name", "'items'"),
-    "anything": (anything, "anything", "'args'"),
-    "a partial of anything": (functools.partial(anything, a=1), "anything", "'args'"),
-    "a partial of any by name": (functools.partial(all_by_name, a="1"), "all_by_name", "'items'"),
-    "a function of C by its place": (math.sqrt, "sqrt", "'x'"),
-    "a method of a text": (str.upper, "upper", "'self'"),
-    "a function of C that says nothing": (max, "max", "no signature"),
-    "a docstring that is blank": (blank, "blank", "docstring is empty"),
-    "a lambda": (described(lambda a: a), "<lambda>", "a name that no provider takes"),
-    "a lambda without a docstring": (lambda a: a, "<lambda>", "docstring"),
-    "an argument with an underscore": (hidden, "hidden", "_secret"),
-    "a type without a schema": (of_a_thing, "of_a_thing", "thing"),
+    "a tool made in a class": (Shop.stock, "'stock'", "'self'"),
+    "of an object": (Shop().stock, "'stock'", "'self'"),
+    "a method without its object": (Shop.price, "'price'", "'self'"),
+    "a partial of it": (functools.partial(Shop.price), "'price'", "'self'"),
+    "a class method without its class": (Shop.__dict__["name"].__func__, "'name'", "'cls'"),
+    "a class method of the class's dict": (Shop.__dict__["name"], "'name'", "tool"),
+    "a hint for type checkers alone": (unresolved, "'unresolved'", "'b'"),
+    "the same of a partial": (functools.partial(unresolved, 3), "'unresolved'", "'b'"),
+    "by its place alone": (by_place, "'by_place'", "'a'"),
+    "anything": (anything, "'anything'", "'args'"),
+    "a partial of anything": (functools.partial(anything, a=1), "'anything'", "'args'"),
+    "any by name": (all_by_name, "'all_by_name'", "'items'"),
+    "a function of C by its place": (math.sqrt, "'sqrt'", "'x'"),
+    "a method of a text": (str.upper, "'upper'", "'self'"),
+    "a function of C that says nothing": (max, "'max'", "signature"),
+    "a bound one": (functools.partial(max, 1), "max", "tool"),
+    "no docstring": (undescribed, "'undescribed'", "docstring"),
+    "a blank one": (blank, "'blank'", "docstring"),
+    "a lambda": (described(lambda a: a), "'<lambda>'", "name"),
+    "an argument with an underscore": (hidden, "'hidden'", "'_secret'"),
+    "a type without a schema": (of_a_thing, "'of_a_thing'", "'thing'"),
     "a name in a schema": (
         StructuredTool.from_function(explicit, description="Deploy.", args_schema=Schema),
-        "explicit",
-        "runtime",
+        "'explicit'",
+        "'runtime'",
     ),
+    "a name with a default": (named("runtime", "str = 'python3'"), "'deploy'", "'runtime'"),
     **{
-        f"the name {name}": (named(name), "deploy", name)
-        for name in (
-            "runtime",
-            "callbacks",
-            "run_manager",
-            "args",
-            "kwargs",
-            "v__args",
-            "model_config",
-            "model_dump",
-        )
+        f"the name {name}": (named(name), "'deploy'", f"'{name}'")
+        for name in ("runtime", "callbacks", "run_manager", "args", "kwargs", "v__args", "model_config")
     },
-    "a name with a default": (named("runtime", "str = 'python3'"), "deploy", "runtime"),
-    "no docstring": (undescribed, "undescribed", "docstring"),
+    "a type": (int, "int", "tool"),
+    "a type with a bound argument": (functools.partial(int, base=2), "int", "tool"),
+    "an object that can be called": (Service(), "Service", "tool"),
+    "a getter": (operator.itemgetter("a"), "itemgetter", "tool"),
+    "a runnable": (RunnableLambda(len), "RunnableLambda", "tool"),
+    "a partial method": (functools.partialmethod(unresolved_return), "partialmethod", "tool"),
 }
 
 
@@ -180,52 +166,12 @@ def test_what_no_call_could_satisfy_is_refused_when_the_graph_is_built(case: str
     with pytest.raises(SetupError) as told:
         build_graph(ScriptedModel([]), tools=[given])
     said = str(told.value)
-    assert repr(tool_name) in said
-    assert argument in said
-    assert "\n" not in said
-
-
-class Service:
-    """It can be called."""
-
-    def __call__(self, a: int) -> int:
-        """Call it."""
-        return a
-
-
-# What has no name of its own, and what the sentence says.
-NAMELESS: dict[str, tuple[Any, str]] = {
-    "a type with a bound argument": (
-        functools.partial(int, base=2),
-        "the class int cannot be a tool: nothing says",
-    ),
-    "a bound function of C that says nothing": (
-        functools.partial(max, 1),
-        "the function max cannot be a tool",
-    ),
-    "a type": (int, "holds the class int; pass"),
-    "an object that can be called": (Service(), "cannot be a tool .*; pass a LangChain tool, or a function"),
-    "a getter": (operator.itemgetter("a"), "cannot be a tool .*; pass a LangChain tool, or a function"),
-    "a runnable": (RunnableLambda(len), "cannot be a tool .*; pass a LangChain tool, or a function"),
-    "a partial method": (
-        functools.partialmethod(unresolved_return),
-        "cannot be a tool .*; pass a LangChain tool",
-    ),
-    "a class method of the class's dict": (Shop.__dict__["name"], "'name' cannot be a tool"),
-}
-
-
-@pytest.mark.parametrize("case", NAMELESS)
-def test_what_is_no_function_is_refused_when_the_graph_is_built(case: str) -> None:
-    given, says = NAMELESS[case]
-    with pytest.raises(SetupError, match=says) as told:
-        build_graph(ScriptedModel([]), tools=[given])
-    assert "\n" not in str(told.value)
+    assert (tool_name in said, argument in said, "\n" in said) == (True, True, False)
 
 
 def test_a_finishing_tool_is_checked_too() -> None:
     controls = [*standard_controls(), ControlTool(Shop.stock, "finish")]
-    with pytest.raises(SetupError, match="'stock' needs the argument 'self'"):
+    with pytest.raises(SetupError, match=r"'stock'.*'self'"):
         build_graph(ScriptedModel([]), control_tools=controls)
 
 
@@ -297,16 +243,8 @@ async def pieces_soon(year: int) -> AsyncIterator[str]:
     yield "and more"
 
 
-NOTHING = object()
-
-
-def with_default(year: int, month: Any = NOTHING) -> str:
-    """Orders."""
-    return f"{year} {month is NOTHING}"
-
-
 def without_end(year: int, until: float = math.inf, of: frozenset[int] = frozenset({1})) -> str:
-    """Orders."""
+    """Orders, with defaults that JSON does not have."""
     return f"{year} {until} {of}"
 
 
@@ -315,49 +253,30 @@ def by_name_alone(*, year: int) -> str:
     return str(year)
 
 
-def named_lambda() -> Any:
-    made: Any = described(lambda year: f"lambda {year}")
-    made.__name__ = "made"
-    return made
-
-
+ANN, YEAR, LESS = "3 orders of ann in 1", {"year": 1}, ["year", "limit"]
+FORGED = {"year": 1, "user": "mallory"}
 # A tool, the arguments that the model passes, those that it is shown, and the result.
 TAKEN: dict[str, tuple[Any, dict[str, Any], list[str], str]] = {
-    "a function": (orders, {"user": "ann", "year": 1}, ["user", "year", "limit"], "3 orders of ann in 1"),
-    "a bound name": (bound(orders, user="ann"), {"year": 1}, ["year", "limit"], "3 orders of ann in 1"),
-    "a bound name that the model passes": (
-        bound(orders, user="ann"),
-        {"year": 1, "user": "mallory"},
-        ["year", "limit"],
-        "3 orders of ann in 1",
-    ),
-    "bound, with the function's name": (
-        bound(orders, user="ann", update=True),
-        {"year": 1, "user": "mallory"},
-        ["year", "limit"],
-        "3 orders of ann in 1",
-    ),
-    "bound by position": (bound(orders, "ann"), {"year": 1}, ["year", "limit"], "3 orders of ann in 1"),
-    "a bound default": (
-        bound(orders, limit=9),
-        {"user": "a", "year": 1},
-        ["user", "year"],
-        "9 orders of a in 1",
-    ),
-    "bound twice": (bound(bound(orders, user="ann"), limit=9), {"year": 1}, ["year"], "9 orders of ann in 1"),
-    "a bound coroutine": (bound(orders_async, user="ann"), {"year": 1}, ["year"], "orders of ann in 1"),
-    "a bound method": (bound(Keeper().orders, user="ann"), {"year": 1}, ["year"], "orders of ann in 1"),
+    "a function": (orders, {"user": "ann", "year": 1}, ["user", "year", "limit"], ANN),
+    "a bound name": (bound(orders, user="ann"), YEAR, LESS, ANN),
+    "a bound name that the model passes": (bound(orders, user="ann"), FORGED, LESS, ANN),
+    "bound, with the function's name": (bound(orders, user="ann", update=True), FORGED, LESS, ANN),
+    "bound by position": (bound(orders, "ann"), YEAR, LESS, ANN),
+    "a bound default": (bound(orders, limit=3), {"user": "ann", "year": 1}, ["user", "year"], ANN),
+    "bound twice": (bound(bound(orders, user="ann"), limit=3), YEAR, ["year"], ANN),
+    "a bound coroutine": (bound(orders_async, user="ann"), YEAR, ["year"], "orders of ann in 1"),
+    "a bound method": (bound(Keeper().orders, user="ann"), YEAR, ["year"], "orders of ann in 1"),
     "bound beside the state": (
         bound(with_state, user="ann"),
-        {"year": 1},
+        YEAR,
         ["year"],
         "orders of ann in 1, 2 messages",
     ),
     "a tool of a partial": (
         StructuredTool.from_function(bound(orders, user="ann", update=True)),
-        {"year": 1, "user": "mallory"},
-        ["year", "limit"],
-        "3 orders of ann in 1",
+        FORGED,
+        LESS,
+        ANN,
     ),
     "a partial of a method with its object": (
         functools.partial(Shop.price, Shop()),
@@ -365,42 +284,40 @@ TAKEN: dict[str, tuple[Any, dict[str, Any], list[str], str]] = {
         ["item"],
         "the price of x",
     ),
-    "a coroutine": (soon, {"year": 1}, ["year"], "soon 1"),
-    "a function that returns a coroutine": (later, {"year": 1}, ["year"], "soon 1"),
-    "a generator": (pieces, {"year": 1}, ["year"], "1\nand more"),
-    "an async generator": (pieces_soon, {"year": 1}, ["year"], "1\nand more"),
-    "a default that is no JSON": (with_default, {"year": 1}, ["year", "month"], "1 True"),
-    "a default without an end": (without_end, {"year": 1}, ["year", "until", "of"], "1 inf frozenset({1})"),
-    "by its name alone": (by_name_alone, {"year": 1}, ["year"], "1"),
-    "a cached function": (functools.cache(by_name_alone), {"year": 1}, ["year"], "1"),
-    "a lambda with a name": (named_lambda(), {"year": 1}, ["year"], "lambda 1"),
+    "a coroutine": (soon, YEAR, ["year"], "soon 1"),
+    "a function that returns a coroutine": (later, YEAR, ["year"], "soon 1"),
+    "a generator": (pieces, YEAR, ["year"], "1\nand more"),
+    "an async generator": (pieces_soon, YEAR, ["year"], "1\nand more"),
+    "defaults that are no JSON": (without_end, YEAR, ["year", "until", "of"], "1 inf frozenset({1})"),
+    "by its name alone": (by_name_alone, YEAR, ["year"], "1"),
+    "a cached function": (functools.cache(by_name_alone), YEAR, ["year"], "1"),
+    "a lambda with a name": (described(lambda year: f"lambda {year}", "made"), YEAR, ["year"], "lambda 1"),
     **{
         f"the name {name}": (named(name), {name: "v"}, [name], "v")
-        for name in ("config", "state", "store", "context", "name", "schema", "json", "copy", "dict", "cls")
+        for name in ("config", "state", "store", "context", "name", "schema", "json", "copy", "cls", "self")
     },
     "a method": (Keeper().orders, {"user": "ann", "year": 1}, ["user", "year"], "orders of ann in 1"),
     "a class method": (Shop.name, {"item": "x"}, ["item"], "Shop: x"),
     "a static method": (Shop.twice, {"item": "x"}, ["item"], "xx"),
     "a return hint for type checkers alone": (unresolved_return, {"a": 1}, ["a"], "total 1"),
-    "an argument that is called self": (named("self"), {"self": "v"}, ["self"], "v"),
-    "the configuration": (configured, {"year": 1}, ["year"], "1 dict"),
-    "callbacks": (called_back, {"year": 1}, ["year"], "1 True"),
-    "the runtime": (at_run_time, {"year": 1}, ["year"], "1 2"),
-    "the id of the call": (by_call, {"year": 1}, ["year"], "1 c1"),
+    "the configuration": (configured, YEAR, ["year"], "1 dict"),
+    "callbacks": (called_back, YEAR, ["year"], "1 True"),
+    "the runtime": (at_run_time, YEAR, ["year"], "1 2"),
+    "the id of the call": (by_call, YEAR, ["year"], "1 c1"),
 }
 
 
 # Pydantic warns of names that its models have, and of defaults that JSON does not have.
 @pytest.mark.filterwarnings("ignore:Field name", "ignore:Default value")
 @pytest.mark.parametrize("case", TAKEN)
-async def test_what_the_model_is_shown_and_may_pass(case: str) -> None:
+def test_what_the_model_is_shown_and_may_pass(case: str) -> None:
     given, args, shown, result = TAKEN[case]
     name = getattr(given, "name", None) or getattr(given, "__name__", None) or given.func.__name__
-    model = ScriptedModel([call(name, id="c1", **args), DONE])
-    found = await build_graph(model, tools=[given]).ainvoke(GO)
+    model = ScriptedModel([call(name, id="c1", **args), FINISH])
+    state = build_graph(model, tools=[given]).invoke(GO)
     offered = model.seen[0].tools[0]["function"]
     assert list(offered["parameters"]["properties"]) == shown
-    assert next(m.text for m in found["messages"] if m.type == "tool") == result
+    assert results(state, name) == [result]
 
 
 PROGRAM = '''
@@ -420,9 +337,8 @@ print(build_graph(model, tools=[named]).invoke({"messages": [("user", "go")]})["
 '''
 
 
-def test_without_docstrings_a_sentence_says_so() -> None:
+@pytest.mark.slow
+def test_without_docstrings_an_error_says_why() -> None:
     done = subprocess.run([sys.executable, "-OO", "-c", PROGRAM], capture_output=True, text=True, check=True)
     told, status = done.stdout.splitlines()
-    assert "'look'" in told
-    assert "-OO" in told
-    assert status == "success"
+    assert ("'look'" in told, "-OO" in told, status) == (True, True, "success")

@@ -1,104 +1,131 @@
-"""Full texts below the cache folder: whose they are, how long they are kept, and what is left of them."""
+"""Long results are bounded and say where the whole text is, which goes when its thread has long ended."""
 
 import os
 import re
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
-from langchain_core.messages import ToolMessage
 
-from signoff import Session, build_graph, sqlite_storage
-from signoff.graph import foreign as outputs
-from signoff.graph.foreign import Outputs, clear
+from signoff import Session, Storage, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
+from signoff.text import count_noun, valid_text
+from tests.support.plays import ASK, FINISH, GO, results
 
-DAY = 86_400.0
-TEXT = "x" * 1_000
-
-
-def old(text: Outputs, days: float) -> None:
-    """The thread has ended so many days ago."""
-    moment = time.time() - days * DAY
-    os.utime(text.own / ".ended", (moment, moment))
+HOUR, DAY = 3_600.0, 86_400.0
+BIG = call("big")
 
 
-def kept(folder: Path, name: str, *, ended: float | None, size: int = 1_000) -> Path:
-    own = Outputs(folder, name)
-    path = Path(own.keep(name)("x" * size))
-    if ended is not None:
-        own.ended()
-        old(own, ended)
-    return path
+def big() -> str:
+    """Much."""
+    return "abcdefghij" * 1_000
 
 
-def is_gone(path: Path) -> bool:
-    return path.read_text().startswith("This text is no longer kept: ")
+@dataclass
+class Threads:
+    """Threads in a database, each of which begins with a long result, and their texts below `cache`."""
+
+    storage: Storage
+    cache: Path
+    texts: dict[str, Path] = field(default_factory=dict)
+
+    def session(self, name: str, steps: Sequence[Any]) -> Session[Any]:
+        policy = {"result_chars": 1_000}
+        return Session(build_graph(ScriptedModel([*steps]), [big], storage=self.storage, policy=policy), name)
+
+    def begin(self, name: str, *steps: Any) -> None:
+        session = self.session(name, [BIG, *steps])
+        session.run("go")
+        kept = re.findall(rf"{self.cache}\S+", results(session.status().values)[0])
+        self.texts[name] = Path(kept[0])
+
+    def ends(self, name: str, ago: float) -> None:
+        """A thread that has ended some time ago."""
+        self.begin(name, FINISH)
+        moment = time.time() - ago
+        for path in self.texts[name].parent.iterdir():
+            os.utime(path, (moment, moment))
+
+    @property
+    def gone(self) -> set[str]:
+        """Those whose text is no longer there, but one line that says so."""
+        return {name for name, path in self.texts.items() if path.stat().st_size < 300}
 
 
-@pytest.mark.parametrize(
-    ("ended", "gone"), [(None, False), (0, False), (29, False), (31, True), (3_000, True)]
-)
-def test_they_go_by_age_after_the_end_of_their_thread(
-    ended: float | None, gone: bool, tmp_path: Path
-) -> None:
-    path = kept(tmp_path, "a", ended=ended)
-    os.utime(path, (0, 0))
-    clear(tmp_path)
-    assert is_gone(path) == gone
+@pytest.fixture
+def threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    with sqlite_storage(tmp_path / "t.sqlite") as storage:
+        yield Threads(storage, cache)
 
 
-def test_they_go_by_size_those_that_ended_first_before(
+def test_texts_go_by_age_after_the_end_of_their_thread(threads: Threads) -> None:
+    threads.begin("waits", ASK)
+    os.utime(threads.texts["waits"], (0, 0))
+    for name, days in {"new": 0, "younger": 29, "older": 31, "oldest": 3_000}.items():
+        threads.ends(name, days * DAY)
+    strange = threads.cache / "signoff/outputs/folder/loose.txt"
+    strange.parent.mkdir()
+    strange.write_text("x")
+    os.utime(strange, (0, 0))
+    assert threads.gone == {"older"}, "the end of another thread clears"
+    threads.ends("now", 0)
+    assert threads.gone == {"older", "oldest"}
+    assert strange.read_text() == "x"
+    # A line that is left stays as it is.
+    line = threads.texts["older"].read_text()
+    assert line.count("\n") == 1
+    threads.ends("later", 0)
+    assert threads.texts["older"].read_text() == line
+
+
+def test_texts_go_by_size_those_that_ended_first_before(threads: Threads) -> None:
+    threads.begin("waits", ASK)
+    for name, hours in {"first": 9, "second": 8, "third": 7, "new": 0}.items():
+        threads.ends(name, hours * HOUR)
+    for path in threads.texts.values():
+        end = path.stat().st_mtime
+        os.truncate(path, 200_000_000)
+        os.utime(path, (end, end))
+    threads.ends("now", 0)
+    assert threads.gone == {"first", "second"}
+
+
+def test_a_thread_that_goes_on_keeps_its_texts(threads: Threads, tmp_path: Path) -> None:
+    threads.ends("t", 40 * DAY)
+    with sqlite_storage(tmp_path / "other.sqlite") as storage:
+        others = Threads(storage, threads.cache)
+        others.begin("t", ASK)
+        assert others.texts["t"].parent != threads.texts["t"].parent
+        session = threads.session("t", [ASK, FINISH])
+        session.run("more")
+        others.ends("clears", 0)
+        assert (threads.gone, others.gone) == (set(), set())
+        session.resume("so")
+        threads.ends("t", 40 * DAY)
+        others.ends("clears again", 0)
+        assert (threads.gone, others.gone) == ({"t"}, set())
+
+
+def test_a_copy_that_cannot_be_kept_costs_the_copy_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outputs, "MOST_BYTES", 2_500)
-    ends = {"open": None, "first": 9.0, "second": 8.0, "third": 7.0, "now": 0.0}
-    paths = {name: kept(tmp_path, name, ended=ended) for name, ended in ends.items()}
-    clear(tmp_path)
-    assert [name for name, path in paths.items() if is_gone(path)] == ["first", "second"]
-    before = {path: path.read_text() for path in paths.values()}
-    clear(tmp_path, time.time() + DAY)
-    assert {path: path.read_text() for path in paths.values()} == before, "a line that is left stays as it is"
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    graph = build_graph(ScriptedModel([BIG, FINISH]), [big], policy={"result_chars": 1_000})
+    result = results(graph.invoke(GO))[0]
+    assert (result[:3], result[-3:], len(result) <= 1_000) == ("abc", "hij", True)
 
 
-def test_what_is_no_threads_is_left_alone(tmp_path: Path) -> None:
-    for name in ("loose.txt", "folder/loose.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(TEXT)
-    clear(tmp_path, time.time() + 1_000 * DAY)
-    assert [path.read_text() for path in sorted(tmp_path.rglob("*.txt"))] == [TEXT, TEXT]
+def test_text_becomes_valid() -> None:
+    assert valid_text("plain \U0001f600 \x1b[31m") == "plain \U0001f600 \x1b[31m"
+    assert valid_text("a\ud800b\udfffc\0") == "a\ufffdb\ufffdc\ufffd"
 
 
-def test_the_thread_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through a whole life: a task, its end, another task on the same thread, and a thread of the same name
-    in another database."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-    def big() -> str:
-        """Much."""
-        return "y" * 3_000
-
-    ask, done = call("ask_user", question="?"), call("finish_task", summary="x")
-    paths = []
-    with sqlite_storage(tmp_path / "a.sqlite") as storage, sqlite_storage(tmp_path / "b.sqlite") as other:
-        ended, waits = ScriptedModel([call("big"), done, ask, done]), ScriptedModel([call("big"), ask])
-        for model, place in ((ended, storage), (waits, other)):
-            graph = build_graph(model, [big], storage=place, policy={"result_chars": 1_000})
-            Session(graph, "t").run("go")
-            messages = graph.get_state({"configurable": {"thread_id": "t"}}).values["messages"]
-            text = next(message.text for message in messages if isinstance(message, ToolMessage))
-            found = re.search(r"full text is in (\S+)", text)
-            assert found
-            paths.append(Path(found[1]))
-        folder = paths[0].parent.parent
-        assert paths[0].parent != paths[1].parent
-        clear(folder, time.time() + 100 * DAY)
-        assert [is_gone(path) for path in paths] == [True, False]
-        paths[0].write_text(TEXT)
-        session = Session(build_graph(ended, [big], storage=storage), "t")
-        session.run("more")
-        clear(folder, time.time() + 100 * DAY)
-        assert not is_gone(paths[0]), "the thread has gone on"
-        session.resume("so")
-        clear(folder, time.time() + 100 * DAY)
-        assert is_gone(paths[0])
+def test_counts_in_words() -> None:
+    words = [count_noun(number, "line") for number in (0, 1, 2, 1234)]
+    assert words == ["0 lines", "1 line", "2 lines", "1,234 lines"]

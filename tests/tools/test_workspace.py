@@ -1,166 +1,159 @@
-"""A workspace gives access to its own folder and to nothing else, whatever the path."""
+"""A workspace gives access to its own folder and to nothing else, and keeps what is protected unchanged."""
 
 import os
 import stat
+import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
-from langchain_core.tools import ToolException
 
-from signoff.graph.errors import SetupError
-from signoff.tools import Workspace
-from signoff.tools.workspace import walk
+from signoff import SetupError
+from signoff.tools import Workspace, choose_sandbox, python_tool, workspace_tools
+from tests.support.benches.workspace import Bench, Files, Link
 
 SECRET = "the secret outside"
-MOST = 1_000_000
+EVERY_TOOL: dict[str, dict[str, Any]] = {
+    "read_file": {},
+    "write_file": {"content": "changed"},
+    "edit_file": {"old": "e", "new": "changed"},
+    "list_files": {},
+    "search_files": {"pattern": "e"},
+}
+ON_FILES = list(EVERY_TOOL)[:3]
 
 
 @pytest.fixture
-def outside(tmp_path: Path) -> Path:
-    folder = tmp_path / "outside"
-    folder.mkdir()
-    (folder / "secret.txt").write_text(SECRET)
-    return folder
+def around(tmp_path: Path) -> Bench:
+    """What is around the workspace, and in it."""
+    outside = tmp_path / "outside"
+    return Bench(
+        tmp_path,
+        {
+            "outside/secret.txt": SECRET,
+            "project-2/secret.txt": SECRET,
+            "project/src/app.py": "code\n",
+            "project/notes.txt": "notes\n",
+            "project/pipe": None,
+            "project/to_file": Link("../outside/secret.txt"),
+            "project/to_absolute_file": Link(str(outside / "secret.txt")),
+            "project/to_folder": Link(str(outside)),
+            "project/to_link": Link("to_file"),
+            "project/to_proc": Link("/proc"),
+            "project/to_null": Link("/dev/null"),
+            "project/to_new": Link("../outside/new.txt"),
+            "project/loop": Link("loop"),
+            "project/inner": Link("src/app.py"),
+            "project/inner_absolute": Link(str(tmp_path / "project/src/app.py")),
+            "project/inner_folder": Link("src"),
+            "project/up_and_back": Link("src/../notes.txt"),
+        },
+    )
 
 
 @pytest.fixture
-def root(tmp_path: Path, outside: Path) -> Path:
-    root = tmp_path / "project"
-    (root / "src").mkdir(parents=True)
-    (root / "src" / "app.py").write_text("print(1)\n")
-    (root / "notes.txt").write_text("notes\n")
-    links = {
-        "to_file": "../outside/secret.txt",
-        "to_absolute_file": str(outside / "secret.txt"),
-        "to_folder": str(outside),
-        "to_link": "to_file",
-        "to_proc": "/proc",
-        "to_null": "/dev/null",
-        "to_new": "../outside/new.txt",
-        "loop": "loop",
-        "inner": "src/app.py",
-        "inner_absolute": str(root / "src" / "app.py"),
-        "inner_folder": "src",
-        "up_and_back": "src/../notes.txt",
-    }
-    for name, target in links.items():
-        (root / name).symlink_to(target)
-    os.mkfifo(root / "pipe")
-    return root
+def bench(around: Bench) -> Bench:
+    return Bench(around.root / "project")
 
 
-@pytest.fixture
-def workspace(root: Path) -> Workspace:
-    return Workspace(root)
-
-
-OUT = "outside the workspace"
-REFUSED = [
-    ("..", OUT),
-    ("../outside/secret.txt", OUT),
-    ("src/../../outside/secret.txt", OUT),
-    ("{outside}/secret.txt", OUT),
-    ("{root}/../outside/secret.txt", OUT),
-    ("{root}-2/secret.txt", OUT),
-    ("/etc/passwd", OUT),
-    ("/proc/self/environ", OUT),
-    ("/dev/null", OUT),
-    ("~/.bashrc", OUT),
-    ("to_file", OUT),
-    ("to_absolute_file", OUT),
-    ("to_link", OUT),
-    ("to_folder/secret.txt", OUT),
-    ("to_folder/../outside/secret.txt", OUT),
-    ("to_proc/self/environ", OUT),
-    ("to_null", OUT),
-    ("to_new", OUT),
-    ("loop", "link|not a regular file"),
-    ("pipe", "not a regular file"),
-    ("src", "is a folder"),
-    (".", "is a folder"),
-    ("notes.txt/x", "not a folder"),
-    ("", "empty"),
-    ("  ", "empty"),
-    ("notes.txt\0.png", "a path cannot contain"),
-    ("/proc/self/environ\0", "a path cannot contain"),
-    ("caf\ud800", "a path cannot contain"),
-    ("x" * 5_000, "too long"),
-    ("x" * 300, "too long"),
+NOWHERE = [
+    *("..", "../outside/secret.txt", "src/../../outside/secret.txt", "{around}/outside/secret.txt"),
+    *("{around}/project/../outside/secret.txt", "{around}/project-2/secret.txt", "/etc/passwd", "~/.bashrc"),
+    *("/proc/self/environ", "/dev/null", "to_file", "to_absolute_file", "to_link", "to_folder/secret.txt"),
+    *("to_folder/../outside/secret.txt", "to_proc/self/environ", "to_null", "to_new", "notes.txt/x"),
+    *("", "  ", "notes.txt\0.png", "/proc/self/environ\0", "caf\ud800", "x" * 5_000, "x" * 300),
+    "../" * 1_300 + "x",
 ]
+NO_FILES = ["pipe", "loop", "src", ".", "inner_folder", "src/app.py/x"]
 
 
-@pytest.mark.parametrize(("path", "reason"), REFUSED)
-@pytest.mark.parametrize("access", ["read", "write"])
-def test_a_path_that_is_no_file_inside_is_refused(
-    workspace: Workspace, outside: Path, path: str, reason: str, access: str
-) -> None:
-    path = path.format(outside=outside, root=workspace.root)
-    with pytest.raises(ToolException, match=reason) as refusal:
-        workspace.head(path, MOST) if access == "read" else workspace.write(path, b"overwritten")
-    assert SECRET not in str(refusal.value)
-    assert len(str(refusal.value)) < 400
-    str(refusal.value).encode()
-    assert {file.name: file.read_text() for file in outside.iterdir()} == {"secret.txt": SECRET}
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("path", [*NOWHERE, *NO_FILES], ids=lambda path: path[:40])
+def test_a_path_that_is_no_file_inside_is_refused(path: str, around: Bench, bench: Bench) -> None:
+    before = around.disk()
+    for tool in EVERY_TOOL if path in NOWHERE else ON_FILES:
+        told = bench.refusal(tool, path=path.format(around=around.root), **EVERY_TOOL[tool])
+        assert SECRET not in told
+        assert len(told) < 400
+    assert around.disk() == before
 
 
-ACCEPTED = [
-    ("src/app.py", "src/app.py"),
-    ("./src/app.py", "src/app.py"),
-    ("src//app.py", "src/app.py"),
-    ("src/./app.py", "src/app.py"),
-    ("src/../src/app.py", "src/app.py"),
-    ("inner", "src/app.py"),
-    ("inner_absolute", "src/app.py"),
-    ("inner_folder/app.py", "src/app.py"),
-    ("{root}/src/app.py", "src/app.py"),
-    ("up_and_back", "notes.txt"),
-]
+INSIDE = {
+    "src/app.py": "src/app.py",
+    "./src//./app.py": "src/app.py",
+    "src/../src/app.py": "src/app.py",
+    "inner": "src/app.py",
+    "inner_absolute": "src/app.py",
+    "inner_folder/app.py": "src/app.py",
+    "{around}/project/src/app.py": "src/app.py",
+    "up_and_back": "notes.txt",
+}
 
 
-@pytest.mark.parametrize(("path", "meant"), ACCEPTED)
-def test_ways_to_name_a_file_inside(workspace: Workspace, path: str, meant: str) -> None:
-    path = path.format(root=workspace.root)
-    real = Path(workspace.root) / meant
-    assert workspace.head(path, MOST) == real.read_bytes()
-    assert workspace.write(path, b"changed\n") is False
-    assert real.read_bytes() == b"changed\n"
-    assert not real.is_symlink()
-    assert (Path(workspace.root) / "inner").is_symlink()
+@pytest.mark.parametrize("path", INSIDE)
+def test_ways_to_name_a_file_inside(path: str, around: Bench, bench: Bench) -> None:
+    before, written = bench.disk(), path.format(around=around.root)
+    content = before[INSIDE[path]].decode()
+    assert bench.rows("read_file", path=written) == [f"1|{content.strip()}"]
+    bench("write_file", path=written, content="changed\n")
+    assert bench.disk() == before | {INSIDE[path]: b"changed\n"}
 
 
-def test_a_missing_file_is_named(workspace: Workspace) -> None:
-    with pytest.raises(ToolException, match=r"There is no src/nothing\.py; call list_files"):
-        workspace.head("src/nothing.py", MOST)
+@pytest.mark.parametrize("name", ["missing", "project/notes.txt", "/", "/proc", "/dev/pts"])
+def test_what_cannot_be_a_workspace(name: str, around: Bench) -> None:
+    with pytest.raises(SetupError, match=name):
+        Workspace(around.root / name)
 
 
-def test_a_write_creates_folders_and_keeps_the_mode_of_what_it_replaces(workspace: Workspace) -> None:
-    root = Path(workspace.root)
-    assert workspace.write("a/b/run.sh", b"one") is True
-    (root / "a/b/run.sh").chmod(0o750)
-    assert workspace.write("a/b/run.sh", b"two") is False
-    assert (root / "a/b/run.sh").read_bytes() == b"two"
-    assert stat.S_IMODE((root / "a/b/run.sh").stat().st_mode) == 0o750
-    assert os.listdir(root / "a/b") == ["run.sh"]
+def test_a_workspace_reached_through_a_link_has_both_its_names(around: Bench) -> None:
+    around.put("alias", Link("project"))
+    bench = Bench(around.root / "alias")
+    for name in ("alias", "project"):
+        assert bench.rows("read_file", path=f"{around.root}/{name}/notes.txt") == ["1|notes"]
 
 
-def test_a_reader_never_sees_half_a_write(workspace: Workspace) -> None:
-    texts = [b"a" * 300_000, b"b" * 300_000]
-    workspace.write("big.txt", texts[0])
-    ended = threading.Event()
+def test_a_workspace_that_was_deleted_says_so_and_works_again_when_it_is_back(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, {"w/": ""})
+    tools = Bench(tmp_path / "w")
+    (tmp_path / "w").rmdir()
+    assert "workspace" in tools.refusal("write_file", path="a", content="x")
+    assert bench.disk() == {}
+    (tmp_path / "w").mkdir()
+    tools("write_file", path="a", content="x")
+    assert bench.disk() == {"w/a": b"x"}
+
+
+# How a file is written.
+
+
+def test_the_mode_of_a_file_is_its_own_or_what_the_mask_gives(bench: Bench) -> None:
+    before = os.umask(0o027)
+    try:
+        bench("write_file", path="a/new.sh", content="one")
+    finally:
+        os.umask(before)
+    file = bench.root / "a/new.sh"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    file.chmod(0o751)
+    bench("write_file", path="a/new.sh", content="two")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o751
+    assert os.listdir(bench.root / "a") == ["new.sh"]
+
+
+def test_a_reader_never_sees_half_a_write(bench: Bench) -> None:
+    texts = ["a" * 300_000, "b" * 300_000]
+    bench.put("big.txt", texts[0])
 
     def write() -> None:
-        while not ended.is_set():
-            for text in texts:
-                workspace.write("big.txt", text)
+        for number in range(100):
+            bench("write_file", path="big.txt", content=texts[number % 2])
 
     writer = threading.Thread(target=write)
     writer.start()
-    try:
-        seen = {workspace.head("big.txt", MOST) for _ in range(300)}
-    finally:
-        ended.set()
-        writer.join()
+    seen = set()
+    while writer.is_alive():
+        seen.add((bench.root / "big.txt").read_text())
     assert seen <= set(texts)
 
 
@@ -174,108 +167,162 @@ def test_a_reader_never_sees_half_a_write(workspace: Workspace) -> None:
     ],
 )
 def test_beside_something_protected_an_entry_at_the_top_stays_the_same_file(
-    workspace: Workspace, outside: Path, path: str, beside: str, stays: bool
+    path: str, beside: str, stays: bool, around: Bench
 ) -> None:
-    """There the sandbox of Python code is given rights on single entries, which another file would lose."""
-    root = Path(workspace.root)
-    (root / beside).parent.mkdir()
-    (root / beside).touch()
-    os.link(outside / "secret.txt", root / "hard")
+    """There the sandbox of Python code is given rights on single entries, which another file would lose. One
+    with another name outside is always replaced."""
+    root = around.root / "project"
+    os.link(around.root / "outside/secret.txt", root / "hard")
+    bench = Bench(root, {beside: ""})
     # Held open, so that no new file gets its number.
-    held = os.open(root / path, os.O_RDONLY)
-    before = os.fstat(held)
-    for text in (b"longer than it was before\n", b"x"):
-        assert workspace.write(path, text) is False
-        assert (root / path).read_bytes() == text
-    assert ((root / path).stat().st_ino == before.st_ino) is stays
-    assert (root / path).stat().st_mode == before.st_mode
-    os.close(held)
-    assert (outside / "secret.txt").read_text() == SECRET
+    with (root / path).open() as held:
+        before = os.fstat(held.fileno())
+        for text in ("longer than it was before\n", "x"):
+            bench("write_file", path=path, content=text)
+            assert (root / path).read_text() == text
+        assert ((root / path).stat().st_ino == before.st_ino) is stays
+        assert (root / path).stat().st_mode == before.st_mode
+    assert (around.root / "outside/secret.txt").read_text() == SECRET
 
 
-def test_a_new_file_has_the_mode_that_the_user_s_mask_gives(workspace: Workspace) -> None:
-    before = os.umask(0o027)
+# What is protected: read as everything else, and changed by nobody.
+
+
+def files(names: str, **special: Any) -> Files:
+    """Files, or folders, of these names, and what is not one."""
+    return {name: "" if name.endswith("/") else "e" for name in names.split()} | special
+
+
+VENV, BARE = (
+    "{0}pyvenv.cfg {0}bin/python {0}lib/python3/one.py",
+    "{0}HEAD {0}config {0}objects/ {0}refs/heads/",
+)
+PIPES = {"sub/.git/config": None, "env/pyvenv.cfg": None}
+# Files, whose they are, the paths that are protected, and some that are not.
+PROTECTED: dict[str, tuple[Files, str, str, str]] = {
+    "nothing": (files("bin/tool HEAD refs/x"), "", "", "bin/tool HEAD .gitignore x.git/a venv/a Makefile"),
+    "git": (files(".git/x a/.git/x"), "git", ".git/x .git/hooks/new a/.git/x new/.git/x a/../.git/y", "a/b"),
+    "a .git that is a file": (files(".git a/.git"), "git", ".git a/.git", "a/b"),
+    "a link to git": (files(".git/x", way=Link(".git")), "git", "way/x way/new", "b"),
+    "other letters": (files(".GIT/x"), "git", ".GIT/x", "a"),
+    "a name that is no text": (files("a"), "git", "b\udcff/.git/x", "b"),
+    "a bare repository": (files(BARE.format("b/")), "git", "b/config b/hooks/new", "c"),
+    "a bare repository below": (files(BARE.format("a/b/")), "git", "a/b/HEAD", "a/c"),
+    "the root is one": (files(BARE.format("")), "git", "HEAD config hooks/new refs/heads/x", "a.py"),
+    "an environment": (files(VENV.format("e/")), "Python", "e/bin/python e/lib/python3/new.pth", "f"),
+    "an environment below": (files(VENV.format("a/b/")), "Python", "a/b/bin/new", "a/c"),
+    "by its name alone": (files(".venv/x"), "Python", ".venv/x .venv/bin/y", ".venvs/x"),
+    "conda": (files("c/conda-meta/history c/x"), "Python", "c/x", "d"),
+    "the root is an environment": (
+        files(VENV.format("")),
+        "Python",
+        "bin/python lib/new pyvenv.cfg",
+        "src/a",
+    ),
+    "a link to one": (files(VENV.format("e/"), far=Link("e")), "Python", "far/bin/new far/bin/python", "f"),
+    "Signoff's": (files(".signoff/x a/.signoff/x"), "Signoff", ".signoff/x .signoff/new a/.signoff/x", "a/x"),
+    "pipes for configurations": (PIPES, "", "sub/.git/config sub/.git/x env/bin/x env/pyvenv.cfg", "sub/x"),
+}
+
+
+def check_protected(bench: Bench, protected: str, free: str, whose: str = "") -> None:
+    before = bench.disk()
+    for path in protected.split():
+        assert whose in bench.refusal("write_file", path=path, content="changed")
+        if before.get(path):
+            assert whose in bench.refusal("edit_file", path=path, old="e", new="changed")
+            assert bench.rows("read_file", path=path) == ["1|e"]
+    assert bench.disk() == before
+    # Not even a folder was made on the way.
+    assert not [path for path in bench.root.rglob("new") if path.is_dir()]
+    for path in free.split():
+        bench("write_file", path=path, content="changed")
+    assert bench.disk() == before | dict.fromkeys(free.split(), b"changed")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", PROTECTED)
+def test_what_is_protected(name: str, tmp_path: Path) -> None:
+    made, whose, protected, free = PROTECTED[name]
+    check_protected(Bench(tmp_path, made), protected, free, whose)
+
+
+@pytest.mark.parametrize(
+    ("protect", "protected", "free"),
+    [
+        ("deploy", "deploy/key deploy/new .git/x", "a"),
+        ("deploy/key", "deploy/key", "deploy/x"),
+        ("!.git", "other/x/y .venv/x", ".git/x .git/new"),
+        ("!.git/hooks", ".git/x", ".git/hooks/x"),
+        ("!other deploy", "deploy/key .git/x", "other/bin/python"),
+        ("deploy !deploy/key", "deploy/x", "deploy/key"),
+        ("!. deploy/key", "deploy/key", ".git/x other/bin/python .signoff/x deploy/x"),
+    ],
+)
+def test_paths_are_added_and_lifted(protect: str, protected: str, free: str, tmp_path: Path) -> None:
+    made = files(f"{VENV.format('.venv/')} {VENV.format('other/')} .git/x .git/hooks/x deploy/key")
+    check_protected(Bench(tmp_path, made, protect.split()), protected, free)
+
+
+@pytest.mark.parametrize("protect", [["git"], ["!none"], ["../x"], ["/"], ["!"], ".git"])
+def test_a_slip_in_what_is_protected_is_an_error(protect: Any, tmp_path: Path) -> None:
+    Bench(tmp_path, {"x": "", "w/.git/config": ""})
+    with pytest.raises(SetupError, match="protect"):
+        workspace_tools(tmp_path / "w", protect=protect)
+    with pytest.raises(SetupError, match="protect"):
+        workspace_tools(Workspace(tmp_path / "w"), protect=protect)
+
+
+def test_the_running_python_signoff_and_its_folders_are_protected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever they lie: here, in a workspace around them."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "python"))
+    monkeypatch.setenv("SIGNOFF_CACHE", str(tmp_path / "models"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    protected = "python/lib/x models/x.gguf share/signoff/threads.sqlite"
+    check_protected(Bench(tmp_path, files("models/mine/")), protected, "share/other/x a.py")
+    # A workspace below the folder of models is nothing of Signoff's.
+    check_protected(Bench(tmp_path / "models/mine"), "", "x")
+    code = Path(sys.modules["signoff"].__path__[0]).resolve()
+    new = code / "new_by_a_test.py"
     try:
-        workspace.write("new.txt", b"")
+        assert "Signoff" in Bench(code.parent).refusal("write_file", path=str(new), content="")
+        assert not new.exists()
     finally:
-        os.umask(before)
-    assert stat.S_IMODE((Path(workspace.root) / "new.txt").stat().st_mode) == 0o640
+        new.unlink(missing_ok=True)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
-def test_a_read_only_file_is_not_replaced(workspace: Workspace) -> None:
-    (Path(workspace.root) / "notes.txt").chmod(0o444)
-    with pytest.raises(ToolException, match="permission denied"):
-        workspace.write("notes.txt", b"x")
-
-
-def test_a_hard_link_to_an_outside_file_is_not_written_through(workspace: Workspace, outside: Path) -> None:
-    os.link(outside / "secret.txt", Path(workspace.root) / "hard")
-    workspace.write("hard", b"changed")
-    assert (outside / "secret.txt").read_text() == SECRET
-
-
-@pytest.mark.parametrize("name", ["missing", "project/notes.txt", "/", "/proc", "/proc/self/fd", "/dev"])
-def test_what_cannot_be_a_workspace(tmp_path: Path, root: Path, name: str) -> None:
-    with pytest.raises(SetupError, match=r"; (create it or )?name "):
-        Workspace(tmp_path / name)
-
-
-def test_a_workspace_reached_through_a_link_accepts_both_its_names(tmp_path: Path, root: Path) -> None:
-    (tmp_path / "alias").symlink_to(root)
-    workspace = Workspace(tmp_path / "alias")
-    assert (
-        workspace.head(f"{tmp_path}/alias/notes.txt", MOST)
-        == workspace.head(f"{root}/notes.txt", MOST)
-        == b"notes\n"
+@pytest.mark.parametrize("target", ["../outside", "src"])
+def test_a_long_result_is_not_kept_through_a_link(target: str, around: Bench) -> None:
+    bench = Bench(
+        around.root / "project", {"many.txt": ("needle" * 50 + "\n") * 100, ".signoff": Link(target)}
     )
+    before = around.disk()
+    found = bench("search_files", pattern="needle")
+    assert found.startswith("many.txt:1: ")
+    assert len(found) <= 20_000
+    assert around.disk() == before
 
 
-def test_a_workspace_that_was_deleted_says_so_and_works_again_when_it_is_back(tmp_path: Path) -> None:
-    (tmp_path / "w").mkdir()
-    workspace = Workspace(tmp_path / "w")
-    (tmp_path / "w").rmdir()
-    with pytest.raises(ToolException, match="workspace folder no longer exists"):
-        workspace.write("a", b"")
-    (tmp_path / "w").mkdir()
-    assert workspace.write("a", b"") is True
-
-
-def test_a_walk_names_everything_and_enters_neither_links_nor_skipped_folders(workspace: Workspace) -> None:
-    root = Path(workspace.root)
-    for name in [".git", "src/__pycache__", "empty", "z"]:
-        (root / name).mkdir()
-    (root / ".git" / "config").write_text("x")
-    (root / "z" / "last.txt").write_text("12345")
-    entries = [(entry.path, entry.kind, entry.note) for entry in walk(workspace) if entry.kind != "link"]
-    assert entries == [
-        (".git", "folder", "not entered unless passed as path"),
-        ("notes.txt", "file", ""),
-        ("pipe", "special file", ""),
-        ("empty", "folder", "empty"),
-        ("src/__pycache__", "folder", "not entered unless passed as path"),
-        ("src/app.py", "file", ""),
-        ("z/last.txt", "file", ""),
-    ]
-    assert [entry.size for entry in walk(workspace, "z")] == [5]
-    assert [entry.path for entry in walk(workspace, ".git")] == [".git/config"]
-    assert [entry.path for entry in walk(workspace, "inner_folder") if entry.kind == "file"] == [
-        "inner_folder/app.py"
-    ]
-
-
-def test_a_full_text_is_kept_in_the_workspace_where_git_ignores_it(workspace: Workspace) -> None:
-    keep = workspace.keep("search_files")
-    path = keep("whole \ud800 text")
-    assert path.startswith(".signoff/outputs/search_files-")
-    assert workspace.head(path, MOST).decode() == "whole \ufffd text"
-    assert workspace.head(".signoff/.gitignore", MOST) == b"*\n"
-    assert keep("whole \ud800 text") == path
-    assert keep("another") != path
-
-
-def test_a_full_text_is_not_kept_through_a_link_that_leads_out(workspace: Workspace, outside: Path) -> None:
-    (Path(workspace.root) / ".signoff").symlink_to(outside)
-    with pytest.raises(ToolException, match=OUT):
-        workspace.keep("x")("text")
-    assert os.listdir(outside) == ["secret.txt"]
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are confined on Linux only")
+@pytest.mark.slow
+def test_python_code_still_writes_to_a_file_that_was_edited(tmp_path: Path) -> None:
+    """Beside something protected it has rights on the entries that were there when it began."""
+    bench = Bench(tmp_path, {".git/config": "e", "src/app.py": "e", "top.py": "as it was"})
+    sandbox = choose_sandbox(workspace=tmp_path, writable=True)
+    python = python_tool(sandbox, workspace=tmp_path)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    try:
+        python.invoke({"code": "kept = 1; open('top.py', 'a').write(', python')"}, config)
+        bench.tools["edit_file"].invoke({"path": "top.py", "old": "as it was", "new": "edited"}, config)
+        bench.tools["write_file"].invoke({"path": "src/app.py", "content": "written\n"}, config)
+        code = "for name in ('top.py', 'src/app.py'): open(name, 'a').write(', again')\nkept"
+        assert python.invoke({"code": code}, config).endswith("1")
+    finally:
+        sandbox.close()
+    assert bench.disk() == {
+        ".git/config": b"e",
+        "top.py": b"edited, python, again",
+        "src/app.py": b"written\n, again",
+    }
