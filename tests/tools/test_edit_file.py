@@ -39,7 +39,7 @@ EDITS = {
     "CRLF stays": edits("a\r\nb\r\nc\r\n", "b", "1\n2", "a\r\n1\r\n2\r\nc\r\n"),
     "CRLF is found by LF": edits("a\r\nb\r\nc\r\n", "a\nb", "a\nx\nb", "a\r\nx\r\nb\r\nc\r\n"),
     "LF is found by CRLF": edits("a\nb\nc\n", "a\r\nb", "x\r\ny", "x\ny\nc\n"),
-    "of both, what is there": edits("a\r\nb\r\nc\nd\n", "c\nd", "c\nx\nd", "a\r\nb\r\nc\nx\nd\n"),
+    "of both, what is there": edits("a\r\n" * 5 + "c\nd\n", "c\nd", "c\nx\nd", "a\r\n" * 5 + "c\nx\nd\n"),
     "what is no text to a reader stays": edits(
         "\ufeffa\r\nb\n\x0c\x00\u2028c\rd\r\n\n", "b", "B", "\ufeffa\r\nB\n\x0c\x00\u2028c\rd\r\n\n"
     ),
@@ -176,6 +176,12 @@ def test_the_closest_part_of_a_long_line_is_found_wherever_it_is(place: int, tmp
     assert [row[0] for row in rows] == ["1", "2", "3"]
     assert sought.replace(" + ", "+") in rows[1]
     assert len(told) < 1_000
+
+
+def test_what_is_shown_of_a_long_edit_is_bounded(tmp_path: Path) -> None:
+    told = Bench(tmp_path, {"f": "a\n"})("edit_file", path="f", old="a", new="one more line\n" * 1_000)
+    assert len(told) < 4_200
+    assert ("1|one more line" in told, "1000|one more line" in told) == (True, True)
 
 
 def test_a_change_in_the_middle_of_a_long_line_is_shown_and_can_be_read(tmp_path: Path) -> None:
