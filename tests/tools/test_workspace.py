@@ -252,6 +252,7 @@ def test_what_is_protected(name: str, tmp_path: Path) -> None:
     [
         ("deploy", "deploy/key deploy/new .git/x", "a"),
         ("deploy/key", "deploy/key", "deploy/x"),
+        ("alias", "alias/key deploy/key deploy/new", "a"),
         ("!.git", "other/x/y .venv/x", ".git/x .git/new"),
         ("!.git/hooks", ".git/x", ".git/hooks/x"),
         ("!other deploy", "deploy/key .git/x", "other/bin/python"),
@@ -260,8 +261,9 @@ def test_what_is_protected(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_paths_are_added_and_lifted(protect: str, protected: str, free: str, tmp_path: Path) -> None:
-    made = files(f"{VENV.format('.venv/')} {VENV.format('other/')} .git/x .git/hooks/x deploy/key")
-    check_protected(Bench(tmp_path, made, protect.split()), protected, free)
+    names = f"{VENV.format('.venv/')} {VENV.format('other/')} .git/x .git/hooks/x deploy/key"
+    bench = Bench(tmp_path, files(names, alias=Link("deploy")), protect.split())
+    check_protected(bench, protected, free)
 
 
 @pytest.mark.parametrize("protect", [["git"], ["!none"], ["../x"], ["/"], ["!"], ".git"])
