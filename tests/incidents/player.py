@@ -9,12 +9,14 @@ docs/project/development.md has the words of the files.
 import asyncio
 import json
 import os
+import re
 import signal
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+import traceback
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,9 @@ from signoff import (
     Paused,
     Question,
     Session,
+    Texts,
     ThreadError,
+    TooLate,
     Waiting,
     build_graph,
     go_on,
@@ -41,15 +45,13 @@ from signoff import (
     stop,
     undo,
 )
-from signoff.graph.errors import TooLate
-from signoff.graph.messages import is_answer, is_reply, marks, nudge_kind
 from signoff.models import ScriptedModel, TaggedText, call, reply
 from signoff.outcome import UndoReport
 from signoff.session import expire, request_pause
 from tests.incidents.fixtures import World, fixture
 from tests.support.adapted import adapted
 from tests.support.ends import saved_outcome
-from tests.support.programs import run_python
+from tests.support.plays import labelled
 
 FOLDER = Path(__file__).parent
 Document = dict[str, Any]
@@ -71,8 +73,21 @@ USAGE = (100, 10)
 CHANNELS = ("notes", "photo", "calls", "todos")
 """The channels of the fixtures."""
 
-FIXTURES_SAY = ("It says nothing.", "Too short.")
-"""What a check and a middleware say, which stands inside a message of the machine."""
+_SENTENCES = re.compile(r" \{(why|next|error|issues|changes|hint|left|points|output)\}")
+
+
+def _named(texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: _SENTENCES.sub("", text) for name, text in labelled(texts).items()}
+
+
+NAMED = Texts(
+    nudges=_named(Texts().nudges),
+    results=_named(Texts().results) | {"responded": "{message}"},
+    refusals=_named(Texts().refusals),
+    answers=_named(Texts().answers) | {"standing": "<standing>"},
+)
+"""What the machine says, as the names of its texts and what others say in them."""
+
 WHOLE = (
     *("status", "reason", "claim", "verified", "result", "summary", "phases", "last_text", "open_work"),
     *("turns", "tool_calls", "nudges", "refusals", "retries"),
@@ -137,7 +152,7 @@ def delegate_says(tasks: Mapping[str, list[Any]], killed: str) -> Callable[[list
 
     def next_reply(messages: list[BaseMessage]) -> Any:
         task = next(message.text for message in messages if message.type == "human")
-        number = sum(map(is_reply, messages))
+        number = sum(message.type == "ai" for message in messages)
         if killed == "while the model of a delegate is asked" and number + 1 == len(tasks[task]):
             die()
         return scripted(tasks[task][number], f"{task} {number}")
@@ -161,7 +176,7 @@ def graph_of(incident: Document, script: Any, storage: Any, world: World | None 
     approvals = settings.pop("approvals", {})
     settings["hand_over"] = [name for name, rule in approvals.items() if rule == "hand_over"]
     settings["approvals"] = {name: rule for name, rule in approvals.items() if rule != "hand_over"}
-    return build_graph(model, storage=storage, **adapted(**settings))
+    return build_graph(model, storage=storage, **adapted(texts=NAMED, **settings))
 
 
 def imported(words: Mapping[str, Any]) -> BaseMessage:
@@ -227,7 +242,6 @@ class Player:
     """Plays one incident in the storage at this address.
 
     folder: for what takes place outside. thread_id: the thread that it has come to, another one after a fork.
-    refusals: why finishes were refused, by reply and place of the call.
     """
 
     name: str
@@ -236,21 +250,23 @@ class Player:
     folder: Path
     is_async: bool = False
     thread_id: str = ""
-    refusals: dict[str, str] = field(default_factory=dict)
 
     def play(self) -> Document:
         """The incident, with what has come of it in place of what is expected."""
         self.thread_id = self.name
         steps: list[Document] = []
         (self.folder / "effects").write_text("")
-        with opened(self.address) as storage:
+        with ExitStack() as stack:
+            storage = stack.enter_context(opened(self.address))
             for number, step in enumerate(self.incident["steps"]):
                 if "killed" in step:
+                    # A process begins with nothing that is open.
+                    stack.close()
                     self.take_and_die(number)
+                    storage = stack.enter_context(opened(self.address))
                     came = standing(self.session(storage))
                 else:
                     came = self.take(number, storage)
-                self.note_refusals(self.session(storage))
                 steps.append({key: value for key, value in step.items() if key != "then"} | {"then": came})
             return {**self.incident, "steps": steps, "expected": self.result(self.session(storage))}
 
@@ -290,9 +306,22 @@ class Player:
 
     def take_and_die(self, number: int) -> None:
         """Takes a step in a process of its own, which is killed in it."""
-        words = (self.name, str(number), self.thread_id, self.address, self.folder)
-        process = run_python("-m", "tests.incidents.player", *words, folder=Path(__file__).parents[2])
-        assert process.returncode == -signal.SIGKILL, f"It was not killed in step {number}: {process.stderr}"
+        with warnings.catch_warnings(action="ignore"):
+            child = os.fork()
+        if child == 0:
+            try:
+                # Whatever happens, it does not stay. Only the sync methods of a storage are watched.
+                signal.alarm(60)
+                self.is_async = False
+                with opened(self.address) as storage:
+                    killed = self.incident["steps"][number]["killed"]
+                    kill_when_saved(storage, World(self.folder / "effects", killed, {}))
+                    self.take(number, storage, killed)
+            finally:
+                traceback.print_exc()
+                os._exit(1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, f"It was not killed in step {number}."
 
     def move(self, step: Document, session: Session[Any]) -> bool:
         """Does what the step says; whether it was paused."""
@@ -344,12 +373,6 @@ class Player:
 
     # What has come of it.
 
-    def note_refusals(self, session: Session[Any]) -> None:
-        verdicts = (session.status().values.get("verdicts") or {}).get("calls", {})
-        self.refusals |= {
-            key: verdict["kind"] for key, verdict in verdicts.items() if isinstance(verdict, dict)
-        }
-
     def result(self, session: Session[Any]) -> Document:
         values = session.status().values
         ended = saved_outcome(values) is not None
@@ -358,91 +381,34 @@ class Player:
             **({"outcome": self.shown_outcome(outcome_of(values))} if ended else {}),
             "effects": (self.folder / "effects").read_text("utf-8").splitlines(),
             **({"channels": json.loads(json.dumps(channels, default=bytes.decode))} if channels else {}),
-            "messages": list(self.lines(values["messages"])),
+            "messages": list(map(shown_message, values["messages"])),
         }
 
     def shown_outcome(self, outcome: Outcome[Any]) -> Document:
         """What a person reads from an outcome, without times and sentences; what is empty is left out."""
         values = outcome.model_dump(mode="json")
         shown = {name: values[name] for name in WHOLE} | {
-            "pending_issues": [one if one in self.words else "(a report)" for one in outcome.pending_issues],
-            "open_points": ["(a report)" for _ in outcome.open_points] if outcome.status == "success" else [],
+            "pending_issues": len(outcome.pending_issues),
+            "open_points": len(outcome.open_points) if outcome.status == "success" else 0,
             "checks": [f"{one.name}: {'passed' if one.passed else 'failed'}" for one in outcome.checks],
             "changes": [f"{one.call}: {one.came}" for one in outcome.changes],
             "tokens": 0 if outcome.usage.estimated else outcome.usage.total_tokens,
         }
         return {name: value for name, value in shown.items() if value not in (None, "", [], 0)}
 
-    def lines(self, messages: Sequence[BaseMessage]) -> Iterator[str]:
-        """The messages, one line each: the words of model, tools and people whole, the machine's by kind."""
-        places: dict[str, str] = {}
-        said: list[str] = []
-        for message in messages:
-            by = f" ({marks(message)['by']})" if marks(message).get("by") else ""
-            match message:
-                case AIMessage() if is_answer(message):
-                    is_said = message.text in (*self.words, *said)
-                    yield f"final: {message.text if is_said else self.sentences('(a report)', message.text)}"
-                case AIMessage():
-                    calls = [*message.tool_calls, *message.invalid_tool_calls]
-                    said += [text for one in calls for text in _texts_in(one["args"])]
-                    places |= {str(one["id"]): f"{message.id}:{at}" for at, one in enumerate(calls)}
-                    yield " ".join(["model:", *filter(None, [message.text]), *map(shown_call, calls)])
-                case ToolMessage():
-                    yield f"{message.name or 'result'}{by}: {self.shown_result(message, places)}"
-                case HumanMessage() if nudge_kind(message) == "middleware":
-                    yield f"middleware: {message.text}"
-                case HumanMessage() if kind := nudge_kind(message):
-                    yield self.sentences(f"nudge: {plain(kind)}", message.text)
-                case _:
-                    yield f"person{by}: {message.text}"
 
-    def shown_result(self, message: ToolMessage, places: Mapping[str, str]) -> str:
-        """The result of a call: a tool's own words, or the kind of what the machine says."""
-        notes, text = marks(message), message.text
-        if why := notes.get("not_run"):
-            return self.sentences(f"(not run: {plain(why)})", text)
-        if "delegate" in notes:
-            return self.sentences(f"(its task: {notes['delegate']['status']})", text)
-        if notes.get("unknown"):
-            return self.sentences("(outcome unknown)", text)
-        for mark, kind in {"confirmed": "confirmed", "sent_back": "sent back", "phase": "a phase"}.items():
-            if mark in notes:
-                return self.sentences(f"({kind})", text)
-        if "ran" in notes:
-            ran = shown_call({"name": message.name, "args": notes["ran"]})
-            # What the tool says stands behind what the machine says of it.
-            return f"(edited: {ran}) {text.splitlines()[-1]}"
-        for mark in ("expired", "answered", "responded"):
-            if mark in notes:
-                return f"({mark}) {text}"
-        if message.name in ("finish_task", "think", "ask_user"):
-            kind = self.refusals.get(places.get(message.tool_call_id, ""), "invalid")
-            return (
-                "(taken)"
-                if message.status == "success"
-                else self.sentences(f"(refused: {plain(kind)})", text)
-            )
-        whole = text if len(text) < 500 else f"{text[:20]}… ({len(text)} characters)"
-        return f"(failed) {whole}" if message.status == "error" else whole
-
-    def sentences(self, kind: str, text: str) -> str:
-        """The kind of a message of the machine, with the whole sentences of others that stand in it."""
-        return " ".join([kind, *(words for words in self.words if words.endswith(".") and words in text)])
-
-    @property
-    def words(self) -> list[str]:
-        """All that people, models and checks say in the incident."""
-        told = {key: self.incident.get(key) for key in ("steps", "delegates")}
-        return [*dict.fromkeys([*FIXTURES_SAY, *_texts_in(told)])]
-
-
-def _texts_in(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | dict):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _texts_in(part)
+def shown_message(message: BaseMessage) -> str:
+    """A message as one line: the words of model, tools and people, and the names of the machine's."""
+    text = str(message.text)
+    if len(text) >= 500:
+        text = f"{text[:20]}… ({len(text)} characters)"
+    match message:
+        case AIMessage():
+            calls = [*message.tool_calls, *message.invalid_tool_calls]
+            return " ".join(["model:", *filter(None, [text]), *map(shown_call, calls)])
+        case ToolMessage():
+            return f"{message.name or 'result'}: {'(failed) ' if message.status == 'error' else ''}{text}"
+    return f"person: {text}"
 
 
 def _meanwhile(asked: str, step: Any, session: Callable[[], Session[Any]]) -> Callable[[Any], Any]:
@@ -497,17 +463,3 @@ def shown_wait(wait: Waiting) -> str:
             again = " (handed out before)" if wait.unknown else ""
             return f"action: {shown_call({'name': wait.tool, 'args': wait.args})}{again}"
     raise AssertionError(wait)
-
-
-def main() -> None:
-    """Takes the step of a thread in which this process is killed."""
-    name, number, thread_id, address, folder = sys.argv[1:]
-    player = Player(name, incidents()[name], address, Path(folder), thread_id=thread_id)
-    killed = player.incident["steps"][int(number)]["killed"]
-    with opened(address) as storage:
-        kill_when_saved(storage, World(player.folder / "effects", killed, {}))
-        player.take(int(number), storage, killed)
-
-
-if __name__ == "__main__":
-    main()

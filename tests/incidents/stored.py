@@ -1,6 +1,8 @@
 """The threads of the incidents, for tests that need stored threads of many kinds."""
 
 import fcntl
+import json
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copy
@@ -19,19 +21,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def played_incidents(shared_folder: Path) -> Path:
     """A SQLite database with the thread of each incident, under its name: played once for all processes that
-    test. Open a copy of it."""
+    test. Open a copy of it. What came of them stands beside it, in `played.json`."""
     # Here, since every run of the tests reads this file, and few need LangChain's middleware.
     from tests.incidents.player import Player, incidents
 
     folder = shared_folder / "incidents"
     folder.mkdir(exist_ok=True)
-    file, is_complete = folder / "threads.sqlite", folder / "complete"
+    file, results = folder / "threads.sqlite", folder / "played.json"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not is_complete.exists():
+        if not results.exists():
+            played: dict[str, Any] = {}
             for name, incident in incidents().items():
-                Player(name, incident, str(file), folder).play()
-            is_complete.touch()
+                try:
+                    played[name] = Player(name, incident, str(file), folder).play()
+                except AssertionError:
+                    played[name] = traceback.format_exc()
+            results.write_text(json.dumps(played), "utf-8")
     return file
 
 
