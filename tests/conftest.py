@@ -3,7 +3,7 @@
 import gc
 import os
 import signal
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -13,11 +13,6 @@ pytest_plugins = [
     "tests.support.servers.postgres",
     "tests.support.chromium",
 ]
-
-SCREENS = {"web"}
-"""The folders of the tests that look at a screen, which is drawn at its own pace: one that fails is run once
-more, and so is one that is marked `timed`; the end of the run names them."""
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -48,41 +43,12 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return lambda line: request.node.user_properties.append(("figure", line))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-    cases: dict[str, list[pytest.Function]] = {}
-    for item in items:
-        if isinstance(item, pytest.Function) and item.get_closest_marker("sample"):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for item in items:
-        if item.path.parent.name in SCREENS or item.get_closest_marker("timed"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
-    for every in cases.values():
-        for item in set(every) - set(sampled(every)):
-            item.add_marker(pytest.mark.thorough)
-    yield
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     first, stride = map(int, config.getoption("part").split("/"))
     left_out = [item for at, item in enumerate(items) if at % stride != first % stride]
     config.hook.pytest_deselected(items=left_out)
     items[:] = items[first % stride :: stride]
-
-
-def sampled(cases: Sequence[pytest.Function]) -> list[pytest.Function]:
-    """As many of the cases of one test as its marker `sample` says: each is one with the most values of
-    parameters that none before it has; among equals they are spread over the list."""
-    marker = cases[0].get_closest_marker("sample")
-    assert marker is not None, "only tests with the marker are given"
-    (most,) = marker.args
-    values = {case: {(name, id(value)) for name, value in case.callspec.params.items()} for case in cases}
-    left, chosen = list(cases), list[pytest.Function]()
-    seen: set[tuple[str, int]] = set()
-    while left and len(chosen) < most:
-        new = max(len(values[case] - seen) for case in left)
-        best = [case for case in left if len(values[case] - seen) == new]
-        chosen.append(best[len(chosen) * len(best) // most])
-        left.remove(chosen[-1])
-        seen |= values[chosen[-1]]
-    return chosen
 
 
 @pytest.hookimpl(wrapper=True)
@@ -110,7 +76,6 @@ def pytest_collection_finish() -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
     found = [line for one in reports for name, line in one.user_properties if name == "figure"]
-    found += [f"failed, and was run again: {one.nodeid}" for one in terminalreporter.getreports("rerun")]
     if found:
         terminalreporter.section("figures")
         for line in found:

@@ -29,6 +29,7 @@ TOOLS = (
     "playwright",
     "pytest",
     "pytest-asyncio",
+    "pytest-benchmark",
     "pytest-timeout",
     "pytest-xdist",
 )
