@@ -14,6 +14,7 @@ pytest_plugins = [
     "tests.support.chromium",
 ]
 
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--part", default="0/1", metavar="K/N", help="of the tests chosen, each Nth, beginning with the Kth"

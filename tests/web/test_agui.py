@@ -281,10 +281,10 @@ def test_nobody_who_leaves_ends_a_run_and_a_message_meanwhile_begins_nothing_lat
     assert (busy.error[0], users(busy)) == ("busy", [thread.task])
     # Somebody joins in the middle, with the same message as before.
     with thread.following(thread.task) as joined:
-        events = [next(joined)]
+        told = [next(joined)]
         thread.release()
-        events += joined
-    seen, whole = applied(events), thread.agui(messages=busy.messages)
+        told += joined
+    seen, whole = applied(told), thread.agui(messages=busy.messages)
     assert (seen.last["result"]["status"], len(seen.calls())) == ("success", 22)
     assert [one["id"] for one in seen.messages] == [one["id"] for one in whole.messages]
     assert users(whole) == [thread.task]

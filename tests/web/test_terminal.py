@@ -59,8 +59,13 @@ def test_the_model_is_told_that_a_person_has_ended_the_shell(new: New) -> None:
     thread = new(steps(shell("kept=1"), ASK, shell("echo ${kept:-nothing}; pwd"), DONE), approve="none")
     thread.begin()
     types(thread, "exit")
-    # Enter is lost if the shell is just about to end.
-    wait_until(lambda: (types(thread, ""), "this is a new one" in typed(thread))[1])
+
+    def is_told() -> bool:
+        # Enter is lost if the shell is just about to end.
+        types(thread, "")
+        return "this is a new one" in typed(thread)
+
+    wait_until(is_told)
     result = thread.answered("go on").results()[-1]
     assert "nothing" in result
     assert str(thread.folder) in result
