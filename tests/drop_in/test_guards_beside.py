@@ -5,73 +5,51 @@ from typing import Any
 
 import pytest
 from deepagents import create_deep_agent
-from langchain.agents import create_agent
 from langchain.agents import middleware as chain
-from langchain.agents.middleware import (
-    AgentMiddleware,
-    after_agent,
-    after_model,
-    wrap_model_call,
-)
+from langchain.agents.middleware import AgentMiddleware
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool
 
-from signoff import (
-    go_on,
-)
+from signoff import go_on
 from signoff.guards import Guards, guarded
 from signoff.models import ScriptedModel, call
-from tests.drop_in.guarding import (
-    ANSWER,
-    ASKS,
-    BETA,
-    DONE,
-    LOOK,
-    ORDERS,
-    SINCE_1_5,
-    agent,
-    used,
+from tests.drop_in.guarding import ANSWER, ASKS, BETA, DONE, LOOK, ORDERS, SINCE_1_5, agent, used
+from tests.drop_in.playing import (
+    ACCEPTED,
+    CONTROLS,
+    THREAD,
+    around,
+    ended,
+    hook,
+    memory,
+    play,
+    results,
+    texts,
 )
-from tests.drop_in.playing import ACCEPTED, CONTROLS, THREAD, ended, memory, play, results, texts
-from tests.support.guarded import tools
+
+EDITED: Mapping[str, Any] = {"name": "save", "args": {"name": "good"}, "id": "s1", "type": "tool_call"}
+ADDED: Mapping[str, Any] = {"name": "save", "args": {"name": "more"}, "id": "s2", "type": "tool_call"}
+# What `after_model` makes of the calls of a reply: what is saved, the summary and the turns.
+CHANGES: Mapping[str, tuple[Callable[[Any], Any], list[str], str, int]] = {
+    "edits": (lambda c: [EDITED, c[1]], ["saved good"], "All of it.", 1),
+    "adds": (lambda c: [c[0], ADDED, c[1]], ["saved x", "saved more"], "All of it.", 1),
+    "edits the finish": (lambda c: [c[0], {**c[1], "args": {"summary": "Mine."}}], ["saved x"], "Mine.", 1),
+    "drops the finish": (lambda c: c[:1], ["saved x"], "All of it.", 2),
+}
 
 
-@after_model
-def says_after_the_end(state: Any, runtime: Any) -> Any:
-    return {"messages": [AIMessage("By the way.")]} if state.get("outcome") else None
-
-
-@after_agent
-def says_good_bye(state: Any, runtime: Any) -> Any:
-    return {"messages": [AIMessage("Good bye.")]}
-
-
-class TestBesideOthers:
-    EDITED: Mapping[str, Any] = {"name": "save", "args": {"name": "good"}, "id": "s1", "type": "tool_call"}
-    ADDED: Mapping[str, Any] = {"name": "save", "args": {"name": "more"}, "id": "s2", "type": "tool_call"}
-    # What `after_model` makes of the calls of a reply: what is saved, the summary and the turns.
-    CHANGES: Mapping[str, tuple[Callable[[Any], Any], list[str], str, int]] = {
-        "edits": (lambda c: [TestBesideOthers.EDITED, c[1]], ["saved good"], "All of it.", 1),
-        "adds": (lambda c: [c[0], TestBesideOthers.ADDED, c[1]], ["saved x", "saved more"], "All of it.", 1),
-        "edits the finish": (
-            lambda c: [c[0], {**c[1], "args": {"summary": "Mine."}}],
-            ["saved x"],
-            "Mine.",
-            1,
-        ),
-        "drops the finish": (lambda c: c[:1], ["saved x"], "All of it.", 2),
-    }
-
+class TestChangedReplies:
     @ORDERS
-    @pytest.mark.parametrize("in_place", [True, False], ids=["in place", "as a copy"])
-    @pytest.mark.parametrize("case", CHANGES)
+    @pytest.mark.parametrize(
+        ("case", "in_place"),
+        [*((case, False) for case in CHANGES), ("edits", True), ("drops the finish", True)],
+    )
     def test_what_is_made_of_a_reply_is_what_counts(self, case: str, in_place: bool, first: bool) -> None:
-        change, saved, *ends = self.CHANGES[case]
+        change, saved, *ends = CHANGES[case]
 
-        @after_model
-        def changes(state: Any, runtime: Any) -> Any:
+        def changes(state: Any) -> Any:
             said = next(m for m in reversed(state["messages"]) if m.type == "ai")
             if len(said.tool_calls) != 2:
                 return None
@@ -81,22 +59,46 @@ class TestBesideOthers:
             return {"messages": [said.model_copy(update={"tool_calls": change(said.tool_calls)})]}
 
         script = [[call("save", id="s1", name="x"), DONE], DONE]
-        found = play(agent(script, changes, first=first))
+        found = play(agent(script, hook("after_model", changes), first=first))
         assert [found["outcome"]["summary"], found["outcome"]["turns"]] == ends
         assert results(found, "save") == saved
 
     @ORDERS
     def test_a_question_shows_no_reply_to_others_a_second_time(self, first: bool) -> None:
         seen: list[Any] = []
-
-        @after_model
-        def notes(state: Any, runtime: Any) -> None:
-            seen.append(next(m.id for m in reversed(state["messages"]) if m.type == "ai"))
-
+        notes = hook("after_model", lambda state: seen.append(replies(state)[-1]))
         asking = agent([ASKS, DONE], notes, first=first)
         play(asking)
         play(asking, ANSWER)
         assert len(seen) == len(set(seen)) >= 2
+
+
+def replies(state: Any) -> list[Any]:
+    return [message.id for message in state["messages"] if message.type == "ai"]
+
+
+class Selects(ScriptedModel):
+    """Picks the tool `look`."""
+
+    def with_structured_output(self, schema: Any, **more: Any) -> Any:
+        return RunnableLambda(lambda asked: {"tools": ["look"]})
+
+
+class Adds(AgentMiddleware[Any, Any, Any]):
+    """Brings a tool while the agent runs."""
+
+    added = StructuredTool.from_function(lambda name: f"added {name}", name="added", description="Add.")
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(tools=[*request.tools, self.added]))
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        own = request.tool_call["name"] == "added"
+        return handler(request.override(tool=self.added) if own else request)
+
+
+class TestBesideOthers:
+    """Where each of them has to stand, as the page of `Guards` says."""
 
     @ORDERS
     def test_todos_say_nothing_of_the_end(self, first: bool) -> None:
@@ -112,81 +114,72 @@ class TestBesideOthers:
 
     @pytest.mark.parametrize(("first", "kept"), [(False, []), (True, CONTROLS)], ids=["last", "first"])
     def test_the_tools_by_which_a_task_ends_are_always_offered(self, first: bool, kept: list[str]) -> None:
-        class Selects(ScriptedModel):
-            def with_structured_output(self, schema: Any, **more: Any) -> Any:
-                return RunnableLambda(lambda asked: {"tools": ["look"]})
-
-        model, chooser = ScriptedModel([DONE]), Selects(script=[])
-        selects = chain.LLMToolSelectorMiddleware(model=chooser, max_tools=1, always_include=kept)
-        play(agent(model, selects, first=first))
+        model = ScriptedModel([DONE])
+        picks = chain.LLMToolSelectorMiddleware(model=Selects(script=[]), max_tools=1, always_include=kept)
+        play(agent(model, picks, first=first))
         assert set(model.seen[0].tool_names) == {"look", *CONTROLS}
 
     @pytest.mark.parametrize(("first", "known"), [(False, True), (True, False)], ids=["last", "first"])
-    def test_a_tool_of_another_middleware_is_known_where_it_stands_before(
-        self, first: bool, known: bool
-    ) -> None:
-        added = StructuredTool.from_function(lambda name: f"added {name}", name="added", description="Add.")
-
-        class Adds(AgentMiddleware[Any, Any, Any]):
-            def wrap_model_call(self, request: Any, handler: Any) -> Any:
-                return handler(request.override(tools=[*request.tools, added]))
-
-            def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-                own = request.tool_call["name"] == "added"
-                return handler(request.override(tool=added) if own else request)
-
+    def test_a_tool_of_another_is_known_where_it_stands_before(self, first: bool, known: bool) -> None:
         found = play(agent([call("added", name="a"), DONE], Adds(), first=first))
         assert (results(found)[0] == "added a") is known
 
     @pytest.mark.parametrize(
-        ("first", "after"),
-        [(False, ["All of it."]), (True, ["It is set.", "All of it."])],
-        ids=["last", "first"],
+        ("first", "after"), [(False, ["All of it."]), (True, ["It is set.", "All of it."])]
     )
-    def test_what_closes_something_at_the_end_stands_before_the_guards(
-        self, first: bool, after: list[str]
-    ) -> None:
+    def test_what_closes_something_at_the_end_stands_before(self, first: bool, after: list[str]) -> None:
         closed: list[str] = []
-        closes = after_agent(lambda state, runtime: closed.append(texts(state, "ai")[-1]))
+        closes = hook("after_agent", lambda state: closed.append(texts(state, "ai")[-1]))
         play(agent(["It is set.", LOOK, DONE], closes, first=first))
         assert closed == after
 
     @ORDERS
     def test_a_message_after_the_end_hides_no_outcome(self, first: bool) -> None:
-        asked = agent([DONE, DONE], says_after_the_end, *[says_good_bye] * first, first=first)
+        late = {"messages": [AIMessage("By the way.")]}
+        says = [hook("after_model", lambda state: late if state.get("outcome") else None)]
+        says += [hook("after_agent", lambda state: late)] * first
+        asked = agent([DONE, DONE], *says, first=first)
         for _ in range(2):
             assert used(play(asked)) == ("finish_task", 1)
 
     @ORDERS
     def test_what_is_sent_back_after_the_end_is_a_task_of_its_own(self, first: bool) -> None:
         left = [HumanMessage("Not yet."), HumanMessage("Nor now.")]
-
-        @after_agent(can_jump_to=["model"])
-        def sends_back(state: Any, runtime: Any) -> Any:
-            return {"jump_to": "model", "messages": [left.pop(0)]} if left else None
-
-        found = play(agent([DONE] * 3, sends_back, first=first, saved={}))
+        sends = hook(
+            "after_agent",
+            lambda state: {"jump_to": "model", "messages": [left.pop(0)]} if left else None,
+            "model",
+        )
+        found = play(agent([DONE] * 3, sends, first=first, saved={}))
         assert (texts(found), used(found)) == (["go", "Not yet.", "Nor now."], ("finish_task", 1))
 
-    @SINCE_1_5
+
+def auto_mode(*names: str, risky: str) -> Any:
+    from tests.support.judge import Judge, risk_of
+
+    return chain.AutoModeMiddleware(tools=names, classifier=Judge(answer=risk_of(risky)))
+
+
+@SINCE_1_5
+class TestDecisionModels:
     @ORDERS
-    @pytest.mark.parametrize("name", ["save", "Save", "functions.save"])
+    @pytest.mark.parametrize("name", ["save", "functions.save"])
     def test_a_blocked_call_voids_the_finish_beside_it(self, name: str, first: bool) -> None:
         judges = auto_mode("save", risky="bad")
         found = play(agent([[call(name, name="bad"), DONE], DONE], judges, first=first))
         assert (used(found), found["outcome"]["refusals"]) == (("finish_task", 2), 1)
         assert "saved bad" not in results(found)
 
-    @SINCE_1_5
     @pytest.mark.parametrize(("first", "turns"), [(True, 1), (False, 2)], ids=["guards first", "guards last"])
     def test_a_finish_is_judged_by_who_stands_before_the_guards(self, first: bool, turns: int) -> None:
         judges = auto_mode("finish_task", risky="All of it.")
         found = play(agent([DONE, call("finish_task", summary="Half of it.")], judges, first=first))
         assert used(found) == ("finish_task", turns)
 
-    @SINCE_1_5
     @ORDERS
     def test_a_call_that_cannot_be_judged_does_not_run(self, first: bool) -> None:
+        from tests.support.judge import no_answer
+
         judges = auto_mode("save", risky="")
         judges.classifier.answer = no_answer
         asked = agent([call("save", name="x"), DONE], judges, first=first)
@@ -197,7 +190,6 @@ class TestBesideOthers:
                 play(asked)
             assert results(asked.get_state(THREAD).values) == []
 
-    @SINCE_1_5
     def test_a_refusal_ends_the_task_behind_the_guards_and_leaves_the_run_before_them(self) -> None:
         from langchain_core.exceptions import ModelRefusalError
 
@@ -213,7 +205,6 @@ class TestBesideOthers:
         fallback = chain.ModelFallbackMiddleware(ScriptedModel([DONE]))
         assert ended(play(agent([said], fallback, refuses))) == ACCEPTED
 
-    @SINCE_1_5
     @BETA
     @ORDERS
     def test_a_route_holds_in_another_process_and_an_extended_task_is_routed_anew(self, first: bool) -> None:
@@ -236,40 +227,27 @@ class TestBesideOthers:
         assert (ended(found), found["model_route"].choice, len(judge.seen)) == (ACCEPTED, "easy", 2)
 
 
-def auto_mode(*names: str, risky: str) -> Any:
-    from tests.support.judge import Judge, risk_of
-
-    return chain.AutoModeMiddleware(tools=names, classifier=Judge(answer=risk_of(risky)))
-
-
-def no_answer(state: Any) -> Any:
-    raise ConnectionError("down")
-
-
 TOO_LONG: Mapping[str, Any] = {
     "an error": ContextOverflowError("too long"),
     "a reply of Claude": AIMessage("I", response_metadata={"finish_reason": "model_context_window_exceeded"}),
-    "a reply of Mistral": AIMessage("", response_metadata={"finish_reason": "model_length"}),
 }
 
 
 @pytest.mark.parametrize("case", TOO_LONG)
 class TestAPromptThatIsTooLong:
     def test_it_is_shortened_by_who_stands_around(self, case: str) -> None:
-        @wrap_model_call
         def shortens(request: Any, handler: Any) -> Any:
             try:
                 return handler(request)
             except ContextOverflowError:
                 return handler(request.override(messages=request.messages[-1:]))
 
-        assert used(play(agent([LOOK, TOO_LONG[case], DONE], shortens, first=False))) == ("finish_task", 2)
+        asked = agent([LOOK, TOO_LONG[case], DONE], around(shortens), first=False)
+        assert used(play(asked)) == ("finish_task", 2)
 
-    @pytest.mark.parametrize("create", [create_agent, create_deep_agent])
-    @pytest.mark.filterwarnings("ignore:Nothing guards the sub-agents")
-    def test_where_nobody_does_the_task_ends_and_goes_on(self, create: Any, case: str) -> None:
-        model = ScriptedModel([LOOK, TOO_LONG[case], DONE])
-        asked = guarded(create(model, tools(), middleware=[Guards()], **memory()))
+    @pytest.mark.filterwarnings("ignore::signoff.graph.errors.MiddlewareWarning")
+    def test_where_nobody_does_the_task_ends_and_goes_on(self, case: str) -> None:
+        asked = guarded(agent([LOOK, TOO_LONG[case], DONE], create=create_deep_agent))
         assert used(play(asked)) == ("model_error", 1)
         assert used(play(asked, go_on())) == ("finish_task", 2)
 
@@ -286,8 +264,9 @@ def deep(*script: Any, helper: Any = None, within: Sequence[Any] = (), name: str
     """A deep agent with guards, and a sub-agent of this script."""
     child: Any = {"name": name, "description": "Helps.", "system_prompt": "Help.", "middleware": [*within]}
     subagents: Any = [{**child, "model": ScriptedModel(helper)}] if helper else None
-    model = ScriptedModel(script)
-    return create_deep_agent(model, tools(), middleware=[Guards()], subagents=subagents, **memory())
+    return agent(
+        script, create=lambda *args, **options: create_deep_agent(*args, subagents=subagents, **options)
+    )
 
 
 class TestDeepAgents:
@@ -314,7 +293,7 @@ class TestDeepAgents:
     @pytest.mark.parametrize("case", CHILDREN)
     def test_a_childs_outcome_goes_up_and_voids_a_finish_beside_it_unless_it_is_done(self, case: str) -> None:
         script, told, status = self.CHILDREN[case]
-        found = play(deep([TASK, TASK], [TASK, DONE], DONE, helper=script * 3, within=[Guards()]))
+        found = play(deep([TASK, DONE], DONE, helper=script * 2, within=[Guards()]))
         answers = [m for m in found["messages"] if m.type == "tool" and m.name == "task"]
-        assert [(told in one.text, one.status) for one in answers] == [(True, status)] * 3
-        assert used(found) == ("finish_task", 2 if status == "success" else 3)
+        assert [(told in one.text, one.status) for one in answers] == [(True, status)]
+        assert used(found) == ("finish_task", 1 if status == "success" else 2)

@@ -1,124 +1,89 @@
-"""`Guards` where others write, remove and answer.
+"""`Guards` where others write, remove and answer: words of others begin no task, what a task has done counts
+whatever is removed, and replies of a cache are settled like the model's."""
 
-What a tool or a middleware says begins no task, what a task has done counts whatever is removed, and replies
-of a cache are settled like the model's.
-"""
-
-import os
 from collections.abc import Callable, Mapping
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
-from deepagents import create_deep_agent
-from langchain.agents import create_agent
 from langchain.agents import middleware as chain
-from langchain.agents.middleware import (
-    AgentMiddleware,
-    after_model,
-    before_agent,
-    before_model,
-    wrap_model_call,
-    wrap_tool_call,
-)
+from langchain.agents.middleware import AgentMiddleware
 from langchain.tools import ToolRuntime
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 
-from signoff import (
-    SetupError,
-    go_on,
-    outcome_of,
-    sqlite_storage,
-    standard_controls,
-)
-from signoff.guards import Guards, guarded
+from signoff import SetupError, go_on, outcome_of, standard_controls
+from signoff.guards import guarded
 from signoff.models import ScriptedModel, call
-from tests.drop_in.guarding import (
-    ANSWER,
-    ASKS,
-    DONE,
-    LOOK,
-    ORDERS,
-    agent,
+from tests.drop_in.guarding import ANSWER, ASKS, DONE, LOOK, ORDERS, agent, looks, used
+from tests.drop_in.playing import (
+    ACCEPTED,
+    GO,
+    THREAD,
     around,
-    killed,
-    looks,
-    used,
+    around_tools,
+    ended,
+    hook,
+    memory,
+    play,
+    results,
+    texts,
 )
-from tests.drop_in.playing import ACCEPTED, GO, THREAD, ended, memory, play, results, texts
-from tests.support.guarded import KeepsTheLastReply, tools
+from tests.support.guarded import KeepsTheLastReply
 
 HINT = "Remember the style guide."
 
 
-@before_model
-def says_before(state: Any, runtime: Any) -> Any:
+def says(*_: Any) -> dict[str, Any]:
     return {"messages": [HumanMessage(HINT)]}
 
 
-@after_model
-def says_after(state: Any, runtime: Any) -> Any:
-    return {"messages": [HumanMessage(HINT)]}
+says_before, says_after = hook("before_model", says, whose="says_before"), hook("after_model", says)
+says_around_a_call = around_tools(
+    lambda request, handler: Command(update={"messages": [handler(request), HumanMessage(HINT)]})
+)
 
 
-@before_agent
-def says_beside_the_input(state: Any, runtime: Any) -> Any:
-    return {"messages": [HumanMessage(HINT)]}
+def tells(name: str, as_list: bool) -> Any:
+    """A tool that shows a picture in the user's role."""
 
+    @tool(name, description="Show.")
+    def shows(name: str, runtime: ToolRuntime[Any, Any]) -> Any:
+        told = ToolMessage("It is below.", tool_call_id=runtime.tool_call_id)
+        if as_list:
+            return [told, Command(update=says())]
+        return Command(update={"messages": [told, HumanMessage(HINT)]})
 
-@wrap_tool_call
-def says_around_a_call(request: Any, handler: Any) -> Command[Any]:
-    return Command(update={"messages": [handler(request), HumanMessage(HINT)]})
-
-
-@tool
-def shows(name: str, runtime: ToolRuntime[Any, Any]) -> Command[Any]:
-    """Show a picture."""
-    told = ToolMessage("It is below.", tool_call_id=runtime.tool_call_id)
-    return Command(update={"messages": [told, HumanMessage(HINT)]})
-
-
-@tool
-def lists(name: str, runtime: ToolRuntime[Any, Any]) -> list[Any]:
-    """Show a picture, in a list."""
-    told = ToolMessage("It is below.", tool_call_id=runtime.tool_call_id)
-    return [told, Command(update={"messages": [HumanMessage(HINT)]})]
+    return shows
 
 
 class TestWhoseWords:
     """What a tool or a middleware writes in the user's role begins no task, and answers nothing."""
 
-    SPEAKERS: Mapping[str, tuple[str, tuple[Any, ...]]] = {
-        "before the model": ("look", (says_before,)),
-        "after the model": ("look", (says_after,)),
-        "around a call": ("look", (says_around_a_call,)),
-        "a tool": ("shows", ()),
-        "a tool that returns a list": ("lists", ()),
+    SPEAKERS: Mapping[str, tuple[str, list[Any]]] = {
+        "before the model": ("look", [says_before]),
+        "after the model": ("look", [says_after]),
+        "around a call": ("look", [says_around_a_call]),
+        "a tool": ("shows", []),
+        "a tool that returns a list": ("lists", []),
     }
 
     @ORDERS
-    @pytest.mark.parametrize("saved", [True, False], ids=["saved", "not saved"])
     @pytest.mark.parametrize("case", SPEAKERS)
-    def test_a_limit_holds_whoever_speaks_in_the_users_role(
-        self, case: str, saved: bool, first: bool
-    ) -> None:
+    def test_a_limit_holds_whoever_speaks_in_the_users_role(self, case: str, first: bool) -> None:
         name, others = self.SPEAKERS[case]
         model = ScriptedModel(lambda seen: call(name, name=f"n{len(seen)}"))
-        storage = memory() if saved else {}
-        found = play(
-            agent(model, *others, first=first, saved=storage, more=[shows, lists], limits={"turns": 3})
-        )
+        more = [tells("shows", as_list=False), tells("lists", as_list=True)]
+        found = play(agent(model, *others, first=first, more=more, limits={"turns": 3}))
         assert (*used(found), found["outcome"]["tool_calls"]) == ("turns", 3, 3)
         assert texts(found).count(HINT) >= 3
         assert HINT in model.seen[-1].messages[-1].text
 
     @ORDERS
     def test_what_is_said_beside_an_input_begins_no_second_task(self, first: bool) -> None:
-        found = play(agent([LOOK, DONE], says_beside_the_input, first=first))
+        found = play(agent([LOOK, DONE], hook("before_agent", says), first=first))
         assert used(found) == ("finish_task", 2)
         assert found["outcome"]["task"] == found["messages"][0].id
 
@@ -131,20 +96,18 @@ class TestWhoseWords:
         assert (used(found), results(found, "save")) == (("finish_task", 2), ["saved a"])
         assert used(play(talking)) == ("finish_task", 1)
 
-    PAUSES: Mapping[str, tuple[str, tuple[Any, ...]]] = {
-        "before the model": ("model", ()),
-        "before the tools": ("tools", ()),
-        "before the model, beside a speaker": ("model", (says_before,)),
-        "before the tools, beside a speaker": ("tools", (says_before,)),
-        "before the speaker": ("says_before.before_model", (says_before,)),
+    # Where the thread stands still, beside whom, and how it is saved when it goes on.
+    PAUSES: Mapping[str, tuple[str, list[Any], str]] = {
+        "before the model": ("model", [], "sync"),
+        "before the tools": ("tools", [], "exit"),
+        "before the model, beside a speaker": ("model", [says_before], "exit"),
+        "before the tools, beside a speaker": ("tools", [says_before], "sync"),
+        "before the speaker": ("says_before.before_model", [says_before], "sync"),
     }
 
-    @pytest.mark.parametrize("durability", ["sync", "exit"])
     @pytest.mark.parametrize("case", PAUSES)
-    def test_what_a_person_writes_to_a_thread_that_stands_still_begins_a_task(
-        self, case: str, durability: str
-    ) -> None:
-        pause, others = self.PAUSES[case]
+    def test_what_a_person_writes_to_a_thread_that_stands_still_begins_a_task(self, case: str) -> None:
+        pause, others, durability = self.PAUSES[case]
         held = agent(lambda seen: DONE if any(m.type == "tool" for m in seen) else LOOK, *others)
         play(held, interrupt_before=[pause])
         play(held, None, interrupt_before=[pause])
@@ -152,13 +115,11 @@ class TestWhoseWords:
         found = play(held, None, durability=durability)
         assert (ended(found), found["outcome"]["task"]) == (ACCEPTED, "theirs")
 
-    @pytest.mark.parametrize("create", [create_agent, create_deep_agent])
     @pytest.mark.parametrize("speaker", [None, says_before, says_after], ids=["none", "before", "after"])
-    def test_a_person_answers_a_question_whoever_speaks(self, create: Any, speaker: Any) -> None:
+    def test_a_person_answers_a_question_whoever_speaks(self, speaker: Any) -> None:
         """By a message, or where somebody speaks in each turn by an answer; then a limit holds."""
         model = ScriptedModel(lambda seen: looks(seen) if len(model.seen) > 1 else ASKS)
-        within = around(True, *[speaker] * bool(speaker), limits={"turns": 3})
-        asking = create(model, tools(), middleware=within, **memory()).with_config(recursion_limit=90)
+        asking = agent(model, *[speaker] * bool(speaker), limits={"turns": 3}).with_config(recursion_limit=90)
         assert play(asking)["__interrupt__"]
         if speaker is None:
             asking.update_state(THREAD, {"messages": [HumanMessage("The red one.")]})
@@ -166,30 +127,17 @@ class TestWhoseWords:
         assert (*used(found), results(found, "ask_user")) == ("turns", 3, ["The red one."])
 
     def test_a_hint_is_shown_once_where_the_prompt_is_trimmed(self) -> None:
-        trims = wrap_model_call(lambda r, handler: handler(r.override(messages=list(r.messages)[-3:])))
+        trims = around(lambda r, handler: handler(r.override(messages=list(r.messages)[-3:])))
         model = ScriptedModel([call("save", name="a"), DONE])
-        play(guarded(create_agent(model, tools(), middleware=[trims, Guards(), says_before], **memory())))
+        play(guarded(agent(model, trims, says_before, first=False)))
         assert [sum(HINT in message.text for message in asked.messages) for asked in model.seen] == [1, 1]
 
 
 ALL = RemoveMessage(id=REMOVE_ALL_MESSAGES)
 
 
-@before_model
-def keeps_the_first_and_the_last(state: Any, runtime: Any) -> Any:
-    messages = state["messages"]
-    return {"messages": [ALL, messages[0], *messages[-3:]]} if len(messages) > 4 else None
-
-
-@after_model
-def deletes_the_oldest(state: Any, runtime: Any) -> Any:
-    messages = state["messages"]
-    return {"messages": [RemoveMessage(id=m.id) for m in messages[1:3]]} if len(messages) > 4 else None
-
-
-@before_model
-def tells_it_anew(state: Any, runtime: Any) -> Any:
-    return {"messages": [ALL, HumanMessage("So far you looked.")]} if len(state["messages"]) > 2 else None
+def shortened(state: Any, messages: Callable[[Any], list[Any]], most: int = 4) -> Any:
+    return {"messages": messages(state["messages"])} if len(state["messages"]) > most else None
 
 
 def summarises() -> Any:
@@ -199,12 +147,17 @@ def summarises() -> Any:
 
 REMOVERS: Mapping[str, Callable[[], Any]] = {
     "summarises": summarises,
-    "trims": lambda: keeps_the_first_and_the_last,
-    "deletes": lambda: deletes_the_oldest,
+    "trims": lambda: hook("before_model", lambda s: shortened(s, lambda m: [ALL, m[0], *m[-3:]])),
+    "deletes": lambda: hook(
+        "after_model", lambda s: shortened(s, lambda m: [RemoveMessage(id=one.id) for one in m[1:3]])
+    ),
     "keeps one reply": KeepsTheLastReply,
-    "tells it anew": lambda: tells_it_anew,
+    "tells it anew": lambda: hook(
+        "before_model", lambda s: shortened(s, lambda m: [ALL, HumanMessage("So far you looked.")], 2)
+    ),
 }
-REMOVES = pytest.mark.parametrize("remover", REMOVERS.values(), ids=REMOVERS)
+EVERY_REMOVER = pytest.mark.parametrize("remover", REMOVERS.values(), ids=REMOVERS)
+WORST = pytest.mark.parametrize("remover", [KeepsTheLastReply, REMOVERS["tells it anew"]])
 
 
 class Agents:
@@ -238,7 +191,7 @@ class TestRemovedMessages:
         "repeats": (lambda turn: LOOK, {}, "repeats", 5),
     }
 
-    @REMOVES
+    @WORST
     @pytest.mark.parametrize("case", LIMITS)
     def test_a_limit_holds(self, case: str, remover: Any) -> None:
         says, limits, *use = self.LIMITS[case]
@@ -246,17 +199,17 @@ class TestRemovedMessages:
         assert [*used(play(agents.made(remover())))] == use
         assert agents.asked == use[1]
 
-    @REMOVES
+    @WORST
     def test_a_limit_holds_where_each_step_is_of_another_process(self, remover: Any) -> None:
-        agents, given = Agents(look, limits={"turns": 8}), GO
+        agents, given = Agents(look, limits={"turns": 5}), GO
         for _ in count():
             found = play(agents.made(remover()), given, interrupt_after="*")
             if found.get("outcome"):
                 break
             given = None
-        assert (*used(found), agents.asked) == ("turns", 8, 8)
+        assert (*used(found), agents.asked) == ("turns", 5, 5)
 
-    @REMOVES
+    @WORST
     def test_a_limit_holds_over_decisions_in_other_processes(self, remover: Any) -> None:
         agents = Agents(lambda turn: call("save", name=f"n{turn}"), limits={"turns": 5})
         person = chain.HumanInTheLoopMiddleware(interrupt_on={"save": True})
@@ -274,7 +227,7 @@ class TestRemovedMessages:
         steps = {2: "I will.", 3: bad, 4: [bad, DONE], 6: phase, 10: DONE}
         return steps.get(turn, [call("think", thought="hm"), look(turn)])
 
-    @pytest.mark.parametrize("name", sorted({*REMOVERS} - {"tells it anew"}))
+    @pytest.mark.parametrize("name", ["summarises", "trims", "deletes", "keeps one reply"])
     def test_the_outcome_is_as_where_nothing_is_removed(self, name: str) -> None:
         def outcome(*others: Any) -> dict[str, Any]:
             found = play(Agents(self.mixed).made(*others))["outcome"]
@@ -284,7 +237,7 @@ class TestRemovedMessages:
         assert (found["refusals"], found["nudges"], len(found["phases"])) == (1, 1, 1)
         assert found == outcome()
 
-    @REMOVES
+    @WORST
     @pytest.mark.parametrize("fresh", [True, False], ids=["another process", "the same process"])
     def test_a_fork_counts_what_was_before_it(self, remover: Any, fresh: bool) -> None:
         agents = Agents(look, limits={"turns": 12})
@@ -297,7 +250,7 @@ class TestRemovedMessages:
         assert (outcome_of(found).turns, agents.asked) == (12, 4)
 
     @ORDERS
-    @REMOVES
+    @EVERY_REMOVER
     def test_a_new_task_begins_at_nothing(self, remover: Any, first: bool) -> None:
         agents = Agents(lambda turn: DONE if turn == 7 else look(turn), limits={"turns": 8})
         asked = agents.made(remover(), first=first)
@@ -305,12 +258,10 @@ class TestRemovedMessages:
         assert [used(state) for state in states] == [("finish_task", 7), ("turns", 8)]
         assert states[0]["outcome"]["task"] != states[1]["outcome"]["task"]
 
-    @pytest.mark.parametrize("name", sorted({*REMOVERS} - {"tells it anew"}))
-    def test_turns_are_granted_beyond_those_used(self, name: str) -> None:
-        """The one left out takes the question away before anybody is asked."""
+    def test_turns_are_granted_beyond_those_used(self) -> None:
         agents = Agents(lambda turn: ASKS if turn in (2, 3) else look(turn), limits={"turns": 2})
         given: list[Any] = [GO, ANSWER, ANSWER, go_on(turns=3), go_on(turns=3)]
-        states = [play(agents.made(REMOVERS[name]()), each) for each in given]
+        states = [play(agents.made(KeepsTheLastReply()), each) for each in given]
         assert [outcome_of(state).turns for state in states[2:]] == [4, 7, 10]
 
     def test_a_thread_that_is_emptied_between_two_tasks_begins_the_second(self) -> None:
@@ -320,84 +271,52 @@ class TestRemovedMessages:
         assert used(play(asked, {"messages": [("user", "and now?")]})) == ("finish_task", 1)
 
 
-def cached(*calls: tuple[str, dict[str, Any]]) -> AIMessage:
-    """A reply of a cache, in which the ids of the calls are the same in each."""
-    made = [{"name": name, "args": args, "id": f"c{at}"} for at, (name, args) in enumerate(calls)]
-    return AIMessage("", tool_calls=made)
+def cached(name: str, /, **args: Any) -> AIMessage:
+    """A reply of a cache, in which the id of the call is the same in each."""
+    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": "c0"}])
 
 
 class Cache(AgentMiddleware[Any, Any, Any]):
-    """Answers with these replies, each a copy, the last one for ever; None: it asks the model."""
+    """Answers with these very replies, the last one for ever; None: it asks the model."""
 
-    def __init__(self, *replies: AIMessage | None, same: bool = False) -> None:
+    def __init__(self, *replies: AIMessage | None) -> None:
         super().__init__()
-        self.replies, self.same, self.asked = replies, same, 0
+        self.replies, self.asked = replies, 0
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
         kept = self.replies[min(self.asked, len(self.replies) - 1)]
         self.asked += 1
-        if kept is None:
-            return handler(request)
-        return kept if self.same else kept.model_copy(deep=True)
+        return handler(request) if kept is None else kept
 
 
-SEES, SAVES = ("look", {"name": "a"}), ("save", {"name": "a"})
-ENDED, THINKS = ("finish_task", {"summary": "All of it."}), ("think", {"thought": "hm"})
-QUESTION = ("ask_user", {"question": "Which?"})
+SEES, ENDED = cached("look", name="a"), cached("finish_task", summary="All of it.")
 TALK = AIMessage("I will.")
-
-
 # As on a reply in another thread with guards.
 MARKED = {"signoff": {"answer": "task", "cut": -5, "order": ["x"], "at": "x", "seconds": None, "retries": 3}}
 
 
 class TestBehindACache:
-    """A middleware before the guards that answers the model's calls itself: its replies are settled alike."""
+    """A middleware before the guards that answers the model's calls itself."""
 
-    # Replies, rules, how it ends, turns, and how often the cache is asked.
-    CASES: Mapping[str, tuple[list[AIMessage | None], dict[str, Any], str, int, int]] = {
-        "a finish": ([cached(ENDED)], {}, "finish_task", 1, 1),
-        "talk, then a finish": ([TALK, cached(ENDED)], {}, "finish_task", 2, 2),
-        "talk for ever": ([TALK], {}, "talk_turns", 5, 5),
-        "a read for ever": ([cached(SEES)], {"limits": {"turns": 6, "repeats": 50}}, "turns", 6, 7),
-        "a write for ever": ([cached(SAVES)], {"limits": {"turns": 3}}, "turns", 3, 4),
-        "repeats": ([cached(SEES)], {}, "repeats", 5, 6),
-        "a finish beside a read": ([cached(SEES, ENDED)], {}, "finish_task", 1, 2),
-        "beside a failed read": (
-            [cached(("look", {"name": "bad"}), ENDED), cached(ENDED)],
-            {},
-            "finish_task",
-            2,
-            2,
-        ),
-        "no tool of the name": ([cached(("nobody", {})), cached(ENDED)], {}, "finish_task", 2, 2),
-        "arguments that do not fit": ([cached(("look", {"nme": 1})), cached(ENDED)], {}, "finish_task", 2, 2),
-        "a thought and a read": ([cached(THINKS, SEES), cached(ENDED)], {}, "finish_task", 2, 2),
-        "refused for ever": ([cached(ENDED)], {"checks": [lambda: False]}, "review_deadlock", 2, 2),
-        "the model in between": ([cached(SEES), None, cached(ENDED)], {}, "finish_task", 3, 3),
-        "the model first": ([None, cached(ENDED)], {}, "finish_task", 2, 2),
-        "the model at the end": ([cached(SEES), TALK, None, None], {}, "finish_task", 4, 5),
+    MIXED: Mapping[str, tuple[list[AIMessage | None], str, int]] = {
+        "the model in between": ([SEES, None, ENDED.model_copy()], "finish_task", 3),
+        "the model first": ([None, ENDED.model_copy()], "finish_task", 2),
+        "the model at the end": ([SEES.model_copy(), TALK, None, None], "finish_task", 4),
     }
 
-    @pytest.mark.parametrize("case", CASES)
-    def test_its_replies_are_settled_like_any_other(self, case: str) -> None:
-        replies, rules, *use, asked = self.CASES[case]
-        cache = Cache(*replies)
-        # Where a checkpoint is, a person could confirm what a check refuses.
-        saved = {} if "checks" in rules else memory()
-        found = play(agent([call("look", name="b"), DONE], cache, first=False, saved=saved, **rules))
-        assert ([*used(found)], cache.asked) == (use, asked)
-        calls = [one["id"] for m in found["messages"] if m.type == "ai" for one in m.tool_calls]
-        assert sorted(calls) == sorted(m.tool_call_id for m in found["messages"] if m.type == "tool")
-        assert found["messages"][-1].text
+    @pytest.mark.parametrize("case", MIXED)
+    def test_the_model_may_be_asked_as_well(self, case: str) -> None:
+        replies, *use = self.MIXED[case]
+        found = play(agent([call("look", name="b"), DONE], Cache(*replies), first=False))
+        assert [*used(found)] == use
 
     SAME: Mapping[str, tuple[AIMessage, str, int]] = {
         "talk": (AIMessage("We open at nine."), "talk_turns", 5),
         "talk with an id": (AIMessage("We open at nine.", id="faq"), "talk_turns", 5),
-        "a call": (cached(SEES), "repeats", 5),
-        "a finish": (cached(ENDED), "finish_task", 1),
+        "a call": (SEES.model_copy(), "repeats", 5),
+        "a finish": (ENDED.model_copy(), "finish_task", 1),
         "with marks of another thread": (
-            cached(ENDED).model_copy(update={"response_metadata": MARKED}),
+            ENDED.model_copy(update={"response_metadata": MARKED}),
             "finish_task",
             1,
         ),
@@ -407,60 +326,23 @@ class TestBehindACache:
     def test_the_same_object_again_is_another_reply(self, case: str) -> None:
         """LangGraph writes an id into it."""
         kept, *use = self.SAME[case]
-        asked = agent([], Cache(kept.model_copy(), same=True), first=False)
+        asked = agent([], Cache(kept.model_copy()), first=False)
         for at in range(1, 4):
             found = play(asked)
             assert ([*used(found)], texts(found).count("go")) == (use, at)
 
-    def test_a_question_waits_also_beside_work_and_what_comes_before_its_answer_is_no_turn(self) -> None:
-        for question, before in ((cached(QUESTION), []), (cached(SEES, QUESTION), ["seen a"])):
-            replies = [question, *[TALK] * len(before), cached(ENDED)]
-            asking = agent([], Cache(*replies), first=False)
-            assert play(asking)["__interrupt__"][0].value["question"] == "Which?"
-            found = play(asking, ANSWER)
-            assert results(found, "look", "ask_user") == [*before, "The red one."]
-            assert used(found) == ("finish_task", 2)
-
-    def test_a_person_confirms_its_finish(self) -> None:
-        unsure = cached(("finish_task", {"summary": "Maybe.", "requires_user_confirmation": True}))
-        asking = agent([], Cache(unsure), first=False)
-        assert play(asking)["__interrupt__"]
-        assert ended(play(asking, Command(resume="yes"))) == ACCEPTED
-
-    def test_its_effect_takes_place_once_over_a_kill(self, tmp_path: Path) -> None:
-        log = tmp_path / "log"
-
-        def paid(given: Any, *replies: AIMessage, dies: bool) -> Any:
-            @tool
-            def pay(name: str) -> str:
-                """Pay."""
-                log.write_text((log.read_text() if log.exists() else "") + name)
-                if dies:
-                    os._exit(9)
-                return "paid"
-
-            with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-                saved: Any = {"checkpointer": storage.checkpointer, "store": storage.store}
-                return play(agent([], Cache(*replies), first=False, more=[pay], saved=saved), given)
-
-        killed(lambda: paid(GO, cached(("pay", {"name": "ada"})), dies=True))
-        found = paid(None, cached(("finish_task", {"summary": "Half.", "outcome": "partial"})), dies=False)
-        assert (log.read_text(), used(found)) == ("ada", ("finish_task", 2))
-        assert results(found, "pay")[0].startswith("Outcome unknown")
-
     @pytest.mark.parametrize("anew", [False, True], ids=["as it is", "as a message of its own"])
     def test_of_two_replies_the_chosen_one_counts(self, anew: bool) -> None:
-        @wrap_model_call
         def chooses(request: Any, handler: Any) -> Any:
             first, _ = handler(request), handler(request)
             said = next(m for m in reversed(first.result) if isinstance(m, AIMessage))
             return AIMessage(said.content, tool_calls=said.tool_calls) if anew else first
 
         script = [call("save", name="a"), call("save", name="b"), DONE, *["Or talk."] * 7]
-        found = play(agent(script, chooses, first=False))
+        found = play(agent(script, around(chooses), first=False))
         assert (ended(found), results(found, "save")) == (ACCEPTED, ["saved a"])
 
     def test_without_a_thinking_tool_it_is_a_mistake_and_no_endless_loop(self) -> None:
         controls = [control for control in standard_controls() if control.tool.name == "finish_task"]
         with pytest.raises(SetupError):
-            play(agent([], Cache(cached(ENDED)), first=False, control_tools=controls))
+            play(agent([], Cache(ENDED.model_copy()), first=False, control_tools=controls))

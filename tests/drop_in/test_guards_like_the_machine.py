@@ -27,14 +27,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 # How many the thorough test draws; the full sweep is EXAMPLES=10000.
 EXAMPLES = int(os.environ.get("EXAMPLES", "200"))
 
-FINISHES = (
-    call("finish_task", summary="All of it."),
-    call("finish_task", summary=""),
-    call("finish_task", summary="Half of it.", completion_percentage=50, next_phase="the rest"),
-    call("finish_task", outcome="blocked", summary="There is no key."),
-    call("finish_task", nonsense=1),
-    call("finish_task", summary="Perhaps.", requires_user_confirmation=True),
-)
 PARTS = (
     "some words",
     call("look", name="a"),
@@ -48,31 +40,41 @@ PARTS = (
     call("nobody_has_this"),
     call("think", thought="hm"),
     call("ask_user", question="Which?"),
-    *FINISHES,
+    call("finish_task", summary="All of it."),
+    call("finish_task", summary=""),
+    call("finish_task", summary="Half of it.", completion_percentage=50, next_phase="the rest"),
+    call("finish_task", outcome="blocked", summary="There is no key."),
+    call("finish_task", nonsense=1),
+    call("finish_task", summary="Perhaps.", requires_user_confirmation=True),
 )
+REPLIES = (
+    "only words",
+    reply(""),
+    reply("cut o", finish_reason="length"),
+    reply("no", finish_reason="content_filter"),
+    RuntimeError("the model is down"),
+)
+LOOK, ASK = ("look", {"name": "a"}), ("ask_user", {"question": "Which?"})
+FINISH, SAVE = ("finish_task", {"summary": "ok"}), ("save", {"name": "x"})
 CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("look", {"name": "a"}),
+    LOOK,
     ("look", {"wrong": 1}),
-    ("save", {"name": "x"}),
-    ("finish_task", {"summary": "ok"}),
-    ("ask_user", {"question": "Which?"}),
+    SAVE,
+    FINISH,
+    ASK,
     ("nobody_has_this", {}),
 )
 # Longer than any of these runs is.
 AT_LAST = [call("finish_task", summary="At last.")] * 20
 
-steps = st.one_of(
-    st.lists(st.sampled_from(PARTS), min_size=1, max_size=3),
-    st.just("only words"),
-    st.sampled_from(
-        [
-            reply(""),
-            reply("cut o", finish_reason="length"),
-            reply("no", finish_reason="content_filter"),
-            RuntimeError("the model is down"),
-        ]
-    ),
-)
+steps = st.one_of(st.lists(st.sampled_from(PARTS), min_size=1, max_size=3), st.sampled_from(REPLIES))
+limits = {
+    "turns": st.sampled_from([1, 2, 4, 8]),
+    "tool_calls": st.sampled_from([None, 1, 3]),
+    "repeats": st.sampled_from([None, 2, 5]),
+    "refusals": st.sampled_from([2, 5]),
+    "talk_turns": st.sampled_from([2, 5]),
+}
 
 
 def not_blank(claim: Any) -> bool:
@@ -81,47 +83,41 @@ def not_blank(claim: Any) -> bool:
 
 rules = st.fixed_dictionaries(
     {
-        "limits": st.fixed_dictionaries(
-            {
-                "turns": st.sampled_from([1, 2, 4, 8]),
-                "tool_calls": st.sampled_from([None, 1, 3]),
-                "repeats": st.sampled_from([None, 2, 5]),
-                "refusals": st.sampled_from([2, 5]),
-                "talk_turns": st.sampled_from([2, 5]),
-            }
-        ),
+        "limits": st.fixed_dictionaries(limits),
         "policy": st.fixed_dictionaries({"talk": st.sampled_from(["balanced", "strict", "natural"])}),
         "checks": st.sampled_from([(), (not_blank,)]),
     }
 )
 
 
+def said(number: int, *calls: tuple[str, dict[str, Any], str]) -> AIMessage:
+    made = [{"name": name, "args": args, "id": own} for name, args, own in calls]
+    return AIMessage("", id=f"m{number}", tool_calls=made)
+
+
+def was_so(call_id: str, own: str) -> ToolMessage:
+    return ToolMessage("it was so", tool_call_id=call_id, id=own)
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> list[BaseMessage]:
     """Imported ones: calls without a result, results of nothing, ids that come again."""
-    found, number = list[BaseMessage](), 0
+    messages, number = list[BaseMessage](), 0
     for _ in range(draw(st.integers(0, 4))):
-        at = f"m{len(found)}"
+        at = len(messages)
         match draw(st.sampled_from(["user", "words", "calls", "calls"])):
             case "user":
-                found.append(HumanMessage("and this", id=at))
+                messages.append(HumanMessage("and this", id=f"m{at}"))
             case "words":
-                found.append(AIMessage("words", id=at))
+                messages.append(AIMessage("words", id=f"m{at}"))
             case _:
                 chosen = draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=3))
                 ids = [draw(st.sampled_from([f"i{number + place}", "i0"])) for place in range(len(chosen))]
                 number += len(chosen)
-                made = [
-                    {"name": name, "args": args, "id": own}
-                    for (name, args), own in zip(chosen, ids, strict=True)
-                ]
-                found.append(AIMessage("", id=at, tool_calls=made))
+                messages.append(said(at, *((*one, own) for one, own in zip(chosen, ids, strict=True))))
                 answered = [own for own in ids if draw(st.booleans())]
-                found += [
-                    ToolMessage("it was so", tool_call_id=own, id=f"{at}-{n}")
-                    for n, own in enumerate(answered)
-                ]
-    return [*found, HumanMessage("do it", id=f"m{len(found)}")]
+                messages += [was_so(own, f"m{at}-{n}") for n, own in enumerate(answered)]
+    return [*messages, HumanMessage("do it", id=f"m{len(messages)}")]
 
 
 @st.composite
@@ -132,62 +128,48 @@ def cases(draw: st.DrawFn) -> Case:
     return Case([*draw(st.lists(steps, max_size=6)), *AT_LAST], [begun, *more], saved, draw(rules))
 
 
-def check(case: Case) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert by_the_guards(case) == by_the_machine(case)
+def at_once(case: Case) -> None:
+    assert by_the_guards(case) == by_the_machine(case)
 
 
-def check_in_a_loop(case: Case) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert asyncio.run(by_the_guards_in_a_loop(case)) == by_the_machine(case)
+def in_a_loop(case: Case) -> None:
+    assert asyncio.run(by_the_guards_in_a_loop(case)) == by_the_machine(case)
 
 
-def check_where_messages_are_removed(case: Case) -> None:
+def where_messages_are_removed(case: Case) -> None:
     """The messages differ, but not how each task ends, nor what is asked."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        # What waits says that a bare yes is no answer, and here it went with the messages.
-        case = replace(case, given=["and this" if one == "yes" else one for one in case.given])
-        found = by_the_guards(case, KeepsTheLastReply())
-        assert [one[1:] for one in found] == [one[1:] for one in by_the_machine(case)]
+    # What waits says that a bare yes is no answer, and here it went with the messages.
+    case = replace(case, given=["and this" if one == "yes" else one for one in case.given])
+    played = by_the_guards(case, KeepsTheLastReply())
+    assert [one[1:] for one in played] == [one[1:] for one in by_the_machine(case)]
+
+
+CHECKS = pytest.mark.parametrize("check", [at_once, in_a_loop, where_messages_are_removed])
 
 
 def drawn(check: Callable[[Case], None], examples: int) -> None:
     # A function of its own: Hypothesis takes settings for one once.
     def checked(case: Case) -> None:
-        check(case)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            check(case)
 
     given(cases())(drawn_settings(examples, None)(checked))()
 
 
-CHECKS = pytest.mark.parametrize(
-    "check",
-    [check, check_in_a_loop, check_where_messages_are_removed],
-    ids=["sync", "async", "messages removed"],
-)
-
-
 @CHECKS
 def test_the_guards_decide_as_the_machine(check: Callable[[Case], None]) -> None:
-    drawn(check, 40)
+    drawn(check, 25)
 
 
-def said(number: int, *calls: tuple[str, dict[str, Any], str]) -> AIMessage:
-    made = [{"name": name, "args": args, "id": own} for name, args, own in calls]
-    return AIMessage("", id=f"m{number}", tool_calls=made)
-
-
-LOOK, ASK = ("look", {"name": "a"}), ("ask_user", {"question": "Which?"})
 # What many drawn ones have found.
 IMPORTED = {
     "an id that comes twice, in the task before": [
         said(0, (*LOOK, "i0"), (*LOOK, "i1"), (*LOOK, "i0")),
-        ToolMessage("it was so", tool_call_id="i1", id="r1"),
+        was_so("i1", "r1"),
         HumanMessage("and this", id="m1"),
         said(2, (*ASK, "i0"), (*LOOK, "i4")),
-        ToolMessage("it was so", tool_call_id="i4", id="r4"),
+        was_so("i4", "r4"),
         HumanMessage("do it", id="m3"),
     ],
     "an id that comes twice, in one task": [

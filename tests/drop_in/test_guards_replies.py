@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
-from langchain.agents.middleware import ModelFallbackMiddleware, wrap_model_call
+from langchain.agents.middleware import ModelFallbackMiddleware
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
 from langchain_core.language_models import BaseChatModel
@@ -21,9 +21,8 @@ from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from pydantic import PrivateAttr
 
-from signoff import build_graph
-from signoff.guards import Guards
-from tests.drop_in.playing import ACCEPTED, GO, ended
+from tests.drop_in.guarding import agent, machine
+from tests.drop_in.playing import ACCEPTED, GO, around, ended
 
 WHOLE = '{"to": "ada", "amount": 1000}'
 
@@ -78,31 +77,37 @@ def client(*replies: Any) -> Client:
     return Client(replies=replies, streaming=True)
 
 
-class Bank:
+class Payments:
+    """A tool with defaults for all of its arguments, and what it has paid."""
+
     def __init__(self) -> None:
-        self.paid: list[tuple[str, int]] = []
+        self.made: list[tuple[str, int]] = []
 
     def pay(self, to: str = "nobody", amount: int = 500) -> str:
         """Pay somebody."""
-        self.paid.append((to, amount))
+        self.made.append((to, amount))
         return "paid"
 
 
-def on_guards(model: Any, bank: Bank, *within: Any, limits: Any = None) -> Any:
-    return create_agent(model, [bank.pay], middleware=[Guards(limits=limits or {"turns": 6}), *within])
-
-
-def on_the_machine(model: Any, bank: Bank, *within: Any, limits: Any = None) -> Any:
-    return build_graph(model, [bank.pay], limits=limits or {"turns": 6}, middleware=within)
-
-
-MAKERS = pytest.mark.parametrize("make", [on_guards, on_the_machine], ids=["Guards", "build_graph"])
+FACES = pytest.mark.parametrize(
+    "face", [agent, partial(machine, retries=True)], ids=["Guards", "build_graph"]
+)
 HALF = streamed(("pay", WHOLE[:20]))
 LOST = streamed(("pay", WHOLE), reason=None)
 CUT = streamed(("pay", WHOLE), reason="length")
+NOTHING: list[AIMessageChunk] = []
 ENDED = ("finish_task", '{"summary": "First."}')
+
+
+def run(face: Any, model: Any, *within: Any, way: Any = None, **limits: Any) -> tuple[Any, list[Any]]:
+    """The state after a run, and what was paid."""
+    payments = Payments()
+    built = face(model, *within, more=[payments.pay], saved={}, limits={"turns": 9, **limits})
+    return (way or (lambda asked: asked.invoke(GO, {"recursion_limit": 999})))(built), payments.made
+
+
 # Replies of which nothing may run or count.
-NOTHING: Mapping[str, list[AIMessageChunk]] = {
+VOID: Mapping[str, list[AIMessageChunk]] = {
     "half a call": HALF,
     "a repairable text": streamed(("pay", '{"to": "eve",}')),
     "no JSON value": streamed(("pay", '{"to": "eve", "amount": NaN}')),
@@ -116,61 +121,55 @@ NOTHING: Mapping[str, list[AIMessageChunk]] = {
     "dropped with usage": streamed(("pay", WHOLE), reason=None, usage={"total_tokens": 9}),
     "a call, length": CUT,
     "a finish, MAX_TOKENS": streamed(ENDED, reason="MAX_TOKENS"),
-    "a call, content_filter": streamed(("pay", WHOLE), reason="content_filter"),
     "a finish, FinishReason.SAFETY": streamed(ENDED, reason="FinishReason.SAFETY"),
     "a call, refusal": streamed(("pay", WHOLE), reason="refusal"),
 }
 
 
-@MAKERS
-@pytest.mark.parametrize("case", NOTHING)
-def test_nothing_of_it_runs_and_the_model_is_asked_again(case: str, make: Any) -> None:
-    bank = Bank()
-    found = make(client(NOTHING[case], PAY, DONE), bank).invoke(GO)
-    assert (bank.paid, ended(found), found["outcome"]["summary"]) == ([("ada", 1000)], ACCEPTED, "Second.")
+@FACES
+@pytest.mark.parametrize("case", VOID)
+def test_nothing_of_it_runs_and_the_model_is_asked_again(case: str, face: Any) -> None:
+    found, paid = run(face, client(VOID[case], PAY, DONE))
+    assert (paid, ended(found), found["outcome"]["summary"]) == ([("ada", 1000)], ACCEPTED, "Second.")
     replies = [message for message in found["messages"] if isinstance(message, AIMessage)]
     calls = {call["id"] for said in replies for call in [*said.tool_calls, *said.invalid_tool_calls]}
     assert {message.tool_call_id for message in found["messages"] if message.type == "tool"} >= calls
 
 
-async def _events(agent: Any, version: Any) -> Any:
+async def events(asked: Any, version: Any) -> Any:
     if version == "v3":
-        stream = await agent.astream_events(GO, version="v3")
+        stream = await asked.astream_events(GO, version="v3")
         return [values async for values in stream.values][-1]
-    events = agent.astream_events(GO, version=version)
-    return [event["data"]["output"] async for event in events if event["event"] == "on_chain_end"][-1]
+    heard = asked.astream_events(GO, version=version)
+    return [event["data"]["output"] async for event in heard if event["event"] == "on_chain_end"][-1]
 
 
 WAYS: Mapping[str, Callable[[Any], Any]] = {
-    "async": lambda agent: asyncio.run(agent.ainvoke(GO)),
-    "listened to": lambda agent: [*agent.stream(GO, stream_mode=["messages", "values"])][-1][1],
-    "events": lambda agent: asyncio.run(_events(agent, "v2")),
-    "protocol": lambda agent: asyncio.run(_events(agent, "v3")),
+    "async": lambda asked: asyncio.run(asked.ainvoke(GO)),
+    "listened to": lambda asked: [*asked.stream(GO, stream_mode=["messages", "values"])][-1][1],
+    "events": lambda asked: asyncio.run(events(asked, "v2")),
+    "protocol": lambda asked: asyncio.run(events(asked, "v3")),
 }
 
 
 # LangChain calls its newest way to stream experimental.
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
-@MAKERS
-@pytest.mark.parametrize("said", [HALF, LOST, CUT, []], ids=["half", "lost", "cut off", "nothing"])
+@FACES
 @pytest.mark.parametrize("way", WAYS)
-def test_it_holds_however_the_agent_is_listened_to(way: str, said: Any, make: Any) -> None:
-    bank = Bank()
-    found = WAYS[way](make(client(said, PAY, DONE), bank))
-    assert (bank.paid, ended(found)) == ([("ada", 1000)], ACCEPTED)
+def test_it_holds_however_the_agent_is_listened_to(way: str, face: Any) -> None:
+    found, paid = run(face, client(HALF, LOST, CUT, NOTHING, PAY, DONE), way=WAYS[way])
+    assert (paid, ended(found)) == ([("ada", 1000)], ACCEPTED)
 
 
 def changes(change: Callable[[AIMessage], AIMessage]) -> Any:
-    @wrap_model_call
     def changing(request: Any, handler: Any) -> Any:
         response = handler(request)
         said = [change(each) if isinstance(each, AIMessage) else each for each in response.result]
         return replace(response, result=said)
 
-    return changing
+    return around(changing)
 
 
-@wrap_model_call
 def in_another_thread(request: Any, handler: Any) -> Any:
     """Without the context of the call, as a time limit is often written."""
     with ThreadPoolExecutor(1) as pool:
@@ -188,92 +187,80 @@ def cheaper(said: AIMessage) -> AIMessage:
 
 
 TOUCHING: Mapping[str, Any] = {
-    "in another thread": in_another_thread,
+    "in another thread": around(in_another_thread),
     "new ids": changes(new_ids),
     "a new message": changes(lambda said: AIMessage(said.content, tool_calls=new_ids(said).tool_calls)),
     "another argument": changes(cheaper),
 }
 
 
-@MAKERS
-@pytest.mark.parametrize("said", [HALF, LOST, CUT], ids=["half", "lost", "cut off"])
+@FACES
 @pytest.mark.parametrize("case", TOUCHING)
-def test_nothing_of_it_runs_where_a_middleware_has_touched_it(case: str, said: Any, make: Any) -> None:
-    bank = Bank()
-    found = make(client(said, DONE), bank, TOUCHING[case]).invoke(GO)
-    assert (bank.paid, ended(found)) == ([], ACCEPTED)
+def test_nothing_of_it_runs_where_a_middleware_has_touched_it(case: str, face: Any) -> None:
+    found, paid = run(face, client(HALF, LOST, CUT, DONE), TOUCHING[case])
+    assert (paid, ended(found)) == ([], ACCEPTED)
 
 
-@MAKERS
+@FACES
 @pytest.mark.parametrize("copies", [True, False], ids=["a copy", "a new message"])
-def test_what_a_middleware_writes_into_a_reply_counts_as_written(copies: bool, make: Any) -> None:
+def test_what_a_middleware_writes_into_a_reply_counts_as_written(copies: bool, face: Any) -> None:
     def rewrites(said: AIMessage) -> AIMessage:
         if not said.tool_calls or said.tool_calls[0]["name"] != "pay":
             return said
         calls: Any = [{**said.tool_calls[0], "args": {"to": "bob"}}, *said.tool_calls[1:]]
-        bad = said.invalid_tool_calls
         if copies:
             return said.model_copy(update={"tool_calls": calls})
-        return AIMessage("", tool_calls=calls, invalid_tool_calls=bad)
+        return AIMessage("", tool_calls=calls, invalid_tool_calls=said.invalid_tool_calls)
 
-    bank = Bank()
     model = client(streamed(("pay", WHOLE), ("pay", WHOLE[:20])), DONE)
-    make(model, bank, changes(rewrites)).invoke(GO)
-    assert bank.paid == [("bob", 500)]
+    assert run(face, model, changes(rewrites))[1] == [("bob", 500)]
 
 
-@MAKERS
-@pytest.mark.parametrize("said", [HALF, LOST, CUT], ids=["half", "lost", "cut off"])
+@FACES
 @pytest.mark.parametrize("how", ["a fallback", "a model of a middleware"])
-def test_it_holds_for_a_model_that_a_middleware_takes(how: str, said: Any, make: Any) -> None:
-    bank, other = Bank(), client(said, PAY, DONE)
-    asks = wrap_model_call(lambda request, handler: other.invoke(request.messages))
+def test_it_holds_for_a_model_that_a_middleware_takes(how: str, face: Any) -> None:
+    other = client(HALF, LOST, CUT, PAY, DONE)
+    asks = around(lambda request, handler: other.invoke(request.messages))
     within = ModelFallbackMiddleware(other) if how == "a fallback" else asks
-    found = make(client(ValueError("down")), bank, within).invoke(GO)
-    assert (bank.paid, found["outcome"]["summary"]) == ([("ada", 1000)], "Second.")
+    found, paid = run(face, client(ValueError("down")), within)
+    assert (paid, found["outcome"]["summary"]) == ([("ada", 1000)], "Second.")
 
 
-@MAKERS
-def test_a_call_without_arguments_runs_where_the_reply_has_ended(make: Any) -> None:
-    bank = Bank()
-    make(client(streamed(("pay", "")), DONE), bank).invoke(GO)
-    assert bank.paid == [("nobody", 500)]
+@FACES
+def test_a_call_without_arguments_runs_where_the_reply_has_ended(face: Any) -> None:
+    assert run(face, client(streamed(("pay", "")), DONE))[1] == [("nobody", 500)]
 
 
-@MAKERS
-def test_arguments_may_break_off_anywhere(make: Any) -> None:
-    bank, limits = Bank(), {"turns": 99, "repeats": None}
+@FACES
+def test_arguments_may_break_off_anywhere(face: Any) -> None:
     halves = [streamed(("pay", WHOLE[:at])) for at in range(1, len(WHOLE), 4)]
-    found = make(client(*halves, DONE), bank, limits=limits).invoke(GO, {"recursion_limit": 999})
-    assert (ended(found), bank.paid) == (ACCEPTED, [])
+    found, paid = run(face, client(*halves, DONE), turns=99, repeats=None)
+    assert (ended(found), paid) == (ACCEPTED, [])
 
 
 def test_nothing_twice_ends_the_task_under_guards() -> None:
-    assert ended(on_guards(client([], [], DONE), Bank()).invoke(GO)) == ("error", "model_error")
+    found, _ = run(agent, client(NOTHING, NOTHING, DONE))
+    assert ended(found) == ("error", "model_error")
 
 
-@MAKERS
-def test_a_reply_that_a_middleware_remembers_counts(make: Any) -> None:
+@FACES
+def test_a_reply_that_a_middleware_remembers_counts(face: Any) -> None:
     kept: dict[int, Any] = {}
 
-    @wrap_model_call
     def remembers(request: Any, handler: Any) -> Any:
         at = len(request.messages)
         kept[at] = kept.get(at) or handler(request).result[0]
         return kept[at]
 
-    bank = Bank()
     for _ in range(2):
-        make(client(PAY, DONE), bank, remembers).invoke(GO)
-    assert bank.paid == [("ada", 1000)] * 2
+        assert run(face, client(PAY, DONE), around(remembers))[1] == [("ada", 1000)]
 
 
 def test_a_reply_of_langchains_cache_counts() -> None:
-    bank, model = Bank(), client(PAY, DONE)
+    model = client(PAY, DONE)
     set_llm_cache(InMemoryCache())
     try:
         for _ in range(2):
-            on_guards(model, bank).invoke(GO)
+            assert run(agent, model)[1] == [("ada", 1000)]
     finally:
         set_llm_cache(None)
-    assert bank.paid == [("ada", 1000)] * 2
