@@ -1,14 +1,12 @@
-"""LangChain's middleware under `build_graph`: what wraps a call of the model or of a tool, and the hooks.
+"""LangChain's middleware under `build_graph`: what the machine makes of what it leaves.
 
-The machine decides by what they leave: a reply is one turn whoever made it, a tool that may change something
-runs once whoever asks again, and nothing but an accepted finish is a success.
+A reply is one turn whoever made it, a tool that may change something runs once whoever asks again, and
+nothing but an accepted finish is a success. What LangChain itself shows is left to test_langchain_suite.py.
 """
 
 import asyncio
 import operator
 import os
-import sys
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,92 +20,50 @@ from langchain.agents.middleware import (
     ExtendedModelResponse,
     ModelResponse,
     ToolRetryMiddleware,
-    after_agent,
-    after_model,
-    before_agent,
-    before_model,
     hook_config,
-    wrap_model_call,
-    wrap_tool_call,
 )
 from langchain.agents.middleware.types import OmitFromInput, PrivateStateAttr
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
-from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command, Overwrite, interrupt
 
 from signoff import ControlTool, Limits, Session, SetupError, build_graph, go_on, sqlite_storage
-from signoff.cli import main
 from signoff.models import ScriptedModel, call, reply
 from tests.drop_in.playing import (
     ACCEPTED,
     CONTROLS,
     FINISH,
     GO,
+    POLICY,
     THREAD,
     Bank,
+    around,
+    around_tools,
     ended,
+    hook,
+    jumps,
+    killed,
+    labels,
     memory,
     play,
     results,
+    scripted,
     texts,
     warned,
 )
 
 PAYS = call("pay", amount=5)
 Wrapper = Callable[[Any, Callable[[Any], Any]], Any]
-HOOKS: dict[str, Any] = {
-    "before_agent": before_agent,
-    "before_model": before_model,
-    "after_model": after_model,
-    "after_agent": after_agent,
-}
 
 
-def around(does: Wrapper, name: str = "around", **options: Any) -> Any:
-    """A middleware around each call of the model."""
-
-    def wrap(request: Any, handler: Any) -> Any:
-        return does(request, handler)
-
-    wrap.__name__ = name
-    return wrap_model_call(**options)(wrap)
-
-
-def noting(log: list[Any], what: Callable[[Any], Any] = lambda request: request) -> Wrapper:
-    """Notes of each request what it is asked for, and lets it through."""
-
-    def does(request: Any, handler: Any) -> Any:
-        log.append(what(request))
-        return handler(request)
-
-    return does
-
-
-def around_tools(does: Wrapper) -> Any:
-    @wrap_tool_call
-    def wrap(request: Any, handler: Any) -> Any:
-        return does(request, handler)
-
-    return wrap
-
-
-def hook(name: str, does: Callable[[Any], Any], *jumps: str, whose: str = "") -> Any:
-    """A middleware with one hook."""
-
-    def body(state: Any, runtime: Any) -> Any:
-        return does(state)
-
-    body.__name__ = whose or f"my_{name}"
-    return HOOKS[name](can_jump_to=list(jumps) or None)(body)
-
-
-def graph(model: Any, *middleware: Any, bank: Bank | None = None, **options: Any) -> Any:
+def graph(model: Any, *middleware: Any, bank: Bank | None = None, policy: Any = (), **options: Any) -> Any:
     """A graph of a model, or of its script."""
-    scripted = model if isinstance(model, ScriptedModel) else ScriptedModel(model)
-    return build_graph(scripted, (bank or Bank()).tools, middleware=middleware, **options)
+    tools = (bank or Bank()).tools
+    return build_graph(
+        scripted(model), tools, middleware=middleware, policy={**POLICY, **dict(policy)}, **options
+    )
 
 
 def cut_off(*calls: Any) -> Any:
@@ -118,11 +74,7 @@ class TestAroundAModelCall:
     # What is put into the request, and what of the first model call then is what.
     OVERRIDES: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Any], Any], Any]] = {
         "nothing": (lambda r: {}, lambda seen: seen.tool_names, ["look", "pay", *CONTROLS]),
-        "fewer tools": (
-            lambda r: {"tools": [t for t in r.tools if t.name == "pay"]},
-            lambda seen: seen.tool_names,
-            ["pay", *CONTROLS],
-        ),
+        "fewer tools": (lambda r: {"tools": r.tools[1:]}, lambda seen: seen.tool_names, ["pay", *CONTROLS]),
         "no tools": (lambda r: {"tools": []}, lambda seen: seen.tool_names, CONTROLS),
         "a tool in other words": (
             lambda r: {"tools": [r.tools[0].model_copy(update={"description": "Mine."})]},
@@ -150,41 +102,22 @@ class TestAroundAModelCall:
             [False, True],
         ),
         "a tool choice": (lambda r: {"tool_choice": "pay"}, lambda seen: seen.tool_choice, "pay"),
-        "settings": (
-            lambda r: {"model_settings": {"temperature": 0.5}},
-            lambda seen: seen.kwargs.get("temperature"),
-            0.5,
-        ),
+        "settings": (lambda r: {"model_settings": {"seed": 3}}, lambda seen: seen.kwargs.get("seed"), 3),
     }
 
     @pytest.mark.parametrize("case", OVERRIDES)
     def test_what_is_put_into_a_request_is_sent_and_changes_no_history(self, case: str) -> None:
-        """The rules of the loop and the control tools are told whatever it is."""
+        """The rules of the loop and the control tools are told whatever it is, also to another model."""
         changes, looks, wanted = self.OVERRIDES[case]
-        model = ScriptedModel([FINISH])
+        first, second = ScriptedModel([FINISH]), ScriptedModel([FINISH])
         given = around(lambda request, handler: handler(request.override(**changes(request))))
-        found = play(graph(model, given, system_prompt="Be kind."))
-        assert looks(model.seen[0]) == wanted
-        assert ended(found) == ACCEPTED
-        assert [m.type for m in found["messages"]] == ["human", "ai", "tool", "ai"]
-
-    def test_another_model_is_asked_with_the_same_tools(self) -> None:
-        first, second = ScriptedModel([]), ScriptedModel([FINISH])
-        given = around(lambda request, handler: handler(request.override(model=second)))
-        assert ended(play(graph(first, given))) == ACCEPTED
-        assert (first.seen, second.seen[0].tool_names) == ([], ["look", "pay", *CONTROLS])
-
-    def test_a_request_holds_what_the_graph_would_ask(self) -> None:
-        seen: list[Any] = []
-        search, bank = {"type": "web_search"}, Bank()
-        model = ScriptedModel([call("look"), FINISH])
-        looks = around(noting(seen))
-        play(build_graph(model, [bank.look, search], middleware=[looks], system_prompt="Be kind."))
-        first, second = seen
-        assert (first.model, first.system_prompt, first.tools) == (model, "Be kind.", [bank.look, search])
-        assert (first.tool_choice, first.response_format, first.model_settings) == (None, None, {})
-        assert [m.type for m in second.messages] == ["human", "ai", "tool"]
-        assert (second.state["messages"][0].text, first.runtime.context) == ("go", None)
+        switches = around(lambda request, handler: handler(request.override(model=second)), "switches")
+        for model, within in ((first, [given]), (second, [given, switches])):
+            found = play(graph(first, *within, system_prompt="Be kind."))
+            assert looks(model.seen[0]) == wanted
+            assert ended(found) == ACCEPTED
+            assert [m.type for m in found["messages"]] == ["human", "ai", "tool", "ai"]
+        assert len(first.seen) == 1
 
     def test_after_replies_without_a_call_a_call_is_required_whatever_is_chosen(self) -> None:
         model = ScriptedModel(["words"] * 4 + [FINISH])
@@ -192,6 +125,12 @@ class TestAroundAModelCall:
         assert ended(play(graph(model, chooses))) == ACCEPTED
         assert [seen.tool_choice for seen in model.seen] == ["auto"] * 3 + ["required"] * 2
         assert {*map(str, (seen.tool_names for seen in model.seen))} == {str(["look", *CONTROLS])}
+
+    @staticmethod
+    def with_results(said: AIMessage) -> ModelResponse[Any]:
+        """The reply, and an answer to each call of `pay` in it."""
+        calls = [one["id"] for one in said.tool_calls if one["name"] == "pay"]
+        return ModelResponse([said, *(ToolMessage("answered", tool_call_id=one) for one in calls)])
 
     # Each reply of the model costs 110 tokens. How many it gives, turns, and what is paid.
     REPLIES: Mapping[str, tuple[Wrapper, int, int, list[int]]] = {
@@ -209,7 +148,7 @@ class TestAroundAModelCall:
             3,
             [1, 2],
         ),
-        "with results": (lambda r, ask: with_results(ask(r).result[0]), 3, 3, []),
+        "with results": (lambda r, ask: TestAroundAModelCall.with_results(ask(r).result[0]), 3, 3, []),
     }
 
     @pytest.mark.parametrize("case", REPLIES)
@@ -225,33 +164,14 @@ class TestAroundAModelCall:
     def test_a_reply_that_nobody_was_asked_for_is_a_turn_and_costs_nothing(self) -> None:
         model, kept = ScriptedModel([FINISH]), [AIMessage("from the cache")]
         outcome = play(graph(model, around(lambda r, ask: kept.pop() if kept else ask(r))))["outcome"]
-        assert (outcome["turns"], len(model.seen)) == (2, 1)
         alone = play(graph([FINISH]))["outcome"]["usage"]["output_tokens"]
-        assert outcome["usage"]["output_tokens"] == alone
+        assert (outcome["turns"], len(model.seen), outcome["usage"]["output_tokens"]) == (2, 1, alone)
 
     def test_a_limit_of_tokens_bounds_what_is_asked_for_again(self) -> None:
-        def asks_on(request: Any, handler: Any) -> Any:
-            for _ in range(50):
-                found = handler(request)
-            return found
-
-        model = ScriptedModel(["word " * 100] * 60)
-        found = play(graph(model, around(asks_on), limits=Limits(tokens=1_000)))
+        asks_on = around(lambda request, handler: [handler(request) for _ in range(50)][-1])
+        found = play(graph(["word " * 100] * 60, asks_on, limits=Limits(tokens=1_000)))
         assert ended(found) == ("limit", "tokens")
         assert found["outcome"]["usage"]["output_tokens"] < 1_500
-
-    COPIES: Mapping[str, Callable[[AIMessage], AIMessage]] = {
-        "with its id": lambda said: AIMessage(said.content, id=said.id, tool_calls=said.tool_calls),
-        "without": lambda said: AIMessage(said.content, tool_calls=said.tool_calls),
-    }
-
-    @pytest.mark.parametrize("streaming", ["always", "never"])
-    @pytest.mark.parametrize("case", COPIES)
-    def test_no_copy_of_a_reply_that_was_cut_off_is_whole(self, case: str, streaming: str) -> None:
-        bank, model = Bank(), ScriptedModel([cut_off(PAYS), FINISH])
-        copies = around(lambda request, handler: self.COPIES[case](handler(request).result[0]))
-        found = play(graph(model, copies, bank=bank, policy={"streaming": streaming}))
-        assert (bank.paid, ended(found), found["outcome"]["turns"]) == ([], ACCEPTED, 2)
 
     BAD: Mapping[str, Wrapper] = {
         "a text": lambda r, ask: "done",
@@ -274,30 +194,27 @@ class TestAroundAModelCall:
         assert ended(found) == ("error", "model_error")
         assert ended(play(graph(model, **saved), go_on())) == ACCEPTED
 
-    def test_an_error_of_a_middleware_names_it_and_its_replies_are_paid_for(self) -> None:
-        def refuses(request: Any, handler: Any) -> Any:
-            handler(request)
-            raise LookupError("never good enough")
+    @staticmethod
+    def judges(request: Any, handler: Any) -> Any:
+        found = handler(request)
+        if not found.result[0].tool_calls:
+            raise LookupError("only words")
+        return found
 
-        outcome = play(graph([reply("No.", usage=(100, 10))], around(refuses, "judge")))["outcome"]
+    def test_an_error_of_a_middleware_names_it_and_its_replies_are_paid_for(self) -> None:
+        outcome = play(graph([reply("No.", usage=(100, 10))], around(self.judges, "judge")))["outcome"]
         assert (outcome["reason"], outcome["usage"]["total_tokens"]) == ("model_error", 110)
         assert "judge" in outcome["error"]
-        assert "LookupError: never good enough" in outcome["error"]
+        assert "LookupError: only words" in outcome["error"]
 
     def test_who_stands_around_gets_the_error_of_a_middleware_as_it_is(self) -> None:
-        def judges(request: Any, handler: Any) -> Any:
-            found = handler(request)
-            if not found.result[0].tool_calls:
-                raise LookupError("only words")
-            return found
-
         def asks_again(request: Any, handler: Any) -> Any:
             try:
                 return handler(request)
             except LookupError:
                 return handler(request)
 
-        found = play(graph(["No.", FINISH], around(asks_again, "again"), around(judges, "judge")))
+        found = play(graph(["No.", FINISH], around(asks_again, "again"), around(self.judges, "judge")))
         assert (ended(found), found["outcome"]["turns"]) == (ACCEPTED, 1)
 
     def test_a_command_beside_the_reply_is_written_with_it(self) -> None:
@@ -320,7 +237,7 @@ class TestAroundAModelCall:
         assert wrapped.chunks_sent == plain.chunks_sent < 10
 
     def test_a_silent_model_is_an_error_that_a_middleware_can_take(self) -> None:
-        slow, quick = ScriptedModel([FINISH, FINISH], delay=5.0), ScriptedModel([FINISH])
+        quick = ScriptedModel([FINISH])
 
         def falls_back(request: Any, handler: Any) -> Any:
             try:
@@ -328,15 +245,9 @@ class TestAroundAModelCall:
             except TimeoutError:
                 return handler(request.override(model=quick))
 
-        policy = {"model_seconds": 0.2, "model_retries": None}
-        assert ended(play(graph(slow, around(falls_back), policy=policy))) == ACCEPTED
+        slow = ScriptedModel([FINISH, FINISH], delay=5.0)
+        assert ended(play(graph(slow, around(falls_back), policy={"model_seconds": 0.2}))) == ACCEPTED
         assert len(quick.seen) == 1
-
-
-def with_results(said: AIMessage) -> ModelResponse[Any]:
-    """The reply, and an answer to each call of `pay` in it."""
-    calls = [one for one in said.tool_calls if one["name"] == "pay"]
-    return ModelResponse([said, *(ToolMessage("answered", tool_call_id=one["id"]) for one in calls)])
 
 
 class TestAroundAToolCall:
@@ -353,33 +264,19 @@ class TestAroundAToolCall:
 
     @staticmethod
     def replaces(request: Any, handler: Any) -> Any:
-        @tool("pay")
-        def instead(amount: int, runtime: ToolRuntime[Any, Any]) -> str:
-            """Stand in for it."""
-            return f"{amount} of {runtime.tool_call_id}"
-
+        instead = tool("pay", description="Stand in for it.")(lambda amount: f"{amount} instead")
         return handler(request.override(tool=instead))
-
-    @staticmethod
-    def answers(request: Any, handler: Any) -> Any:
-        return ToolMessage("cached", tool_call_id=request.tool_call["id"])
 
     # What it does to a call that pays so much: what is paid, and how the result begins.
     CASES: Mapping[str, tuple[Wrapper, int, list[int], str]] = {
-        "as it is": (lambda r, run: run(r), 2, [2], "paid 2"),
         "other arguments": (cheaper, 2, [1], "paid 1"),
-        "another result": (
-            lambda r, run: run(r).model_copy(update={"content": "LOUD"}),
-            2,
-            [2],
-            "LOUD",
-        ),
-        "another tool": (replaces, 2, [], "2 of call_1"),
-        "without a run": (answers, 2, [], "cached"),
+        "another result": (lambda r, run: run(r).model_copy(update={"content": "LOUD"}), 2, [2], "LOUD"),
+        "another tool": (replaces, 2, [], "2 instead"),
+        "without a run": (lambda r, run: ToolMessage("kept", tool_call_id=r.tool_call["id"]), 2, [], "kept"),
         "an error that is taken": (catches, 9, [9], "caught too much"),
         "an error that is not": (lambda r, run: run(r), 9, [9], "ValueError: too much"),
         "an error of its own": (lambda r, run: 1 / 0, 2, [], "ZeroDivisionError"),
-        "no result at all": (lambda r, run: 3, 1, [], "pay has run"),
+        "no result at all": (lambda r, run: 3, 1, [], "<unsupported>"),
     }
 
     @pytest.mark.parametrize("case", CASES)
@@ -391,52 +288,44 @@ class TestAroundAToolCall:
         assert results(found)[0].startswith(said)
         assert len(found["outcome"]["changes"]) == 1
 
-    def test_a_request_holds_what_langgraph_gives(self) -> None:
-        seen: list[Any] = []
-        saved, bank = memory(), Bank()
-        play(graph([call("look", at="x"), FINISH], around_tools(noting(seen)), bank=bank, **saved))
-        (request,) = seen
-        assert request.tool_call == {"name": "look", "args": {"at": "x"}, "id": "call_1", "type": "tool_call"}
-        assert (request.tool, request.state["messages"][0].text) == (bank.look, "go")
-        assert (request.runtime.tool_call_id, request.runtime.store) == ("call_1", saved["store"])
+    @staticmethod
+    def insists(request: Any, handler: Any) -> Any:
+        for _ in range(3):
+            try:
+                found = handler(request)
+            except Exception as error:  # noqa: BLE001  it takes every error
+                found = ToolMessage(str(error), tool_call_id=request.tool_call["id"], status="error")
+        return found
 
-    KINDS: Mapping[str, tuple[dict[str, Any], int]] = {
-        "it may change something": ({}, 1),
-        "it writes": ({"kind": "write"}, 1),
-        "it reads": ({"kind": "read"}, 3),
-        "it may repeat": ({"kind": "write", "idempotent": True}, 3),
+    # Who asks again, whether the tool fails, what it says of itself, and how often it runs.
+    AGAIN: Mapping[str, tuple[Any, bool, dict[str, Any], int]] = {
+        "LangChain's, a tool that may change something": (ToolRetryMiddleware, True, {}, 1),
+        "LangChain's, it reads": (ToolRetryMiddleware, True, {"kind": "read"}, 3),
+        "one that takes every error": (None, True, {"kind": "write"}, 1),
+        "one that takes every error, it reads": (None, True, {"kind": "read"}, 3),
+        "one that repeats a success": (None, False, {"kind": "write"}, 1),
+        "repeats a success that may repeat": (None, False, {"kind": "write", "idempotent": True}, 3),
     }
 
-    @pytest.mark.parametrize("how", ["LangChain's", "takes every error", "repeats a success"])
-    @pytest.mark.parametrize("case", KINDS)
-    def test_a_tool_runs_again_only_where_that_is_the_same_as_once(self, case: str, how: str) -> None:
-        metadata, runs = self.KINDS[case]
+    @pytest.mark.parametrize("case", AGAIN)
+    def test_a_tool_runs_again_only_where_that_is_the_same_as_once(self, case: str) -> None:
+        retries, fails, metadata, runs = self.AGAIN[case]
         ran: list[int] = []
 
         @tool
         def work() -> str:
             """Work."""
             ran.append(1)
-            if how != "repeats a success":
+            if fails:
                 raise ValueError("no luck")
             return "worked"
 
-        def insists(request: Any, handler: Any) -> Any:
-            for _ in range(3):
-                try:
-                    found = handler(request)
-                except Exception as error:  # noqa: BLE001  it takes every error
-                    found = ToolMessage(str(error), tool_call_id=request.tool_call["id"], status="error")
-            return found
-
         work.metadata = metadata
-        given = ToolRetryMiddleware(initial_delay=0) if how == "LangChain's" else around_tools(insists)
+        given = retries(initial_delay=0) if retries else around_tools(self.insists)
         model = ScriptedModel([call("work"), FINISH])
-        found = play(build_graph(model, [work], middleware=[given], **memory()))
+        found = play(build_graph(model, [work], middleware=[given], policy=POLICY, **memory()))
         assert len(ran) == runs
-        if runs == 1:
-            result = next(m for m in found["messages"] if m.type == "tool")
-            assert (result.status, result.text.startswith("work may change something")) == ("error", True)
+        assert (labels(found)[0] == "<once>") is (runs == 1)
 
     def test_a_pause_before_the_call_runs_it_once(self) -> None:
         bank = Bank()
@@ -448,130 +337,104 @@ class TestAroundAToolCall:
         assert (bank.paid, ended(found)) == ([1], ACCEPTED)
 
     def test_control_tools_pass_through_no_middleware(self) -> None:
-        @tool
-        def submit(text: str) -> str:
-            """Submit."""
-            return f"submitted {text}"
-
         names: list[str] = []
-        notes = around_tools(noting(names, lambda request: request.tool_call["name"]))
+        notes = around_tools(lambda r, handler: names.append(r.tool_call["name"]) or handler(r))
+        submit = tool("submit", description="Submit.")(lambda text: f"submitted {text}")
         steps = [call("look"), call("submit", text="x")]
         found = play(graph(steps, notes, control_tools=[ControlTool(submit, "finish")]))
         assert (names, found["outcome"]["result"]) == (["look"], "submitted x")
 
-    def test_calls_that_read_run_side_by_side_each_with_what_wraps_it(self) -> None:
-        together = threading.Barrier(3, timeout=60)
-        waits = around_tools(lambda request, handler: together.wait() >= 0 and handler(request))
-        found = play(graph([[call("look", at=at) for at in "abc"], FINISH], waits))
-        assert results(found, "look") == ["seen a", "seen b", "seen c"]
+
+HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
 
 
-class Loud(AgentMiddleware[Any, Any, Any]):
-    """Notes each of its hooks; asks the model so many times, and writes that beside the reply."""
+class Notes(AgentMiddleware[Any, Any, Any]):
+    """Notes each of its hooks, and asks the model so many times."""
 
-    class State(AgentState[Any]):
-        by: NotRequired[Annotated[list[str], operator.add]]
-
-    state_schema = State
-
-    def __init__(self, name: str, log: list[str], times: int = 1) -> None:
+    def __init__(self, name: str, note: Callable[[str], None], times: int = 1) -> None:
         super().__init__()
-        self._name, self.log, self.times = name, log, times
+        self._name, self.note, self.times = name, note, times
 
     @property
     def name(self) -> str:
         return self._name
 
-    def _note(self, what: str) -> None:
-        self.log.append(f"{self.name} {what}")
-
     def before_agent(self, state: Any, runtime: Any) -> None:
-        self._note("before_agent")
+        self.note(f"{self.name} before_agent")
 
     def before_model(self, state: Any, runtime: Any) -> None:
-        self._note("before_model")
+        self.note(f"{self.name} before_model")
 
     def after_model(self, state: Any, runtime: Any) -> None:
-        self._note("after_model")
+        self.note(f"{self.name} after_model")
 
     def after_agent(self, state: Any, runtime: Any) -> None:
-        self._note("after_agent")
+        self.note(f"{self.name} after_agent")
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
         for at in range(self.times):
-            self._note(f"asks {at}")
+            self.note(f"{self.name} asks {at}")
             found = handler(request)
-        return ExtendedModelResponse(found, Command(update={"by": [f"{self.name} {len(self.log)}"]}))
+        return found
 
     def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        self._note("tool")
+        self.note(f"{self.name} tool")
         found = handler(request)
-        self._note("tool done")
+        self.note(f"{self.name} tool done")
         return found
 
 
+def counting(name: str) -> Any:
+    """A hook that writes its name, and how many names it sees."""
+
+    class State(AgentState[Any]):
+        names: NotRequired[Annotated[list[str], operator.add]]
+        hidden: NotRequired[Annotated[int, PrivateStateAttr]]
+        shown: NotRequired[Annotated[int, OmitFromInput]]
+
+    def counts(state: Any) -> Any:
+        seen = len(state.get("names", ()))
+        update = {"names": [f"{name} {seen}"], "hidden": seen, "shown": seen}
+        return Command(update=update) if name == "after_model" else update
+
+    made = hook(name, counts)
+    made.state_schema = State
+    return made
+
+
 class TestHooks:
-    @pytest.mark.parametrize("times", [(1, 1), (2, 1), (1, 2), (2, 2)], ids=str)
+    @pytest.mark.parametrize("times", [(1, 1), (2, 1), (1, 2)], ids=str)
     def test_all_run_in_the_order_of_create_agent(self, times: tuple[int, int]) -> None:
-        def by(build: Any, last: Any, calls: int) -> tuple[list[str], list[str]]:
-            log = list[str]()
-            middleware = [Loud(name, log, count) for name, count in zip("ab", times, strict=True)]
+        def by(build: Any, last: Any) -> list[str]:
+            log, calls = list[str](), times[0] * times[1]
+            middleware = [Notes(name, log.append, count) for name, count in zip("ab", times, strict=True)]
             model = ScriptedModel([*[call("look")] * calls, *[last] * calls])
-            built = build(model, tools=Bank().tools, middleware=middleware)
-            return play(built)["by"], log
+            play(build(model, tools=Bank().tools, middleware=middleware))
+            return log
 
-        calls = times[0] * times[1]
-        assert by(build_graph, FINISH, calls) == by(create_agent, "Done.", calls)
-
-    class Counts(AgentMiddleware[Any, Any, Any]):
-        """Each hook writes its name, and how many names it sees."""
-
-        class State(AgentState[Any]):
-            names: NotRequired[Annotated[list[str], operator.add]]
-            hidden: NotRequired[Annotated[int, PrivateStateAttr]]
-            shown: NotRequired[Annotated[int, OmitFromInput]]
-
-        state_schema = State
-
-        def _note(self, name: str, state: Any) -> dict[str, Any]:
-            seen = len(state.get("names", ()))
-            return {"names": [f"{name} {seen}"], "hidden": seen, "shown": seen}
-
-        def before_agent(self, state: Any, runtime: Any) -> Any:
-            return self._note("before_agent", state)
-
-        def before_model(self, state: Any, runtime: Any) -> Any:
-            return self._note("before_model", state)
-
-        def after_model(self, state: Any, runtime: Any) -> Any:
-            return Command(update=self._note("after_model", state))
-
-        def after_agent(self, state: Any, runtime: Any) -> Any:
-            return self._note("after_agent", state)
+        assert by(build_graph, FINISH) == by(create_agent, "Done.")
 
     NAMES = ("before_agent 0", "before_model 1", "after_model 2", "after_agent 3")
 
     @pytest.mark.parametrize(("step", "status"), [(FINISH, "success"), (call("look"), "limit")])
-    def test_what_one_writes_the_next_sees(self, step: Any, status: str) -> None:
-        built = graph([step], self.Counts(), limits=Limits(turns=1), **memory())
-        found = play(built)
+    def test_what_one_writes_the_next_sees_and_what_runs_before_a_model_call_is_saved_before_it(
+        self, step: Any, status: str
+    ) -> None:
+        built = graph([step], *map(counting, HOOKS), limits=Limits(turns=1), **memory())
+        play(built, interrupt_before=["call_llm"])
+        assert tuple(built.get_state(THREAD).values["names"]) == self.NAMES[:2]
+        found = play(built, None)
         assert (found["outcome"]["status"], tuple(found["names"])) == (status, self.NAMES)
         assert (found["shown"], "hidden" in found) == (3, False)
         assert built.get_state(THREAD).values["hidden"] == 3
         assert "shown" not in built.get_input_jsonschema()["properties"]
-
-    def test_what_runs_before_a_model_call_is_saved_before_it(self) -> None:
-        built = graph([FINISH], self.Counts(), **memory())
-        play(built, interrupt_before=["call_llm"])
-        assert tuple(built.get_state(THREAD).values["names"]) == self.NAMES[:2]
-        assert tuple(play(built, None)["names"]) == self.NAMES
 
     def test_the_callers_schema_counts_before_that_of_a_middleware(self) -> None:
         class Mine(AgentState[Any]):
             shown: str
             mine: Annotated[list[int], operator.add]
 
-        built = graph([FINISH], self.Counts(), state_schema=Mine)
+        built = graph([FINISH], counting("after_agent"), state_schema=Mine)
         assert "shown" in built.get_input_jsonschema()["properties"]
         assert play(built, {**GO, "mine": [1]})["mine"] == [1]
 
@@ -594,9 +457,8 @@ class TestHooks:
         log: list[str] = []
         steps = [call("look"), call("ask_user", question="?"), FINISH, FINISH]
         built = graph(steps, hook("before_agent", lambda s: log.append(s["messages"][-1].text)), **memory())
-        play(built)
-        play(built, Command(resume="yes"))
-        play(built, {"messages": [("user", "next")]})
+        for given in (GO, Command(resume="yes"), {"messages": [("user", "next")]}):
+            play(built, given)
         assert log == ["go", "next"]
 
     def test_after_model_runs_once_for_a_reply_and_never_for_one_that_was_imported(self) -> None:
@@ -611,14 +473,7 @@ class TestHooks:
         found = play(built, Command(resume={"decisions": [{"type": "approve"}]}))
         assert (ended(found), bank.paid, log) == (ACCEPTED, [1], ["ai", "ai"])
 
-    ASKED_BY_THEN: Mapping[str, int] = {
-        "before_agent": 0,
-        "before_model": 0,
-        "after_model": 1,
-        "after_agent": 1,
-    }
-
-    @pytest.mark.parametrize("name", ASKED_BY_THEN)
+    @pytest.mark.parametrize("name", HOOKS)
     def test_a_pause_never_asks_the_model_again(self, name: str) -> None:
         heard: list[Any] = []
         model = ScriptedModel([FINISH])
@@ -628,7 +483,6 @@ class TestHooks:
         assert ended(play(built, Command(resume={waiting.id: "yes"}))) == ACCEPTED
         assert (heard, len(model.seen)) == (["yes"], 1)
 
-    # A hook that answers a call with no person's word in it; what it makes of a reply that pays 5.
     @staticmethod
     def answers(state: Any) -> Any:
         calls = [one for one in state["messages"][-1].tool_calls if one["name"] == "pay"]
@@ -645,22 +499,21 @@ class TestHooks:
         last = state["messages"][-1]
         return {"messages": [AIMessage(last.content, id=last.id, tool_calls=last.tool_calls)]}
 
+    @staticmethod
+    def anew(state: Any) -> Any:
+        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *state["messages"]]}
+
+    # What the hook does to a reply with this step: what is paid, and how the result begins.
     REPLIES: Mapping[str, tuple[Callable[[Any], Any], Any, list[int], str]] = {
         "answers a call": (answers, PAYS, [], "forbidden"),
         "writes other arguments": (cheaper, PAYS, [1], "paid 1"),
         "gives the history back": (lambda s: {"messages": s["messages"]}, PAYS, [5], "paid 5"),
-        "replaces the history by itself": (
-            lambda s: {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *s["messages"]]},
-            PAYS,
-            [5],
-            "paid 5",
-        ),
+        "replaces the history by itself": (anew, PAYS, [5], "paid 5"),
         "overwrites it by itself": (lambda s: {"messages": Overwrite(s["messages"])}, PAYS, [5], "paid 5"),
-        "copies a reply that was cut off": (same, cut_off(PAYS), [], "Not run"),
+        "copies a reply that was cut off": (same, cut_off(PAYS), [], "<truncated>"),
         "writes calls into one that was cut off": (cheaper, cut_off(PAYS), [1], "paid 1"),
         "answers a name spelled otherwise": (answers, call("Pay", amount=5), [], "forbidden"),
         "answers a name with a prefix": (answers, call("functions.pay", amount=5), [], "forbidden"),
-        "answers a name written twice": (answers, call("paypay", amount=5), [], "forbidden"),
     }
 
     @pytest.mark.parametrize("case", REPLIES)
@@ -677,9 +530,7 @@ class TestHooks:
         "it keeps the last message alone": lambda s: {
             "messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), s["messages"][-1]]
         },
-        "it makes a person's message of one": lambda s: {
-            "messages": [HumanMessage("no", id=s["messages"][-1].id)]
-        },
+        "it makes a person's of one": lambda s: {"messages": [HumanMessage("no", id=s["messages"][-1].id)]},
         "it writes an unknown channel": lambda _: {"typo": 1},
         "it writes the machine's": lambda _: {"outcome": {"status": "success"}},
         "it gives no dict": lambda _: "done",
@@ -704,8 +555,7 @@ class TestHooks:
         model = ScriptedModel([call("look"), FINISH])
         found = play(graph(model, hook("before_model", jumps("", messages=said)), **memory()))
         assert (found["outcome"]["task"], found["outcome"]["nudges"]) == (found["messages"][0].id, 0)
-        (shown,) = model.seen[0].messages[1:]
-        blocks: Any = shown.content
+        blocks: Any = model.seen[0].messages[1].content
         assert [block["text"] for block in blocks] == ["go", "Be quick."]
         assert "Be kind." in model.seen[0].messages[0].text
 
@@ -720,10 +570,7 @@ class TestHooks:
         assert texts(found, "ai")[:2] == ["hidden", "hidden"]
         assert found["outcome"]["usage"]["total_tokens"] == plain
 
-    class AsyncHooks(AgentMiddleware[Any, Any, Any]):
-        async def abefore_model(self, state: Any, runtime: Any) -> Any:
-            return {"jump_to": None}
-
+    class AsyncHook(AgentMiddleware[Any, Any, Any]):
         @hook_config(can_jump_to=["end"])
         async def aafter_model(self, state: Any, runtime: Any) -> Any:
             return {"jump_to": "end"}
@@ -739,7 +586,7 @@ class TestHooks:
     @pytest.mark.parametrize(
         ("kind", "wrong", "ends"),
         [
-            (AsyncHooks, "sync", "middleware"),
+            (AsyncHook, "sync", "middleware"),
             (AsyncWrap, "sync", "finish_task"),
             (SyncWrap, "async", "finish_task"),
         ],
@@ -748,25 +595,14 @@ class TestHooks:
         self, kind: type, wrong: str, ends: str
     ) -> None:
         built = graph([FINISH], kind(), **memory())
-
-        def run(way: str, given: Any) -> Any:
-            return play(built, given) if way == "sync" else asyncio.run(built.ainvoke(given, THREAD))
-
+        ways: dict[str, Callable[[Any], Any]] = {
+            "sync": lambda given: play(built, given),
+            "async": lambda given: asyncio.run(built.ainvoke(given, THREAD)),
+        }
         with pytest.raises(SetupError, match=kind.__name__):
-            run(wrong, GO)
-        right = "async" if wrong == "sync" else "sync"
-        assert run(right, None)["outcome"]["reason"] == ends
-
-
-def jumps(to: str, *, once: bool = True, **more: Any) -> Callable[[Any], Any]:
-    """A hook that jumps, the first time or always."""
-    times: list[int] = []
-
-    def does(_: Any) -> Any:
-        times.append(1)
-        return {"jump_to": to, **more} if len(times) == 1 or not once else None
-
-    return does
+            ways.pop(wrong)(GO)
+        (right,) = ways.values()
+        assert right(None)["outcome"]["reason"] == ends
 
 
 class TestJumps:
@@ -801,7 +637,7 @@ class TestJumps:
             assert ended(play(built, given)) == ("error", "middleware")
 
     @pytest.mark.parametrize("stop", ["call_llm", "route_tools"])
-    @pytest.mark.parametrize("step", [PAYS, FINISH, "words"], ids=["work", "finish", "words"])
+    @pytest.mark.parametrize("step", [PAYS, FINISH], ids=["work", "finish"])
     def test_no_way_into_a_thread_leads_around_after_model(self, step: Any, stop: str) -> None:
         """Its process ended between the reply and its hooks, or before the end that they ask for."""
         bank = Bank()
@@ -813,13 +649,10 @@ class TestJumps:
         assert bank.paid == []
         assert ended(built.invoke(go_on(), fork)) == ACCEPTED
 
-    def test_after_an_accepted_finish_a_jump_to_the_end_changes_nothing(self) -> None:
-        assert ended(play(graph([FINISH], hook("after_agent", jumps("end"), "end")))) == ACCEPTED
-
     def test_after_agent_that_goes_back_refuses_the_finish(self) -> None:
         back = hook("after_agent", jumps("model", messages=[HumanMessage("Too short.")]), "model")
         found = play(graph([FINISH, call("finish_task", summary="Longer.")], back))
-        assert results(found)[0] == "Refused: Too short."
+        assert results(found)[0].endswith("Too short.")
         assert (found["outcome"]["refusals"], found["outcome"]["summary"]) == (1, "Longer.")
 
     @pytest.mark.parametrize("summaries", [["Done."] * 2, ["One.", "Two.", "Three."]], ids=["same", "others"])
@@ -842,6 +675,8 @@ class TestJumps:
         with warned("MiddlewareWarning"):
             assert ended(play(graph([FINISH], hook("before_model", jumps("end"))))) == ACCEPTED
         assert ended(play(graph([FINISH], hook("after_model", jumps("end"))))) == ("error", "middleware")
+        # After an accepted finish one to the end changes nothing.
+        assert ended(play(graph([FINISH], hook("after_agent", jumps("end"), "end")))) == ACCEPTED
 
     def test_a_jump_skips_the_rest_of_its_chain(self) -> None:
         log: list[str] = []
@@ -855,27 +690,25 @@ class TestJumps:
         steps = [[call("pay", amount=1), FINISH], FINISH]
         found = play(graph(steps, hook("after_model", jumps("model"), "model"), bank=bank))
         assert (ended(found), bank.paid, found["outcome"]["turns"]) == (ACCEPTED, [], 2)
-        assert [text.partition(":")[0] for text in results(found)[:2]] == ["Not run", "Not run"]
+        assert labels(found)[:2] == ["<middleware>", "<middleware>"]
 
     def test_a_jump_to_the_tools_runs_the_calls_that_a_hook_wrote(self) -> None:
         bank = Bank()
         made = AIMessage("", tool_calls=[{"name": "pay", "args": {"amount": 4}, "id": "mine"}])
-        found = play(
-            graph([FINISH], hook("before_model", jumps("tools", messages=[made]), "tools"), bank=bank)
-        )
-        assert (bank.paid, ended(found)) == ([4], ACCEPTED)
+        calls = hook("before_model", jumps("tools", messages=[made]), "tools")
+        assert ended(play(graph([FINISH], calls, bank=bank))) == ACCEPTED
+        assert bank.paid == [4]
+
+
+def asks(*_: Any) -> Any:
+    return interrupt("Which?")
 
 
 class TestAskingWhereNobodyCanAnswer:
     """`interrupt()` in a run without a saver is told, and never an endless wait."""
 
-    @staticmethod
-    def asks(*_: Any) -> Any:
-        return interrupt("Which?")
-
     ERRORS: Mapping[str, tuple[Any, str]] = {
         "before_agent": (hook("before_agent", asks), "middleware"),
-        "before_model": (hook("before_model", asks), "middleware"),
         "after_model": (hook("after_model", asks), "middleware"),
         "around a model call": (around(asks), "model_error"),
     }
@@ -887,54 +720,30 @@ class TestAskingWhereNobodyCanAnswer:
         assert (ended(found), "__interrupt__" in found) == (("error", reason), False)
         assert "storage=" in found["outcome"]["error"]
 
-    def test_after_a_finish_it_is_a_warning(self) -> None:
+    def test_after_a_finish_it_is_a_warning_and_in_a_check_it_does_not_pass(self) -> None:
         with warned("MiddlewareWarning"):
-            assert ended(play(graph([FINISH], hook("after_agent", self.asks)))) == ACCEPTED
-
-    def test_a_check_that_asks_does_not_pass(self) -> None:
+            assert ended(play(graph([FINISH], hook("after_agent", asks)))) == ACCEPTED
         blocked = call("finish_task", summary="Nobody can be asked.", outcome="blocked")
-        found = play(graph([FINISH, blocked], checks=[lambda claim: bool(interrupt("Which?"))]))
+        found = play(graph([FINISH, blocked], checks=[lambda claim: bool(asks())]))
         assert (found["outcome"]["claim"], found["outcome"]["refusals"]) == ("blocked", 1)
 
     @pytest.mark.parametrize("kind", ["read", "write"])
-    @pytest.mark.parametrize("where", ["in the tool", "around it"])
-    def test_in_a_call_of_a_tool_it_is_a_result(self, where: str, kind: str) -> None:
-        @tool
-        def ask() -> str:
-            """Ask a person."""
-            return f"It is {interrupt('Which?') if where == 'in the tool' else 'blue'}."
-
+    @pytest.mark.parametrize("within", [[], [around_tools(asks)]], ids=["in the tool", "around it"])
+    def test_in_a_call_of_a_tool_it_is_a_result(self, within: list[Any], kind: str) -> None:
+        ask = tool("ask", description="Ask a person.")(lambda: "It is blue." if within else asks())
         ask.metadata = {"kind": kind}
-        given = [] if where == "in the tool" else [around_tools(self.asks)]
-        model = ScriptedModel([call("ask"), FINISH])
         with warned("ApprovalWarning"):
-            found = play(build_graph(model, [ask], middleware=given))
+            found = play(build_graph(ScriptedModel([call("ask"), FINISH]), [ask], middleware=within))
         result = next(m for m in found["messages"] if m.type == "tool")
         assert (result.status, ended(found), "__interrupt__" in found) == ("error", ACCEPTED, False)
 
     def test_within_a_graph_that_can_wait_it_waits(self) -> None:
-        inner = graph(
-            [FINISH], hook("before_model", lambda _: {"messages": [HumanMessage(interrupt("Which?"))]})
-        )
+        inner = graph([FINISH], hook("before_model", lambda _: {"messages": [HumanMessage(asks())]}))
         outer = StateGraph(MessagesState).add_node("agent", inner).set_entry_point("agent")
         built = outer.compile(**memory())
         with warned():
             assert [one.value for one in play(built)["__interrupt__"]] == ["Which?"]
             assert "blue" in texts(play(built, Command(resume="blue")))
-
-
-class Deadly(Loud):
-    """Ends its process in the hook that it is told."""
-
-    def __init__(self, at: str, log: Path) -> None:
-        super().__init__("deadly", [])
-        self.at, self.file = at, log
-
-    def _note(self, what: str) -> None:
-        with self.file.open("a") as file:
-            print(what, file=file)
-        if what == self.at:
-            os._exit(9)
 
 
 PLACES = {"before_agent": 1, "asks 0": 1, "after_model": 1, "tool": 0, "tool done": 1, "after_agent": 1}
@@ -945,49 +754,23 @@ PLACES = {"before_agent": 1, "asks 0": 1, "after_model": 1, "tool": 0, "tool don
 def test_a_process_that_ends_in_a_hook_pays_at_most_once(place: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
 
-    @tool
-    def pay() -> str:
-        """Pay."""
-        with log.open("a") as file:
-            print("paid", file=file)
-        return "paid"
-
     def run(at: str, given: Any) -> dict[str, Any]:
-        model = ScriptedModel(lambda seen: FINISH if any(m.type == "tool" for m in seen) else call("pay"))
-        with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-            return play(build_graph(model, [pay], middleware=[Deadly(at, log)], storage=storage), given)
+        def note(what: str) -> None:
+            with log.open("a") as file:
+                print(what, file=file)
+            if what == f"deadly {at}":
+                os._exit(9)
 
-    child = os.fork()
-    if child == 0:
-        try:
-            run(place, GO)
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-    assert log.read_text().splitlines()[-1] == place
+        pay = tool("pay", description="Pay.")(lambda: note("paid"))
+        model = ScriptedModel(lambda seen: FINISH if any(m.type == "tool" for m in seen) else call("pay"))
+        within = [Notes("deadly", note)]
+        with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+            return play(build_graph(model, [pay], middleware=within, storage=storage, policy=POLICY), given)
+
+    killed(lambda: run(place, GO))
+    assert log.read_text().splitlines()[-1] == f"deadly {place}"
     found = run("", go_on())
     lines = log.read_text().splitlines()
     assert (ended(found), lines.count("paid")) == (ACCEPTED, PLACES[place])
-    assert lines.count("before_agent") == (2 if place == "before_agent" else 1)
-    assert results(found)[0].startswith("Outcome unknown" if place.startswith("tool") else "paid")
-
-
-STOPS = graph(
-    [call("pay", amount=5), FINISH, FINISH],
-    TestHooks.Counts(),
-    hook("after_model", jumps("end"), "end"),
-)
-
-
-def test_a_stored_thread_is_decided_again_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps in which a hook ran are taken as they are stored: its code may look at anything."""
-    database = tmp_path / "threads.sqlite"
-    with sqlite_storage(database) as storage:
-        saved = {"checkpointer": storage.checkpointer, "store": storage.store}
-        stopped = STOPS.copy(update=saved)
-        assert [ended(play(stopped, given)) for given in (GO, go_on())] == [("error", "middleware"), ACCEPTED]
-    command = ["signoff", "replay", "t", "--database", str(database), "--graph", f"{__name__}:STOPS"]
-    monkeypatch.setattr(sys, "argv", command)
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 0
+    assert lines.count("deadly before_agent") == (2 if place == "before_agent" else 1)
+    assert (labels(found)[0] == "<unknown_outcome>") is place.startswith("tool")
