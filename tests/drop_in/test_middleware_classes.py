@@ -22,17 +22,15 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.types import Command
 
-from signoff import SetupError, build_graph, sqlite_storage
+from signoff import SetupError, build_graph
 from signoff.guards import Guards
 from signoff.models import ScriptedModel, call
-from tests.drop_in.playing import ACCEPTED, CONTROLS, FINISH, Bank, ended, play, results
+from tests.drop_in.guarding import BETA, SINCE_1_5
+from tests.drop_in.playing import ACCEPTED, CONTROLS, FINISH, POLICY, ended, labels, memory, play, results
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "middleware.md"
-BETA = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 # LangChain's shell leaves a pipe to the collector.
 OPEN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-SINCE_1_5 = pytest.mark.skipif(not hasattr(chain, "AutoModeMiddleware"), reason="LangChain 1.4")
-ONCE: Mapping[str, Any] = {"policy": {"model_retries": None}}
 MAIL: Any = {"messages": [("user", "Write to ann@example.com.")]}
 
 
@@ -59,13 +57,24 @@ def script(*steps: Any) -> ScriptedModel:
 
 def ran(model: ScriptedModel, *middleware: Any, given: Any = MAIL, **options: Any) -> dict[str, Any]:
     """The state after a run that succeeded."""
-    found = play(build_graph(model, [look, other], middleware=middleware, **options), given)
+    found = play(build_graph(model, [look, other], middleware=middleware, policy=POLICY, **options), given)
     assert ended(found) == ACCEPTED, found["outcome"]
     return found
 
 
-def prompt(model: ScriptedModel) -> str:
+def result_of(step: Any, *middleware: Any) -> str:
+    """The first result in a run with this first step."""
+    return results(ran(script(*(step if isinstance(step, tuple) else [step])), *middleware))[0]
+
+
+def prompt_of(*middleware: Any) -> str:
+    model = script()
+    ran(model, *middleware)
     return model.seen[0].messages[0].text
+
+
+def backend(folder: Path) -> Any:
+    return FilesystemBackend(root_dir=folder, virtual_mode=True)
 
 
 def context_editing(folder: Path) -> None:
@@ -79,12 +88,12 @@ def context_editing(folder: Path) -> None:
 def file_search(folder: Path) -> None:
     (folder / "a.py").write_text("needle = 1\n")
     given = chain.FilesystemFileSearchMiddleware(root_path=str(folder), use_ripgrep=False)
-    assert "/a.py" in results(ran(script(call("glob_search", pattern="*.py")), given))[0]
+    assert "/a.py" in result_of(call("glob_search", pattern="*.py"), given)
 
 
 def emulator(folder: Path) -> None:
     played = ScriptedModel([AIMessage("sunny")])
-    assert results(ran(script(call("other")), chain.LLMToolEmulator(model=played)))[0] == "sunny"
+    assert result_of(call("other"), chain.LLMToolEmulator(model=played)) == "sunny"
 
 
 class Picky(ScriptedModel):
@@ -102,14 +111,14 @@ def selector(folder: Path) -> None:
 
 def fallback(folder: Path) -> None:
     models = [ScriptedModel([ConnectionError("down")]), ScriptedModel([ConnectionError("down")]), script()]
-    found = ran(models[0], chain.ModelFallbackMiddleware(*models[1:]), **ONCE)
+    found = ran(models[0], chain.ModelFallbackMiddleware(*models[1:]))
     assert ([len(one.seen) for one in models], found["outcome"]["turns"]) == ([1, 1, 1], 1)
     assert models[2].seen[0].tool_names == ["look", "other", *CONTROLS]
 
 
 def model_retry(folder: Path) -> None:
     model = ScriptedModel([ValueError("once"), FINISH])
-    ran(model, chain.ModelRetryMiddleware(initial_delay=0), **ONCE)
+    ran(model, chain.ModelRetryMiddleware(initial_delay=0))
     assert len(model.seen) == 2
 
 
@@ -146,33 +155,33 @@ def todo(folder: Path) -> None:
     found = ran(model, chain.TodoListMiddleware(system_prompt="Plan."), system_prompt="Be kind.")
     answers = [m.status for m in found["messages"] if m.type == "tool"]
     assert (found["todos"], answers) == (todos, ["success", "error", "error", "success"])
-    words = [prompt(model).index(word) for word in ("Be kind.", "Plan.", "finish_task")]
+    words = [model.seen[0].messages[0].text.index(word) for word in ("Be kind.", "Plan.", "finish_task")]
     assert words == sorted(words)
 
 
 def tool_error(folder: Path) -> None:
-    given = chain.ToolErrorMiddleware(on_error=lambda error, _: f"Told: {error}")
-    found = ran(script(call("look", at="nothing")), given)
-    assert results(found)[0] == "Told: there is nothing to look at"
-    silent = chain.ToolErrorMiddleware(on_error=lambda error, _: None)
-    assert results(ran(script(call("look", at="nothing")), silent))[0].startswith("ValueError")
+    for said, wanted in (("Told", "Told"), (None, "ValueError: there is nothing to look at")):
+        given = chain.ToolErrorMiddleware(on_error=lambda error, _, said=said: said)
+        assert result_of(call("look", at="nothing"), given) == wanted
 
 
 def tool_retry(folder: Path) -> None:
     given = chain.ToolRetryMiddleware(initial_delay=0, max_retries=1, on_failure=lambda error: f"so: {error}")
-    found = ran(script(call("look", at="nothing")), given)
-    assert results(found)[0] == "so: there is nothing to look at"
+    assert result_of(call("look", at="nothing"), given) == "so: there is nothing to look at"
 
 
 def auto_mode(folder: Path) -> None:
     """A blocked call voids a finish beside it, also by a misspelled name; a control tool is not judged."""
-    from tests.support.judge import Judge, risk_of
+    from tests.support.judge import Judge, no_answer, risk_of
 
     judge = Judge(answer=risk_of("cellar", "Done."))
     given = chain.AutoModeMiddleware(tools=["look", "finish_task"], classifier=judge)
     found = ran(script([call("Look", at="cellar"), FINISH], call("look", at="roof")), given)
-    assert [text[:7] for text in results(found)[1:3]] == ["Refused", "roof: l"]
+    assert [labels(found)[1], results(found)[2][:5]] == ["<refused>", "roof:"]
     assert [one["tool_call"]["name"] for one in judge.seen] == ["look", "look"]
+    # One that cannot be judged does not run.
+    judge.answer = no_answer
+    assert result_of(call("look", at="roof"), given).startswith("ConnectionError")
 
 
 REFUSAL = AIMessage(
@@ -184,10 +193,16 @@ REFUSAL = AIMessage(
 
 
 def model_refusal(folder: Path) -> None:
+    from langchain_core.exceptions import ModelRefusalError
+
     first, second = ScriptedModel([REFUSAL]), script()
     found = ran(first, chain.ModelFallbackMiddleware(second), chain.ModelRefusalMiddleware())
     assert (len(first.seen), len(second.seen), found["outcome"]["turns"]) == (1, 1, 1)
     assert found["outcome"]["usage"]["input_tokens"] > 100
+    model = ScriptedModel([REFUSAL, FINISH])
+    retries = chain.ModelRetryMiddleware(retry_on=(ModelRefusalError,), initial_delay=0)
+    ran(model, retries, chain.ModelRefusalMiddleware())
+    assert len(model.seen) == 2
 
 
 def routed(model: ScriptedModel, answer: Any) -> Any:
@@ -206,15 +221,11 @@ def model_router(folder: Path) -> None:
     """The route is a channel: another process reads it, and asks nobody again."""
     from tests.support.judge import route_by
 
-    asked = 0
-    for given, step in (
-        (MAIL, call("ask_user", question="Which?")),
-        (Command(resume="The red one."), FINISH),
-    ):
+    asked, saved = 0, memory()
+    asks: Any = call("ask_user", question="Which?")
+    for given, step in ((MAIL, asks), (Command(resume="The red one."), FINISH)):
         router, judge = routed(ScriptedModel([step]), route_by("Write"))
-        with sqlite_storage(folder / "threads.sqlite") as storage:
-            agent = build_graph(ScriptedModel([]), middleware=[router], storage=storage)
-            found = play(agent, given)
+        found = play(build_graph(ScriptedModel([]), middleware=[router], **saved), given)
         asked += len(judge.seen)
     assert (ended(found), found["model_route"].choice, asked) == (ACCEPTED, "hard", 1)
 
@@ -227,8 +238,7 @@ def async_sub_agents(folder: Path) -> None:
 
 
 def deep_files(folder: Path) -> None:
-    backend = FilesystemBackend(root_dir=folder, virtual_mode=True)
-    given = deep.FilesystemMiddleware(backend=backend, tool_token_limit_before_evict=100)
+    given = deep.FilesystemMiddleware(backend=backend(folder), tool_token_limit_before_evict=100)
     steps = call("write_file", file_path="/a.txt", content="hello"), call("look", at="a")
     found = ran(script(*steps), given)
     assert (folder / "a.txt").read_text() == "hello"
@@ -237,9 +247,8 @@ def deep_files(folder: Path) -> None:
 
 def memory_files(folder: Path) -> None:
     (folder / "AGENTS.md").write_text("Be brief.")
-    backend, model = FilesystemBackend(root_dir=folder, virtual_mode=True), script()
-    ran(model, deep.MemoryMiddleware(backend=backend, sources=["/AGENTS.md"]))
-    assert "Be brief." in prompt(model)
+    given = deep.MemoryMiddleware(backend=backend(folder), sources=["/AGENTS.md"])
+    assert "Be brief." in prompt_of(given)
 
 
 def rubric(folder: Path) -> None:
@@ -252,7 +261,7 @@ def rubric(folder: Path) -> None:
     grader = ScriptedModel([grade("needs_revision", gap="It is too long."), grade("satisfied")])
     model = ScriptedModel([FINISH, call("finish_task", summary="Short.")])
     found = ran(model, deep.RubricMiddleware(model=grader), given={**MAIL, "rubric": "It is short."})
-    assert (results(found)[0][:8], found["outcome"]["refusals"]) == ("Refused:", 1)
+    assert (labels(found)[0], found["outcome"]["refusals"]) == ("<refused>", 1)
     assert "It is too long." in results(found)[0]
 
 
@@ -260,24 +269,15 @@ def skills(folder: Path) -> None:
     place = folder / "skills" / "sums"
     place.mkdir(parents=True)
     (place / "SKILL.md").write_text("---\nname: sums\ndescription: Adds numbers.\n---\nAdd them.\n")
-    backend, model = FilesystemBackend(root_dir=folder, virtual_mode=True), script()
-    ran(model, deep.SkillsMiddleware(backend=backend, sources=["/skills/"]))
-    assert "Adds numbers." in prompt(model)
+    given = deep.SkillsMiddleware(backend=backend(folder), sources=["/skills/"])
+    assert "Adds numbers." in prompt_of(given)
 
 
 def sub_agents(folder: Path) -> None:
-    helper = ScriptedModel([AIMessage("helped")])
-    agent: Any = {
-        "name": "helper",
-        "description": "Helps.",
-        "system_prompt": "Help.",
-        "model": helper,
-        "tools": [],
-    }
-    backend = FilesystemBackend(root_dir=folder, virtual_mode=True)
-    given = deep.SubAgentMiddleware(backend=backend, subagents=[agent])
-    steps = call("task", description="Help.", subagent_type="helper")
-    assert results(ran(script(steps), given))[0] == "helped"
+    agent: Any = {"name": "helper", "description": "Helps.", "system_prompt": "Help.", "tools": []}
+    agent["model"] = ScriptedModel([AIMessage("helped")])
+    given = deep.SubAgentMiddleware(backend=backend(folder), subagents=[agent])
+    assert result_of(call("task", description="Help.", subagent_type="helper"), given) == "helped"
 
 
 def unsupported(folder: Path) -> None:
@@ -314,20 +314,21 @@ WORKS: Mapping[str, Callable[[Path], None]] = {
     "UnsupportedContentMiddleware": unsupported,
 }
 MODEL = ScriptedModel([FINISH])
+
+
+def summaries(folder: Path) -> Any:
+    return deep.SummarizationMiddleware(MODEL, backend=backend(folder))
+
+
 # One of each class that is refused, and what the error says to write.
 REFUSED: Mapping[str, tuple[Callable[[Path], Any], str]] = {
     "HumanInTheLoopMiddleware": (lambda _: chain.HumanInTheLoopMiddleware({"look": True}), "approvals="),
     "ModelCallLimitMiddleware": (lambda _: chain.ModelCallLimitMiddleware(run_limit=1), "Limits(turns="),
     "PatchToolCallsMiddleware": (lambda _: PatchToolCallsMiddleware(), "leave it out"),
     "SummarizationMiddleware of langchain": (lambda _: chain.SummarizationMiddleware(MODEL), "'compaction'"),
-    "SummarizationMiddleware of deepagents": (
-        lambda folder: deep.SummarizationMiddleware(MODEL, backend=FilesystemBackend(root_dir=folder)),
-        "'compaction'",
-    ),
+    "SummarizationMiddleware of deepagents": (summaries, "'compaction'"),
     "SummarizationToolMiddleware": (
-        lambda folder: deep.SummarizationToolMiddleware(
-            deep.SummarizationMiddleware(MODEL, backend=FilesystemBackend(root_dir=folder))
-        ),
+        lambda folder: deep.SummarizationToolMiddleware(summaries(folder)),
         "'compaction'",
     ),
     "ToolCallLimitMiddleware": (lambda _: chain.ToolCallLimitMiddleware(run_limit=1), "Limits(tool_calls="),
@@ -374,50 +375,38 @@ def test_the_page_says_of_every_class_whether_it_works() -> None:
     assert {name for name, _, how in rows if how == "refused"} == refused
 
 
-class Clashing(AgentMiddleware[Any, Any, Any]):
-    state_schema = type("Clashes", (AgentState,), {"__annotations__": {"decision": str}})
+class Reduces(AgentState[Any]):
+    messages: Annotated[list[Any], lambda old, new: new]  # the mistake
 
 
-class NoTypedDict(AgentMiddleware[Any, Any, Any]):
-    state_schema = type("Marked", (), {})
+def bringing(**attributes: Any) -> Any:
+    """A middleware with these attributes."""
+    return type("Brings", (AgentMiddleware,), attributes)()
 
 
-class Reduces(AgentMiddleware[Any, Any, Any]):
-    class State(AgentState[Any]):
-        messages: Annotated[list[Any], lambda old, new: new]  # the mistake
-
-    state_schema = State
-
-
-MISTAKES: Mapping[str, tuple[Callable[[], Any], str]] = {
-    "a class": (lambda: [chain.TodoListMiddleware], "TodoListMiddleware"),
-    "not a list": (lambda: chain.TodoListMiddleware(), "middleware=[Todo"),
-    "something else": (lambda: [len], "AgentMiddleware"),
-    "one name twice": (
-        lambda: [chain.TodoListMiddleware(), chain.TodoListMiddleware()],
-        "TodoListMiddleware",
+MISTAKES: Mapping[str, tuple[Any, str]] = {
+    "a class": ([chain.TodoListMiddleware], "TodoListMiddleware"),
+    "not a list": (chain.TodoListMiddleware(), "middleware=[Todo"),
+    "something else": ([len], "AgentMiddleware"),
+    "one name twice": ([chain.TodoListMiddleware(), chain.TodoListMiddleware()], "TodoListMiddleware"),
+    "a channel of the machine's": (
+        [bringing(state_schema=type("Clashes", (AgentState,), {"__annotations__": {"decision": str}}))],
+        "'decision'",
     ),
-    "a channel of the machine's": (lambda: [Clashing()], "'decision'"),
-    "a state that is not a TypedDict": (lambda: [NoTypedDict()], "Marked"),
-    "a reducer for the history": (lambda: [Reduces()], "'messages'"),
-    "a tool with the name of another": (lambda: [tools_of("look")], "'look'"),
+    "a state that is not a TypedDict": ([bringing(state_schema=type("Marked", (), {}))], "Marked"),
+    "a reducer for the history": ([bringing(state_schema=Reduces)], "'messages'"),
+    "a tool with the name of another": (
+        [bringing(tools=[other.model_copy(update={"name": "look"})])],
+        "'look'",
+    ),
 }
-
-
-def tools_of(name: str) -> Any:
-    """A middleware that brings a tool of this name."""
-
-    class Brings(AgentMiddleware[Any, Any, Any]):
-        tools = [other.model_copy(update={"name": name})]  # noqa: RUF012  it is LangChain's attribute
-
-    return Brings()
 
 
 @pytest.mark.parametrize("case", MISTAKES)
 def test_a_mistake_is_told_when_the_graph_is_built(case: str) -> None:
-    build, name = MISTAKES[case]
+    middleware, name = MISTAKES[case]
     with pytest.raises(SetupError) as raised:
-        build_graph(MODEL, [look], middleware=build())
+        build_graph(MODEL, [look], middleware=middleware)
     assert name in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -435,9 +424,14 @@ def test_without_langchain_the_extra_that_has_it_is_named() -> None:
     assert "langchain]" in done.stdout
 
 
-def no_answer(state: Any) -> Any:
-    """As if the decision model could not be reached."""
-    raise ConnectionError("down")
+def unreachable() -> Any:
+    from tests.support.judge import no_answer
+
+    return routed(ScriptedModel([]), no_answer)[0]
+
+
+def of_provider(name: str, **metadata: str) -> AIMessage:
+    return AIMessage("", response_metadata={"model_provider": name, **metadata})
 
 
 # What ends the task, by how: LangChain raises each of these out of the run.
@@ -466,22 +460,17 @@ ERRORS: Mapping[str, tuple[Callable[[], Any], Any, str, str]] = {
         "model_error",
         "",
     ),
-    "a route that is not given": (
-        lambda: routed(ScriptedModel([]), no_answer)[0],
-        FINISH,
-        "middleware",
-        "ModelRouterMiddleware",
-    ),
+    "a route that is not given": (unreachable, FINISH, "middleware", "ModelRouterMiddleware"),
     "a refusal": (lambda: chain.ModelRefusalMiddleware(), REFUSAL, "model_error", "ModelRefusalError"),
     "a refusal of Anthropic's": (
         lambda: chain.ModelRefusalMiddleware(),
-        AIMessage("", response_metadata={"model_provider": "anthropic", "stop_reason": "refusal"}),
+        of_provider("anthropic", stop_reason="refusal"),
         "model_error",
         "ModelRefusalError",
     ),
     "a refusal of Google's": (
         lambda: chain.ModelRefusalMiddleware(),
-        AIMessage("", response_metadata={"model_provider": "google_genai", "finish_reason": "SAFETY"}),
+        of_provider("google_genai", finish_reason="SAFETY"),
         "model_error",
         "ModelRefusalError",
     ),
@@ -490,33 +479,12 @@ ERRORS: Mapping[str, tuple[Callable[[], Any], Any, str, str]] = {
 
 @SINCE_1_5
 @BETA
-@pytest.mark.parametrize("streaming", ["always", "never"])
 @pytest.mark.parametrize("case", ERRORS)
-def test_an_error_of_one_is_the_outcome(case: str, streaming: str) -> None:
+def test_an_error_of_one_is_the_outcome(case: str) -> None:
     build, step, reason, named = ERRORS[case]
-    policy = {"model_retries": None, "streaming": streaming}
-    model = ScriptedModel([step, step])
-    found = play(build_graph(model, [look], middleware=[build()], policy=policy), MAIL)
-    assert ended(found) == ("error", reason)
-    assert named in found["outcome"]["error"]
-
-
-@SINCE_1_5
-def test_a_call_that_cannot_be_judged_does_not_run() -> None:
-    from tests.support.judge import Judge
-
-    bank = Bank()
-    judges = chain.AutoModeMiddleware(tools=["pay"], classifier=Judge(answer=no_answer))
-    model = script(call("pay", amount=1))
-    found = play(build_graph(model, bank.tools, middleware=[judges]))
-    assert (ended(found), bank.paid, results(found)[0][:15]) == (ACCEPTED, [], "ConnectionError")
-
-
-@SINCE_1_5
-def test_a_refusal_is_retried_by_its_class() -> None:
-    from langchain_core.exceptions import ModelRefusalError
-
-    retries = chain.ModelRetryMiddleware(retry_on=(ModelRefusalError,), initial_delay=0)
-    model = ScriptedModel([REFUSAL, FINISH])
-    ran(model, retries, chain.ModelRefusalMiddleware())
-    assert len(model.seen) == 2
+    for streaming in ("always", "never"):
+        model = ScriptedModel([step, step])
+        policy = {**POLICY, "streaming": streaming}
+        found = play(build_graph(model, [look], middleware=[build()], policy=policy), MAIL)
+        assert ended(found) == ("error", reason)
+        assert named in found["outcome"]["error"]
