@@ -141,12 +141,12 @@ def around(does: Callable[[Any, Any], Any], name: str = "around", **options: Any
     return chain.wrap_model_call(**options)(wrap)
 
 
-def around_tools(does: Callable[[Any, Any], Any]) -> Any:
-    @chain.wrap_tool_call
+def around_tools(does: Callable[[Any, Any], Any], name: str = "around_tools") -> Any:
     def wrap(request: Any, handler: Any) -> Any:
         return does(request, handler)
 
-    return wrap
+    wrap.__name__ = name
+    return chain.wrap_tool_call(wrap)
 
 
 def scripted(script: Any) -> Any:

@@ -1,7 +1,6 @@
 """What an app for `create_agent` has, and keeps: its prompt, its tools, its context, its state."""
 
 import operator
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -18,14 +17,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, ToolRuntime
-from langgraph.runtime import get_runtime
 from langgraph.types import Command, Overwrite
 from pydantic import BaseModel, Field, SecretStr
 from typing_extensions import TypedDict
 
-from signoff import ControlTool, Limits, Session, SetupError, Storage, build_graph, go_on, sqlite_storage
+from signoff import ControlTool, Limits, Session, SetupError, Storage, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, TaggedText, call
-from signoff.session import expire
 from signoff.studio import served
 from tests.drop_in.playing import (
     ACCEPTED,
@@ -132,42 +129,14 @@ class TestApps:
     def test_an_app_gets_the_same_of_both(self, app: Callable[..., Any]) -> None:
         assert app(self, build_graph) == app(self, create_agent)
 
-    @pytest.mark.parametrize("build", [create_agent, build_graph])
-    @pytest.mark.parametrize(("runtime", "warns"), [(ToolRuntime, True), (ToolRuntime[Reader, Any], False)])
-    def test_both_warn_of_a_runtime_that_does_not_name_the_type_of_its_context(
-        self, runtime: Any, warns: bool, build: Build
-    ) -> None:
-        """LangChain's package takes the context of a bare `ToolRuntime` to be None."""
-
-        def role(runtime: Any) -> str:
-            """Tell the role."""
-            return str(runtime.context.role)
-
-        role.__annotations__["runtime"] = runtime
-        agent = build(
-            ScriptedModel([call("role"), self.ending(build, "Told.")]), tools=[role], context_schema=Reader
-        )
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            assert results(play(agent, context=Reader("expert")), "role") == ["expert"]
-        assert any("Pydantic" in str(one.message) for one in caught) is warns
-
-    @pytest.mark.parametrize(
-        ("options", "unknown"),
-        [
-            ({"interrupt_before": ["tools"]}, "tools"),
-            ({"interrupt_after": "model"}, "model"),
-            ({"interrupt_before": ["execute"]}, None),
-            ({"interrupt_before": "*"}, None),
-        ],
-    )
-    def test_a_pause_at_a_node_that_is_not_there_is_refused(self, options: Any, unknown: str | None) -> None:
+    @pytest.mark.parametrize(("place", "known"), [("tools", False), ("execute", True), ("*", True)])
+    def test_a_pause_at_a_node_that_is_not_there_is_refused(self, place: str, known: bool) -> None:
         agent, _ = built(call("look"), tools=Bank().tools, **memory())
-        if unknown:
-            refused(lambda: play(agent, **options), unknown)
+        if known:
+            play(agent, interrupt_before=place if place == "*" else [place])
         else:
-            play(agent, **options)
-        assert bool(agent.get_state(THREAD).next) is (unknown is None)
+            refused(lambda: play(agent, interrupt_before=[place]), place)
+        assert bool(agent.get_state(THREAD).next) is known
 
 
 MARK, HOUR = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
@@ -229,33 +198,6 @@ class TestThePrompt:
         play(agent)
         assert model.seen[0].messages[0].additional_kwargs["__openai_role__"] == "developer"
 
-    @pytest.mark.parametrize("error", [LookupError("no such user"), SystemExit(3)], ids=["raises", "exits"])
-    def test_one_that_fails_ends_the_task_and_can_be_tried_again(self, error: BaseException) -> None:
-        @dynamic_prompt
-        def fails(request: Any) -> str:
-            raise error
-
-        saved = memory()
-        agent, model = built(middleware=[fails], **saved)
-        found = play(agent)
-        assert ended(found) == ("error", "model_error")
-        assert type(error).__name__ in found["outcome"]["error"]
-        assert ended(play(build_graph(model, **saved), go_on())) == ACCEPTED
-
-    @pytest.mark.parametrize(
-        "prompt",
-        [
-            3,
-            AIMessage("x"),
-            SystemMessage,
-            lambda state: "",
-            SystemMessage([{"type": "text", "text": print}]),
-        ],
-        ids=["a number", "another message", "a class", "a function", "a block that is not JSON"],
-    )
-    def test_what_cannot_be_one_is_refused_when_the_graph_is_built(self, prompt: Any) -> None:
-        refused(lambda: built(system_prompt=prompt), "system_prompt")
-
     def test_anthropics_middleware_has_the_prompt_cached(self) -> None:
         finish = AnthropicReply(calls=[tool_call("finish_task", summary="Done.")])
         with FakeProvider([AnthropicReply(calls=[tool_call("look")]), finish]) as server:
@@ -282,41 +224,10 @@ class TestTheToolsThatAreOffered:
         play(agent)
         assert model.seen[0].tools[1] == given
 
-    def test_what_it_found_is_kept_and_shown_again(self) -> None:
-        content: list[Any] = [
-            {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}},
-            {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"title": "X"}]},
-            {"type": "text", "text": "It is x."},
-        ]
-        said = AIMessage(content, tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
-        agent, model = built(said, tools=[Bank().look, SEARCH], **memory())
-        found = play(agent)
-        shown = [m.content for m in model.seen[1].messages if isinstance(m, AIMessage)]
-        assert shown == [content] == [found["messages"][1].content]
-        assert found["outcome"]["tool_calls"] == 1
-
     def test_a_call_of_one_is_not_run_here(self) -> None:
         found = play(built(call("web_search", query="x"), tools=[SEARCH])[0])
         assert (labels(found)[0], ended(found)) == ("<provided>", ACCEPTED)
         assert found["outcome"]["tool_calls"] == 0
-
-    WRONG: Mapping[str, tuple[Any, str]] = {
-        "a function of OpenAI's": ([{"type": "function", "function": {"name": "f"}}], "tool"),
-        "a tool of Anthropic's": ([{"name": "f", "input_schema": {}}], "tool"),
-        "nothing": ([{}], "tool"),
-        "one twice": ([SEARCH, SEARCH], "'web_search'"),
-        "the name of a tool": ([Bank().look, {"type": "x", "name": "look"}], "'look'"),
-        "the name of a control tool": ([{"type": "x", "name": "think"}], "'think'"),
-        "not a list": (SEARCH, "list"),
-    }
-
-    @pytest.mark.parametrize("case", WRONG)
-    def test_what_cannot_be_one_is_refused(self, case: str) -> None:
-        tools, name = self.WRONG[case]
-        refused(lambda: built(tools=tools), name)
-
-    def test_a_model_that_has_no_place_for_one_says_so(self) -> None:
-        refused(lambda: build_graph(TaggedText(ScriptedModel([])), [SEARCH]), "TaggedText", "tools=")
 
     def test_a_call_of_what_was_not_offered_is_neither_run_nor_asked_about(self) -> None:
         bank = Bank()
@@ -406,20 +317,6 @@ class TestTheContext:
         assert (seen, type(seen[0])) == ([wanted], type(wanted))
         assert not isinstance(given, Account) or seen[0] is given
 
-    def test_signoffs_own_fields_hold_beside_it_and_langgraphs_runtime_has_both(self) -> None:
-        found: list[Any] = []
-
-        @tool
-        def look() -> str:
-            """Look."""
-            held: Any = get_runtime().context
-            found.append((held["user_id"], held.turns))
-            return "seen"
-
-        agent, _ = built(*[call("look")] * 3, tools=[look], context_schema=AccountDict)
-        assert ended(play(agent, context={**ANN, "turns": 2})) == ("limit", "turns")
-        assert found[0] == ("ann", 2)
-
     REFUSED: Mapping[str, tuple[Any, Any, str]] = {
         "a name that is not there": (Account, {**ANN, "usr": 1}, "'usr'"),
         "a value that does not fit": (Account, {"user_id": 3}, "user_id"),
@@ -442,19 +339,6 @@ class TestTheContext:
         agent, seen = looks(schema)
         refused(lambda: play(agent, context=given), name)
         assert seen == []
-
-    @pytest.mark.parametrize(
-        ("schema", "name"),
-        [
-            (dict, "context_schema"),
-            (Wire, "context_schema"),
-            (Account("ann"), "context_schema"),
-            (Taken, "'model'"),
-            (Unfinished, "'Nowhere'"),
-        ],
-    )
-    def test_a_schema_that_cannot_be_one_is_refused(self, schema: Any, name: str) -> None:
-        refused(lambda: built(context_schema=schema), name)
 
     @pytest.mark.parametrize("schema", [Account, AccountModel, AccountDict, None])
     def test_the_form_shows_both_parts(self, schema: Any) -> None:
@@ -498,13 +382,6 @@ class TestTheContext:
             if asked:
                 assert ended(play(agent, None, context=ANN)) == ACCEPTED
                 assert seen == [Account("ann")]
-
-    def test_the_description_of_an_approval_gets_it(self) -> None:
-        described: Any = lambda call, state, runtime: repr(runtime.context)  # noqa: E731  as it is written
-        rule = {"allowed_decisions": ["approve"], "description": described}
-        agent, _ = looks(Account, approvals={"look": rule}, **memory())
-        (waiting,) = play(agent, context={**ANN, "turns": 4})["__interrupt__"]
-        assert waiting.value["action_requests"][0]["description"] == repr(Account("ann"))
 
     @dataclass
     class Outside:
@@ -719,25 +596,6 @@ class TestTheState:
         found = play(agent, {**GO, **given})
         assert {key: found[key] for key in wanted} == wanted
 
-    class Reduces(TypedDict):
-        messages: Annotated[list[AnyMessage], operator.add]
-
-    class Shadows(TypedDict):
-        outcome: str
-
-    @pytest.mark.parametrize(
-        ("schema", "name"),
-        [
-            (Shadows, "'outcome'"),
-            (Reduces, "'messages'"),
-            (dict, "TypedDict"),
-            (Weight, "TypedDict"),
-            ({}, "TypedDict"),
-        ],
-    )
-    def test_a_schema_that_cannot_be_one_is_refused(self, schema: Any, name: str) -> None:
-        refused(lambda: built(state_schema=schema), name)
-
     def test_of_langchains_state_only_what_is_added_counts(self) -> None:
         class Own(AgentState[Any]):
             notes: Annotated[list[str], operator.add]
@@ -759,59 +617,48 @@ class TestTheState:
         found = play(build_graph(ScriptedModel([call("write", what="a note")]), **options, **memory()))
         assert found["notes"] == ["a"]
 
-    class Plans(MessagesState):
-        todos: NotRequired[list[Any]]
 
-    @pytest.mark.parametrize(
-        ("schema", "kept"), [(Plans, True), (Notes, False)], ids=["declared", "not declared"]
-    )
-    def test_without_a_middleware_its_channel_is_kept_by_declaring_it(
-        self, schema: Any, kept: bool, storage: Storage
-    ) -> None:
-        todos = [{"content": "look", "status": "pending"}]
-        writes_todos = call("write_todos", todos=todos)
-        planning, _ = built(writes_todos, middleware=[TodoListMiddleware()], storage=storage)
-        play(planning)
-        play(built(state_schema=schema, storage=storage)[0])
-        assert planning.get_state(THREAD).values.get("todos") == (todos if kept else None)
+class Reduces(TypedDict):
+    messages: Annotated[list[AnyMessage], operator.add]
 
-    def test_a_fork_has_the_same_values(self) -> None:
-        agent = writes("a note", "long", "extended", "messages", **memory())
-        wanted = play(agent, {**GO, "notes": ["given"], "name": "ann"})
-        Session(agent, "t").fork(thread_id="u")
-        fork = agent.get_state({"configurable": {"thread_id": "u"}}).values
-        names = Notes.__annotations__.keys() - {"messages"}
-        assert {key: fork[key] for key in names} == {key: wanted[key] for key in names}
 
-    def test_a_question_that_expires_leaves_it_as_it_is(self) -> None:
-        ask = call("ask_user", question="Which?", default_answer="blue", deadline_seconds=60)
-        agent, _ = built(ask, state_schema=Notes, **memory())
-        play(agent, {**GO, "notes": ["a"]})
-        assert expire(agent, "t", 2e10) is not None
-        assert agent.get_state(THREAD).values["notes"] == ["a"]
+class Shadows(TypedDict):
+    outcome: str
 
-    class FailsOnce(InMemorySaver):
-        """Cannot save the step in which a result came, the first time."""
 
-        failed = False
+NOT_JSON = SystemMessage([{"type": "text", "text": print}])
+# What no graph can be built with, and what the error names.
+MISTAKES: Mapping[str, tuple[dict[str, Any], str]] = {
+    "a prompt that is a number": ({"system_prompt": 3}, "system_prompt"),
+    "another message": ({"system_prompt": AIMessage("x")}, "system_prompt"),
+    "a prompt that is a class": ({"system_prompt": SystemMessage}, "system_prompt"),
+    "a prompt that is a function": ({"system_prompt": lambda state: ""}, "system_prompt"),
+    "a block that is not JSON": ({"system_prompt": NOT_JSON}, "system_prompt"),
+    "a function of OpenAI's": ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tool"),
+    "a tool of Anthropic's": ({"tools": [{"name": "f", "input_schema": {}}]}, "tool"),
+    "a tool that is nothing": ({"tools": [{}]}, "tool"),
+    "a provider's tool twice": ({"tools": [SEARCH, SEARCH]}, "'web_search'"),
+    "one with the name of a tool": ({"tools": [Bank().look, {"type": "x", "name": "look"}]}, "'look'"),
+    "one with the name of a control tool": ({"tools": [{"type": "x", "name": "think"}]}, "'think'"),
+    "tools that are no list": ({"tools": SEARCH}, "list"),
+    "a context that is a dict": ({"context_schema": dict}, "context_schema"),
+    "a context of a plain class": ({"context_schema": Wire}, "context_schema"),
+    "a context that is a value": ({"context_schema": Account("ann")}, "context_schema"),
+    "a field of ours": ({"context_schema": Taken}, "'model'"),
+    "a type that nobody has defined": ({"context_schema": Unfinished}, "'Nowhere'"),
+    "a channel of ours": ({"state_schema": Shadows}, "'outcome'"),
+    "a reducer for the history": ({"state_schema": Reduces}, "'messages'"),
+    "a state that is a dict": ({"state_schema": dict}, "TypedDict"),
+    "a state that is a model": ({"state_schema": Weight}, "TypedDict"),
+    "a state that is a value": ({"state_schema": {}}, "TypedDict"),
+}
 
-        def put_writes(self, config: Any, writes: Any, *rest: Any, **more: Any) -> None:
-            if not self.failed and "written" in repr(writes):
-                self.failed = True
-                raise OSError("the disk is full")
-            super().put_writes(config, writes, *rest, **more)
 
-    @pytest.mark.parametrize("given", [go_on(), GO], ids=["goes on", "a new task"])
-    @pytest.mark.parametrize(
-        ("what", "wanted"),
-        [("another", {"notes": ["b"], "name": "bob"}), ("messages", {"seen": [SEEN]})],
-    )
-    def test_an_update_of_a_call_whose_step_was_never_saved_is_written_once(
-        self, what: str, wanted: dict[str, Any], given: Any
-    ) -> None:
-        agent = writes(what, checkpointer=self.FailsOnce(), store=memory()["store"])
-        with pytest.raises(Exception, match="disk is full"):
-            play(agent)
-        found = play(agent, given)
-        assert ({key: found[key] for key in wanted}, ended(found)) == (wanted, ACCEPTED)
-        assert results(found, "write") == ["written"]
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_is_told_when_the_graph_is_built(case: str) -> None:
+    options, name = MISTAKES[case]
+    refused(lambda: built(**options), name)
+
+
+def test_a_model_that_has_no_place_for_a_providers_tool_says_so() -> None:
+    refused(lambda: build_graph(TaggedText(ScriptedModel([])), [SEARCH]), "TaggedText", "tools=")

@@ -1,7 +1,6 @@
 """A task ends by the rules in `create_agent` with `Guards` as by `build_graph`; and what else LangChain's
 loop leaves to them: jumps of others, agents that share something, mistakes."""
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -32,7 +31,6 @@ from signoff import (
     delegate,
     go_on,
     outcome_of,
-    sqlite_storage,
     standard_controls,
 )
 from signoff.guards import Guards, guarded
@@ -58,7 +56,6 @@ from tests.drop_in.playing import (
     ended,
     hook,
     jumps,
-    killed,
     labels,
     memory,
     paying,
@@ -155,51 +152,6 @@ class TestGuards:
         said = next(message for message in found["messages"] if message.type == "ai")
         assert [one["name"] for one in said.tool_calls] == ["look", "finish_task"]
         assert outcome_of(found).succeeded
-
-    def test_what_a_killed_process_paid_is_not_paid_again_and_its_turns_count(self, tmp_path: Path) -> None:
-        log = tmp_path / "log"
-
-        def run(given: Any, deadly: str = "") -> Any:
-            def does(name: str) -> None:
-                with log.open("a") as file:
-                    print(name, file=file)
-                if name == deadly:
-                    os._exit(9)
-
-            model = ScriptedModel(lambda seen: call("pay", name=f"n{len(seen)}"))
-            with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-                saved = {"checkpointer": storage.checkpointer, "store": storage.store}
-                return play(
-                    guarded(agent(model, more=paying(does)[:1], saved=saved, limits={"turns": 3})), given
-                )
-
-        killed(lambda: run(GO, "n4"))
-        found, paid = run(None), log.read_text().split()
-        assert (used(found), len(paid), len(set(paid))) == (("turns", 3), 3, 3)
-        assert [label == "<unknown_outcome>" for label in labels(found)] == [False, True, False]
-
-    def test_an_effect_whose_run_was_cancelled_is_unknown(self) -> None:
-        paid = list[str]()
-
-        @tool
-        async def pay(name: str) -> str:
-            """Pay."""
-            paid.append(name)
-            await asyncio.sleep(600)
-            return "paid"
-
-        held = agent([call("pay", name="a"), DONE], more=[pay])
-
-        async def cancelled_and_resumed() -> Any:
-            run = asyncio.create_task(held.ainvoke(GO, THREAD))
-            while not paid:
-                await asyncio.sleep(0.01)
-            run.cancel()
-            await asyncio.wait([run])
-            return await held.ainvoke(None, THREAD)
-
-        found = asyncio.run(cancelled_and_resumed())
-        assert (paid, labels(found)[0]) == (["a"], "<unknown_outcome>")
 
 
 class TestGuarded:
@@ -415,9 +367,6 @@ MISTAKES: Mapping[str, tuple[Callable[..., Any], str]] = {
         lambda build: build([], response_format=ToolStrategy(City)),
         "Guards(response_format=",
     ),
-    "an unknown limit": (lambda _: Guards(limits={"turn": 3}), "'turn'"),
-    "a cost without prices": (lambda _: Guards(limits={"cost": 3}), "prices"),
-    "an unknown talk": (lambda _: Guards(policy={"talk": "loud"}), "talk"),
     "guarded without guards": (lambda _: guarded(create_agent(ScriptedModel([DONE]))), "guards"),
     "guarded of no agent": (lambda _: guarded(Guards()), "guards"),
 }

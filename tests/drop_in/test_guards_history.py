@@ -298,18 +298,6 @@ MARKED = {"signoff": {"answer": "task", "cut": -5, "order": ["x"], "at": "x", "s
 class TestBehindACache:
     """A middleware before the guards that answers the model's calls itself."""
 
-    MIXED: Mapping[str, tuple[list[AIMessage | None], str, int]] = {
-        "the model in between": ([SEES, None, ENDED.model_copy()], "finish_task", 3),
-        "the model first": ([None, ENDED.model_copy()], "finish_task", 2),
-        "the model at the end": ([SEES.model_copy(), TALK, None, None], "finish_task", 4),
-    }
-
-    @pytest.mark.parametrize("case", MIXED)
-    def test_the_model_may_be_asked_as_well(self, case: str) -> None:
-        replies, *use = self.MIXED[case]
-        found = play(agent([call("look", name="b"), DONE], Cache(*replies), first=False))
-        assert [*used(found)] == use
-
     SAME: Mapping[str, tuple[AIMessage, str, int]] = {
         "talk": (AIMessage("We open at nine."), "talk_turns", 5),
         "talk with an id": (AIMessage("We open at nine.", id="faq"), "talk_turns", 5),

@@ -108,21 +108,12 @@ def run(face: Any, model: Any, *within: Any, way: Any = None, **limits: Any) -> 
 
 # Replies of which nothing may run or count.
 VOID: Mapping[str, list[AIMessageChunk]] = {
-    "half a call": HALF,
     "a repairable text": streamed(("pay", '{"to": "eve",}')),
-    "no JSON value": streamed(("pay", '{"to": "eve", "amount": NaN}')),
-    "single quotes": streamed(("pay", "{'to': 'eve'}")),
-    "a text after it": streamed(("pay", '{"to": "eve"} and')),
     "half a call, then a finish": streamed(("pay", WHOLE[:20]), ENDED),
     "half a finish": streamed(("finish_task", '{"summary": "First')),
     "dropped after the name": streamed(("pay", ""), reason=None),
-    "dropped after a whole call": LOST,
     "dropped after a finish": streamed(ENDED, reason=None),
-    "dropped with usage": streamed(("pay", WHOLE), reason=None, usage={"total_tokens": 9}),
-    "a call, length": CUT,
     "a finish, MAX_TOKENS": streamed(ENDED, reason="MAX_TOKENS"),
-    "a finish, FinishReason.SAFETY": streamed(ENDED, reason="FinishReason.SAFETY"),
-    "a call, refusal": streamed(("pay", WHOLE), reason="refusal"),
 }
 
 

@@ -12,7 +12,6 @@ import pytest
 from deepagents import create_deep_agent
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
-from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config
 from langgraph.graph import START, MessagesState, StateGraph
@@ -26,7 +25,6 @@ from signoff.models import ScriptedModel, call
 from tests.drop_in.guarding import ANSWER, ASKS, DONE, ORDERS, agent, machine
 from tests.drop_in.playing import (
     ACCEPTED,
-    GO,
     around_tools,
     ended,
     labels,
@@ -115,45 +113,6 @@ class TestWhatWaits:
         asking = agent(PAYS, person(), more=paying()[:1], saved={"checkpointer": InMemorySaver()})
         play(asking)
         assert labels(play(asking, OTHER), "pay") == ["<maybe_run>"]
-
-    BESIDE: Mapping[str, tuple[Any, list[str], Any]] = {
-        "a question": (ASKS, ["Something"], create_agent),
-        "a confirmation": (
-            call("finish_task", summary="Some.", requires_user_confirmation=True),
-            [],
-            create_agent,
-        ),
-        "a tool that asks": (call("asks", name="a"), [UNKNOWN], create_agent),
-        "a tool that asks, in deepagents": (call("asks", name="a"), [UNKNOWN], create_deep_agent),
-    }
-
-    @pytest.mark.parametrize("case", BESIDE)
-    def test_what_ran_beside_it_is_kept(self, case: str) -> None:
-        begun, answered, create = self.BESIDE[case]
-        asks = tool("asks", description="Ask in the midst.")(lambda name: str(interrupt(f"what of {name}?")))
-        pay, paid = paying()
-        asking = agent([[call("pay", name="a"), begun], DONE], more=[pay, asks], create=create)
-        assert play(asking)["__interrupt__"]
-        found = play(asking, OTHER)
-        assert (paid, results(found, "pay")) == (["a"], ["paid a"])
-        assert labels(found, "ask_user", "asks") == answered
-
-    @pytest.mark.parametrize("then", ["a message", "decisions"])
-    def test_another_process_finds_it_as_it_was(self, then: str) -> None:
-        (pay, paid), saved = paying(), memory()
-
-        def run(given: Any, *script: Any) -> Any:
-            return play(guarded(agent(script, person(), more=[pay], saved=saved)), given)
-
-        run(GO, [call("pay", name="a"), call("pay", name="b")])
-        if then == "a message":
-            found = run(OTHER, DONE)
-            assert (paid, found["outcome"]["changes"]) == ([], [])
-        else:
-            found = run(answers(run(None, DONE), a=APPROVE, b=REJECT), DONE)
-            refused = ["Not this." in text for text in results(found, "pay")]
-            # In which order the results stand is LangChain's.
-            assert (paid, sorted(refused)) == (["a"], [False, True])
 
     @HAVE_MODES
     def test_of_two_calls_one_is_approved_and_a_message_comes_for_the_other(self) -> None:
@@ -244,17 +203,6 @@ def paying_and_asking() -> tuple[Any, list[str]]:
     return paying(lambda name: f"paid {name}, {interrupt('seen?', response_schema=Yes)}")
 
 
-class TellsNothing(StructuredTool):
-    """A tool that runs in a way of its own, of which LangChain tells nobody."""
-
-    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
-        return self.func(**input["args"]) if self.func else None
-
-
-def quiet(pay: Any) -> Any:
-    return TellsNothing(func=pay.func, name="pay", description="Pay.", args_schema=pay.args_schema)
-
-
 def in_its_place(pay: Any) -> Any:
     return around_tools(lambda request, handler: handler(request.override(tool=pay)))
 
@@ -266,7 +214,6 @@ BEGUN: Mapping[str, Callable[[Any, Any], Any]] = {
     "a middleware asks when it has run": lambda asking, pay: agent(
         PAYS, around_tools(asks_after), more=[pay]
     ),
-    "a tool that tells nothing asks": lambda asking, pay: agent(PAYS, more=[quiet(asking)]),
     "the machine's tool asks": lambda asking, pay: machine(PAYS, more=[asking]),
     "a middleware of the machine asks": lambda asking, pay: machine(
         PAYS, around_tools(asks_after), more=[pay]
@@ -333,26 +280,13 @@ class World:
         outer: Any = StateGraph(MessagesState)
         return outer.add_node("agent", self.agent()).add_edge(START, "agent").compile(**saved)
 
-    def below_an_agent(self, **saved: Any) -> Any:
-        child = self.agent()
-        ask = tool("ask", description="Ask.")(lambda to: str(child.invoke(GO)["messages"][-1].text))
-        return create_agent(ScriptedModel([call("ask", to="it"), "Done."]), [ask], **saved)
-
 
 class TestNoEffectBeforeItsReplyIsSaved:
-    @pytest.mark.parametrize(
-        ("build", "depth"), [(World.agent, 1), (World.as_a_node, 2), (World.below_an_agent, 2)]
-    )
+    @pytest.mark.parametrize(("build", "depth"), [(World.agent, 1), (World.as_a_node, 2)])
     def test_each_starts_after_it(self, build: Any, depth: int) -> None:
         world = World(SlowSaver())
         play(build(world, checkpointer=world.saver, store=InMemoryStore()))
         assert world.seen == [[True] * depth] * 3
-
-    def test_also_without_a_journal_of_which_a_person_is_told_once(self) -> None:
-        world = World(SlowSaver())
-        with warned("JournalWarning"):
-            play(world.agent(checkpointer=world.saver))
-        assert world.seen == [[True]] * 3
 
     def test_a_run_that_saves_at_its_end_is_told_once_and_waits_for_nothing(self) -> None:
         world = World(InMemorySaver())

@@ -7,8 +7,8 @@ nothing but an accepted finish is a success. What LangChain itself shows is left
 import asyncio
 import operator
 import os
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
@@ -76,11 +76,6 @@ class TestAroundAModelCall:
         "nothing": (lambda r: {}, lambda seen: seen.tool_names, ["look", "pay", *CONTROLS]),
         "fewer tools": (lambda r: {"tools": r.tools[1:]}, lambda seen: seen.tool_names, ["pay", *CONTROLS]),
         "no tools": (lambda r: {"tools": []}, lambda seen: seen.tool_names, CONTROLS),
-        "a tool in other words": (
-            lambda r: {"tools": [r.tools[0].model_copy(update={"description": "Mine."})]},
-            lambda seen: seen.tools[0]["function"]["description"],
-            "Mine.",
-        ),
         "a provider's own tool": (
             lambda r: {"tools": [*r.tools, {"type": "web_search"}]},
             lambda seen: seen.tool_names,
@@ -101,8 +96,6 @@ class TestAroundAModelCall:
             lambda seen: [word in seen.messages[0].text for word in ("Be kind.", *CONTROLS[:1])],
             [False, True],
         ),
-        "a tool choice": (lambda r: {"tool_choice": "pay"}, lambda seen: seen.tool_choice, "pay"),
-        "settings": (lambda r: {"model_settings": {"seed": 3}}, lambda seen: seen.kwargs.get("seed"), 3),
     }
 
     @pytest.mark.parametrize("case", OVERRIDES)
@@ -136,12 +129,6 @@ class TestAroundAModelCall:
     REPLIES: Mapping[str, tuple[Wrapper, int, int, list[int]]] = {
         "asks twice": (lambda r, ask: [ask(r), ask(r)][1], 4, 2, [2]),
         "asks twice, and the first counts": (lambda r, ask: [ask(r), ask(r)][0], 4, 2, [1]),
-        "in other words": (
-            lambda r, ask: ModelResponse([ask(r).result[0].model_copy(update={"content": "reworded"})]),
-            3,
-            3,
-            [1, 2],
-        ),
         "as another message": (
             lambda r, ask: AIMessage("anew", tool_calls=ask(r).result[0].tool_calls),
             3,
@@ -181,6 +168,7 @@ class TestAroundAModelCall:
         "a format of the answer": lambda r, ask: ask(r.override(response_format=dict)),
         "an error": lambda r, ask: 1 / 0,
         "an error like one of a server": lambda r, ask: dict[str, int]()["x"],
+        "the end of the program": lambda r, ask: sys.exit(3),
         "an error after the reply": lambda r, ask: [ask(r), int("x")],
         "a way to elsewhere": lambda r, ask: ExtendedModelResponse(ask(r), Command(goto="finish")),
         "a jump": lambda r, ask: ExtendedModelResponse(ask(r), Command(update={"jump_to": "end"})),
@@ -228,26 +216,6 @@ class TestAroundAModelCall:
         found = play(graph([call("look"), FINISH], around(notes, state_schema=Noting), **memory()))
         assert (found["notes"], found["outcome"]["turns"]) == (["asked", "asked"], 2)
         assert texts(found) == ["go", "Noted.", "Noted."]
-
-    def test_a_streamed_reply_ends_at_its_finish(self) -> None:
-        said: Any = ["x", FINISH, call("pay", amount=1), call("pay", amount=2)]
-        wrapped, plain = ScriptedModel([said]), ScriptedModel([said])
-        play(graph(wrapped, around(lambda r, handler: handler(r))))
-        play(graph(plain))
-        assert wrapped.chunks_sent == plain.chunks_sent < 10
-
-    def test_a_silent_model_is_an_error_that_a_middleware_can_take(self) -> None:
-        quick = ScriptedModel([FINISH])
-
-        def falls_back(request: Any, handler: Any) -> Any:
-            try:
-                return handler(request)
-            except TimeoutError:
-                return handler(request.override(model=quick))
-
-        slow = ScriptedModel([FINISH, FINISH], delay=5.0)
-        assert ended(play(graph(slow, around(falls_back), policy={"model_seconds": 0.2}))) == ACCEPTED
-        assert len(quick.seen) == 1
 
 
 class TestAroundAToolCall:
@@ -348,40 +316,22 @@ class TestAroundAToolCall:
 HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
 
 
-class Notes(AgentMiddleware[Any, Any, Any]):
-    """Notes each of its hooks, and asks the model so many times."""
+def noting(name: str, note: Callable[[str], Any], times: int = 1) -> list[Any]:
+    """Middleware that note each of their hooks, and ask the model so many times."""
 
-    def __init__(self, name: str, note: Callable[[str], None], times: int = 1) -> None:
-        super().__init__()
-        self._name, self.note, self.times = name, note, times
+    def asks(request: Any, handler: Any) -> Any:
+        return [note(f"{name} asks") or handler(request) for _ in range(times)][-1]
 
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def before_agent(self, state: Any, runtime: Any) -> None:
-        self.note(f"{self.name} before_agent")
-
-    def before_model(self, state: Any, runtime: Any) -> None:
-        self.note(f"{self.name} before_model")
-
-    def after_model(self, state: Any, runtime: Any) -> None:
-        self.note(f"{self.name} after_model")
-
-    def after_agent(self, state: Any, runtime: Any) -> None:
-        self.note(f"{self.name} after_agent")
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        for at in range(self.times):
-            self.note(f"{self.name} asks {at}")
-            found = handler(request)
-        return found
-
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        self.note(f"{self.name} tool")
+    def wraps(request: Any, handler: Any) -> Any:
+        note(f"{name} tool")
         found = handler(request)
-        self.note(f"{self.name} tool done")
+        note(f"{name} tool done")
         return found
+
+    hooks = [
+        hook(place, lambda _, place=place: note(f"{name} {place}"), whose=name + place) for place in HOOKS
+    ]
+    return [*hooks, around(asks, f"{name}_asks"), around_tools(wraps, f"{name}_tool")]
 
 
 def counting(name: str) -> Any:
@@ -403,13 +353,16 @@ def counting(name: str) -> Any:
 
 
 class TestHooks:
-    @pytest.mark.parametrize("times", [(1, 1), (2, 1), (1, 2)], ids=str)
+    @pytest.mark.parametrize("times", [(2, 1), (1, 2)], ids=str)
     def test_all_run_in_the_order_of_create_agent(self, times: tuple[int, int]) -> None:
         def by(build: Any, last: Any) -> list[str]:
-            log, calls = list[str](), times[0] * times[1]
-            middleware = [Notes(name, log.append, count) for name, count in zip("ab", times, strict=True)]
-            model = ScriptedModel([*[call("look")] * calls, *[last] * calls])
-            play(build(model, tools=Bank().tools, middleware=middleware))
+            log = list[str]()
+            within = [*noting("a", log.append, times[0]), *noting("b", log.append, times[1])]
+            play(
+                build(
+                    ScriptedModel([*[call("look")] * 2, *[last] * 2]), tools=Bank().tools, middleware=within
+                )
+            )
             return log
 
         assert by(build_graph, FINISH) == by(create_agent, "Done.")
@@ -428,30 +381,6 @@ class TestHooks:
         assert (found["shown"], "hidden" in found) == (3, False)
         assert built.get_state(THREAD).values["hidden"] == 3
         assert "shown" not in built.get_input_jsonschema()["properties"]
-
-    def test_the_callers_schema_counts_before_that_of_a_middleware(self) -> None:
-        class Mine(AgentState[Any]):
-            shown: str
-            mine: Annotated[list[int], operator.add]
-
-        built = graph([FINISH], counting("after_agent"), state_schema=Mine)
-        assert "shown" in built.get_input_jsonschema()["properties"]
-        assert play(built, {**GO, "mine": [1]})["mine"] == [1]
-
-    def test_one_gets_the_runtime_and_the_configuration_of_the_run(self) -> None:
-        @dataclass
-        class Caller:
-            name: str
-
-        seen: list[Any] = []
-
-        class Looks(AgentMiddleware[Any, Any, Any]):
-            def before_model(self, state: Any, runtime: Any, config: Any) -> None:  # type: ignore[override]  # LangGraph fills it in
-                seen.append((runtime.context, runtime.store, config["configurable"]["thread_id"]))
-
-        saved = memory()
-        play(graph([FINISH], Looks(), context_schema=Caller, **saved), context={"name": "ann", "turns": 3})
-        assert seen == [(Caller("ann"), saved["store"], "t")]
 
     def test_before_agent_runs_once_for_a_task(self) -> None:
         log: list[str] = []
@@ -559,17 +488,6 @@ class TestHooks:
         assert [block["text"] for block in blocks] == ["go", "Be quick."]
         assert "Be kind." in model.seen[0].messages[0].text
 
-    def test_other_words_in_old_replies_change_no_account(self) -> None:
-        def redacts(state: Any) -> Any:
-            replies = [m for m in state["messages"] if m.type == "ai"]
-            return {"messages": [AIMessage("hidden", id=m.id, tool_calls=m.tool_calls) for m in replies]}
-
-        steps = [["secret", call("look")], ["secret", FINISH]]
-        plain = play(graph(steps))["outcome"]["usage"]["total_tokens"]
-        found = play(graph(steps, hook("after_model", redacts)))
-        assert texts(found, "ai")[:2] == ["hidden", "hidden"]
-        assert found["outcome"]["usage"]["total_tokens"] == plain
-
     class AsyncHook(AgentMiddleware[Any, Any, Any]):
         @hook_config(can_jump_to=["end"])
         async def aafter_model(self, state: Any, runtime: Any) -> Any:
@@ -655,10 +573,9 @@ class TestJumps:
         assert results(found)[0].endswith("Too short.")
         assert (found["outcome"]["refusals"], found["outcome"]["summary"]) == (1, "Longer.")
 
-    @pytest.mark.parametrize("summaries", [["Done."] * 2, ["One.", "Two.", "Three."]], ids=["same", "others"])
-    def test_after_agent_that_always_goes_back_is_bounded_like_a_review(self, summaries: list[str]) -> None:
+    def test_after_agent_that_always_goes_back_is_bounded_like_a_review(self) -> None:
         back = hook("after_agent", jumps("model", once=False), "model")
-        steps = [call("finish_task", summary=summary) for summary in summaries]
+        steps = [call("finish_task", summary=summary) for summary in ("One.", "Two.", "Three.")]
         assert ended(play(graph(steps, back, limits=Limits(refusals=3)))) == ("limit", "review_deadlock")
 
     @pytest.mark.parametrize(
@@ -746,31 +663,34 @@ class TestAskingWhereNobodyCanAnswer:
             assert "blue" in texts(play(built, Command(resume="blue")))
 
 
-PLACES = {"before_agent": 1, "asks 0": 1, "after_model": 1, "tool": 0, "tool done": 1, "after_agent": 1}
 """The hooks, and how often is paid in all when a process ends there."""
+
+
+# The hooks, and how often is paid in all when a process ends there.
+PLACES = {"before_agent": 1, "asks": 1, "after_model": 1, "tool": 0, "tool done": 1, "after_agent": 1}
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_process_that_ends_in_a_hook_pays_at_most_once(place: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
 
-    def run(at: str, given: Any) -> dict[str, Any]:
+    def run(deadly: str, given: Any) -> dict[str, Any]:
         def note(what: str) -> None:
             with log.open("a") as file:
                 print(what, file=file)
-            if what == f"deadly {at}":
+            if what == f"x {deadly}":
                 os._exit(9)
 
         pay = tool("pay", description="Pay.")(lambda: note("paid"))
         model = ScriptedModel(lambda seen: FINISH if any(m.type == "tool" for m in seen) else call("pay"))
-        within = [Notes("deadly", note)]
+        options: Any = {"middleware": noting("x", note), "policy": POLICY}
         with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-            return play(build_graph(model, [pay], middleware=within, storage=storage, policy=POLICY), given)
+            return play(build_graph(model, [pay], storage=storage, **options), given)
 
     killed(lambda: run(place, GO))
-    assert log.read_text().splitlines()[-1] == f"deadly {place}"
+    assert log.read_text().splitlines()[-1] == f"x {place}"
     found = run("", go_on())
     lines = log.read_text().splitlines()
     assert (ended(found), lines.count("paid")) == (ACCEPTED, PLACES[place])
-    assert lines.count("deadly before_agent") == (2 if place == "before_agent" else 1)
+    assert lines.count("x before_agent") == (2 if place == "before_agent" else 1)
     assert (labels(found)[0] == "<unknown_outcome>") is place.startswith("tool")
