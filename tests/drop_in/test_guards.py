@@ -26,7 +26,6 @@ from pydantic import BaseModel
 from signoff import (
     SetupError,
     ThreadBusy,
-    ThreadError,
     build_graph,
     delegate,
     go_on,
@@ -36,7 +35,6 @@ from signoff import (
 from signoff.guards import Guards, guarded
 from signoff.models import ScriptedModel, call, reply
 from tests.drop_in.guarding import (
-    ANSWER,
     ASKS,
     DONE,
     EVERY_FACE,
@@ -160,17 +158,6 @@ class TestGuarded:
         held = guarded(agent(script, limits={"turns": 1}))
         came = [used(play(held, given)) for given in (GO, go_on(turns=5), go_on())]
         assert came == [("turns", 1), ("model_error", 2), ("finish_task", 3)]
-
-    def test_an_answer_that_says_nothing_is_refused_and_one_point_is_answered_once(self) -> None:
-        held = guarded(agent([ASKS, DONE, DONE]))
-        play(held)
-        with pytest.raises(ThreadError):
-            play(held, Command(resume={}))
-        before = held.get_state(THREAD).config
-        assert ended(play(held, ANSWER)) == ACCEPTED
-        with pytest.raises(ThreadError):
-            held.invoke(Command(resume="The blue one."), before)
-        assert results(held.invoke(ANSWER, before), "ask_user") == ["The red one."]
 
     def test_it_has_one_runner_and_no_limit_of_steps(self) -> None:
         model = ScriptedModel(lambda seen: looks(seen) if len(seen) < 40 else DONE)

@@ -306,10 +306,14 @@ class TestAroundAToolCall:
 
     def test_control_tools_pass_through_no_middleware(self) -> None:
         names: list[str] = []
-        notes = around_tools(lambda r, handler: names.append(r.tool_call["name"]) or handler(r))
+
+        def notes(request: Any, handler: Any) -> Any:
+            names.append(request.tool_call["name"])
+            return handler(request)
+
         submit = tool("submit", description="Submit.")(lambda text: f"submitted {text}")
         steps = [call("look"), call("submit", text="x")]
-        found = play(graph(steps, notes, control_tools=[ControlTool(submit, "finish")]))
+        found = play(graph(steps, around_tools(notes), control_tools=[ControlTool(submit, "finish")]))
         assert (names, found["outcome"]["result"]) == (["look"], "submitted x")
 
 
@@ -328,9 +332,10 @@ def noting(name: str, note: Callable[[str], Any], times: int = 1) -> list[Any]:
         note(f"{name} tool done")
         return found
 
-    hooks = [
-        hook(place, lambda _, place=place: note(f"{name} {place}"), whose=name + place) for place in HOOKS
-    ]
+    def noted(place: str) -> Callable[[Any], Any]:
+        return lambda _: note(f"{name} {place}")
+
+    hooks = [hook(place, noted(place), whose=name + place) for place in HOOKS]
     return [*hooks, around(asks, f"{name}_asks"), around_tools(wraps, f"{name}_tool")]
 
 
@@ -386,8 +391,9 @@ class TestHooks:
         log: list[str] = []
         steps = [call("look"), call("ask_user", question="?"), FINISH, FINISH]
         built = graph(steps, hook("before_agent", lambda s: log.append(s["messages"][-1].text)), **memory())
-        for given in (GO, Command(resume="yes"), {"messages": [("user", "next")]}):
-            play(built, given)
+        play(built)
+        play(built, Command(resume="yes"))
+        play(built, {"messages": [("user", "next")]})
         assert log == ["go", "next"]
 
     def test_after_model_runs_once_for_a_reply_and_never_for_one_that_was_imported(self) -> None:
