@@ -295,6 +295,24 @@ class TestAroundAToolCall:
         assert len(ran) == runs
         assert (labels(found)[0] == "<once>") is (runs == 1)
 
+    def test_in_an_event_loop_it_is_the_same(self) -> None:
+        class Insists(AgentMiddleware[Any, Any, Any]):
+            async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+                return [await handler(request) for _ in range(2)][-1]
+
+            async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+                if len(request.messages) > 3:
+                    raise LookupError("too many")
+                return await handler(request)
+
+        bank, log = Bank(), list[str]()
+        noted = hook("before_model", lambda state: log.append(state["messages"][-1].type))
+        built = graph([PAYS, ["Words.", call("look")]], Insists(), noted, bank=bank)
+        found = asyncio.run(built.ainvoke(GO))
+        assert (bank.paid, labels(found)[0], log) == ([5], "<once>", ["human", "tool", "tool"])
+        assert ended(found) == ("error", "model_error")
+        assert "Insists" in found["outcome"]["error"]
+
     def test_a_pause_before_the_call_runs_it_once(self) -> None:
         bank = Bank()
         asks = around_tools(lambda request, handler: interrupt("sure?") and handler(request))
