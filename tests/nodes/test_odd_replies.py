@@ -471,7 +471,10 @@ def test_a_reply_keeps_what_can_be_stored(fields: Fields, kept: Fields, face: An
     assert {field: getattr(stored, field) for field in kept} == kept
 
 
-@pytest.mark.parametrize("odd", [10**30, object(), b"x", float("inf")], ids=["large", "no value", "bytes", "no end"])
+ODD_ARGUMENTS = {"large": 10**30, "an object": object(), "bytes": b"x", "infinite": float("inf")}
+
+
+@pytest.mark.parametrize("odd", ODD_ARGUMENTS.values(), ids=ODD_ARGUMENTS)
 def test_a_call_with_such_an_argument_does_not_run_and_the_one_beside_it_does(odd: Any) -> None:
     calls = [{**WORK, "args": {"text": odd}}, {**WORK, "id": "b"}]
     graph = machine(Sends(replies=[odd_reply(tool_calls=calls)]))
