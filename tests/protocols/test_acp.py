@@ -112,7 +112,6 @@ def storage(folder: Path) -> Iterator[SqliteStorage]:
 DIALOGS: dict[str, tuple[list[Any], str, str]] = {
     "approved": ([choose("approve")], "ran\n", "end_turn"),
     "rejected": ([choose("reject")], "", "end_turn"),
-    "edited": ([choose("edit"), edit_to('{"command": "echo edited >> FILE"}')], "edited\n", "end_turn"),
     "edited wrongly": ([choose("edit"), edit_to("no JSON"), choose("approve")], "ran\n", "end_turn"),
     "an edit that is put away": ([choose("edit"), PUT_AWAY], "", "cancelled"),
     "cancelled": ([CANCELLED], "", "cancelled"),
@@ -142,12 +141,6 @@ def test_each_of_two_calls_is_decided(with_forms: Editor, file: Path) -> None:
     answers = choose("approve"), choose("reject")
     assert with_forms.prompt(with_forms.new(), f"two {file.name}", *answers) == "end_turn"
     assert text_of(file) == "one\n"
-
-
-def test_a_finish_is_confirmed_or_sent_back(with_forms: Editor) -> None:
-    session = with_forms.new()
-    assert with_forms.prompt(session, "confirm", choose("reject"), choose("approve")) == "end_turn"
-    assert "All of it." in with_forms.said(session)
 
 
 def test_a_question_is_a_form(with_forms: Editor, file: Path) -> None:
