@@ -71,7 +71,7 @@ fast: .venv/installed
 	$(TESTS)
 
 promises: .venv/installed
-	$(TESTS) -m "not thorough" --timeout 300
+	$(TESTS) -m "not thorough" --timeout 300 --durations 12
 
 sweeps: .venv/installed
 	$(TESTS) -m "thorough and not embedded" --timeout 600 --part $(PART)
