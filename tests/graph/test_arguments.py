@@ -1,9 +1,8 @@
-"""The arguments of `build_graph`: their number, the policy, the control tools that a graph completes, the
-storage that it opens; what a copy of a graph is, and what a graph says of itself."""
+"""The arguments of `build_graph`: the kinds of tools, the control tools that a graph completes, the storage
+that it opens; what a copy of a graph is, and what a graph says of itself."""
 
 import copy
 import gc
-import inspect
 import os
 import pickle
 import time
@@ -18,16 +17,14 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from signoff import (
     ControlTool,
-    LoopPolicy,
     Session,
     SetupError,
     StorageError,
     Texts,
-    ThreadBusy,
     build_graph,
     go_on,
     outcome_of,
@@ -47,29 +44,7 @@ def look() -> str:
     return "seen"
 
 
-def test_there_are_sixteen_and_a_policy_of_twelve() -> None:
-    parameters = """model tools system_prompt middleware limits response_format checks approvals control_tools
-        storage checkpointer store context_schema state_schema name policy"""
-    assert [*inspect.signature(build_graph).parameters] == parameters.split()
-    policy = """talk streaming model_seconds model_retries tool_seconds result_chars prompt_tokens compaction
-        parallel unknown_outcomes on_failure texts"""
-    assert [*LoopPolicy.model_fields] == policy.split()
-
-
-def test_a_policy_cannot_be_changed() -> None:
-    policy = LoopPolicy()
-    with pytest.raises(ValidationError):
-        policy.talk = "strict"  # type: ignore[misc]  # that is the mistake
-    assert LoopPolicy() == LoopPolicy(talk="balanced")
-
-
 # What a graph says of itself.
-
-
-def test_the_model_has_the_given_tools_and_the_control_tools() -> None:
-    with ScriptedModel([FINISH]) as model:
-        build_graph(model, [look]).invoke(GO)
-    assert model.seen[0].tool_names == ["look", "finish_task", "ask_user", "think"]
 
 
 def test_its_input_and_its_context_describe_themselves() -> None:
@@ -83,7 +58,6 @@ def test_its_input_and_its_context_describe_themselves() -> None:
 
 KINDS: dict[str, tuple[dict[str, Any] | None, str]] = {
     "nothing is said": (None, "write"),
-    "nothing of it": ({}, "write"),
     "its metadata": ({"kind": "read"}, "read"),
     "a hint of a server is not trusted": ({"readOnlyHint": True}, "write"),
     "the metadata beside a hint": ({"readOnlyHint": True, "kind": "terminal"}, "terminal"),
@@ -117,19 +91,14 @@ def shown(policy: Any, saved: dict[str, Any], **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("stored", [True, False], ids=["stored", "not stored"])
-@pytest.mark.parametrize("texts", [Texts(), TEXTS], ids=["usual texts", "texts of one's own"])
-@pytest.mark.parametrize("typed", [True, False], ids=["typed", "not typed"])
-def test_the_standard_controls_are_those_of_a_graph_without_them(
-    stored: bool, texts: Texts, typed: bool
-) -> None:
+def test_the_standard_controls_are_those_of_a_graph_without_them(stored: bool) -> None:
     saved: dict[str, Any] = {"checkpointer": InMemorySaver(), "store": InMemoryStore()} if stored else {}
-    more: dict[str, Any] = {"response_format": {"type": "object"}} if typed else {}
-    plain = shown({"texts": texts}, saved, **more)
-    assert shown({"texts": texts}, saved, control_tools=standard_controls(), **more) == plain
-    tools, _ = shown({"texts": texts}, saved, control_tools=standard_controls(rounds=True), **more)
-    assert tools == plain[0]
+    tools, prompt = shown({"texts": TEXTS}, saved, response_format={"type": "object"})
+    given = {"response_format": {"type": "object"}, "control_tools": standard_controls()}
+    assert shown({"texts": TEXTS}, saved, **given) == (tools, prompt)
+    assert [offered["function"]["name"] for offered in tools] == ["look", "finish_task", "ask_user", "think"]
     assert ("deadline_seconds" in str(tools)) == stored
-    assert ("Fertig." in str(tools)) == (texts is TEXTS)
+    assert "Fertig." in str(tools)
 
 
 def renamed(**changes: Any) -> Any:
@@ -154,23 +123,11 @@ def test_a_description_of_the_users_own_stays() -> None:
     assert "Frage." in str(tools)
 
 
-def test_a_control_tool_of_ones_own_ends_the_task() -> None:
-    @tool
-    def stop_here(summary: str) -> str:
-        """Stop here."""
-        return summary
-
-    model = ScriptedModel([call("stop_here", summary="That is all.")])
-    outcome = outcome_of(build_graph(model, control_tools=[ControlTool(stop_here, "finish")]).invoke(GO))
-    assert (outcome.status, outcome.reason, outcome.summary) == ("success", "stop_here", "That is all.")
-
-
-@pytest.mark.parametrize("texts", [Texts(), TEXTS], ids=["usual texts", "texts of one's own"])
-def test_guards_complete_them_too(texts: Texts) -> None:
+def test_guards_complete_them_too() -> None:
     seen = []
     for controls in (None, standard_controls(), standard_controls(finish="finish_task")):
         model = ScriptedModel([FINISH])
-        guards = Guards(control_tools=controls, policy={"texts": texts})
+        guards = Guards(control_tools=controls, policy={"texts": TEXTS})
         assert outcome_of(create_agent(model, [look], middleware=[guards]).invoke(GO)).status == "success"
         seen.append(model.seen[0].tools)
     assert seen[0] == seen[1] == seen[2]
@@ -251,10 +208,8 @@ def test_a_given_storage_stays_open(tmp_path: Path) -> None:
 COPIES: dict[str, Callable[[Any], Any]] = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
-    "deepcopy of what holds it": lambda graph: copy.deepcopy({"a": [graph]})["a"][0],
     "with_config": lambda graph: graph.with_config(tags=["mine"]),
     "a copy of LangGraph": lambda graph: graph.copy(),
-    "a copy of a copy": lambda graph: copy.deepcopy(graph.with_config(tags=["mine"])).copy(),
 }
 
 
@@ -266,33 +221,15 @@ def test_a_copied_graph_is_the_same_graph(way: str, tmp_path: Path) -> None:
         (wait,) = copied.invoke(GO, THREAD)["__interrupt__"]
         assert [found.id for found in graph.get_state(THREAD).interrupts] == [wait.id]
         assert outcome_of(graph.invoke(Command(resume={wait.id: "blue"}), THREAD)).status == "success"
-        assert outcome_of(copied.get_state(THREAD)) == outcome_of(graph.get_state(THREAD))
         assert outcome_of(copied.invoke(go_on(), THREAD)).status == "success"
-        assert type(copied) is type(graph)
-    with pytest.raises(StorageError):
-        copied.invoke(GO, THREAD)
+        copied.close()
+        for closed in (copied, graph):
+            with pytest.raises(StorageError):
+                closed.invoke(GO, THREAD)
 
 
-@pytest.mark.parametrize("way", COPIES)
-def test_a_copy_that_is_closed_closes_the_graph(way: str, tmp_path: Path) -> None:
-    graph = build_graph(ScriptedModel([FINISH]), [look], storage=tmp_path / "t.sqlite")
-    COPIES[way](graph).close()
-    with pytest.raises(StorageError):
-        graph.invoke(GO, THREAD)
-
-
-def test_two_copies_hold_one_thread(tmp_path: Path) -> None:
-    with (
-        build_graph(ScriptedModel([FINISH]), [look], storage=tmp_path / "t.sqlite") as graph,
-        graph.runner(THREAD),
-        pytest.raises(ThreadBusy),
-    ):
-        copy.deepcopy(graph).invoke(GO, THREAD)
-
-
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_graph_is_not_pickled(protocol: int, tmp_path: Path) -> None:
-    with build_graph(ScriptedModel([FINISH]), [look], storage=tmp_path / "t.sqlite") as graph:
-        for held in (graph, [graph], Session(graph, "a")):
-            with pytest.raises(SetupError):
-                pickle.dumps(held, protocol)
+def test_a_graph_is_not_pickled() -> None:
+    graph = build_graph(ScriptedModel([FINISH]), checkpointer=InMemorySaver())
+    for held in (graph, Session(graph, "a")):
+        with pytest.raises(SetupError):
+            pickle.dumps(held)

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
-from signoff import Graph, Limits, Session, build_graph, outcome_of, sqlite_storage
+from signoff import Graph, Limits, build_graph, outcome_of, sqlite_storage
 from signoff.models import ScriptedModel, call, reply
 from signoff.tools import workspace_tools
 from tests.support.compacted import MARKED, summary_of, text_of, turns_shown
@@ -23,7 +23,7 @@ from tests.support.plays import assert_sendable
 THREAD: Any = {"configurable": {"thread_id": "long"}}
 BUDGET = 4_000
 TINY = 100
-"""Less than the system prompt: a prompt holds one turn, and every turn is summarised before the next one."""
+# Less than the system prompt: a prompt holds one turn, and every turn is summarised before the next one.
 FIRST = "Remember: the word is heron."
 FINISH = call("finish_task", summary="All of it.")
 
@@ -60,7 +60,6 @@ USAGES: dict[str, Any] = {
     "the provider counts": None,
     "it does not": False,
     "it counts more than can be": (80_000, 20),
-    "it counts nonsense": (0, 0),
 }
 
 
@@ -90,22 +89,6 @@ def test_what_the_provider_counts_on_top_of_the_estimate_counts() -> None:
     assert max(shown) <= BUDGET
 
 
-def test_earlier_tasks_are_summarised_and_the_current_one_is_kept() -> None:
-    with ScriptedModel([*notes(20), FINISH, *notes(20), FINISH]) as model:
-        graph = graph_of(model)
-        invoke(graph, "the first task")
-        invoke(graph, "the second task")
-    last = [message.text for message in model.seen[-1].messages]
-    assert "the second task" in last
-    assert "the first task" not in last
-
-
-def test_one_turn_larger_than_the_budget_is_still_sent() -> None:
-    with ScriptedModel([*notes(3), FINISH]) as model:
-        invoke(graph_of(model, budget=TINY))
-    assert [turns_shown(seen.messages) for seen in model.seen] == [0, 1, 1, 1]
-
-
 def test_a_turn_is_told_in_one_line_without_what_people_said() -> None:
     history = [user("the first"), ai("Let me see.", ("note", "a", {"text": "b"})), done("a", "three\nbirds")]
     model = ScriptedModel([FINISH])
@@ -117,23 +100,6 @@ def test_a_turn_is_told_in_one_line_without_what_people_said() -> None:
 
 
 # Histories of other programs.
-
-
-def imported(turns: int, open_calls: int) -> list[BaseMessage]:
-    """A long history whose last calls were never answered."""
-    found: list[BaseMessage] = [HumanMessage("an old task")]
-    for number in range(turns):
-        found.append(ai(("note", f"c{number}", {"text": "x" * 400})))
-        if number < turns - open_calls:
-            found.append(done(f"c{number}", "noted"))
-    return [*found, HumanMessage(FIRST)]
-
-
-@pytest.mark.parametrize("open_calls", [0, 1, 40])
-def test_an_imported_history_fits_from_the_first_prompt_on(open_calls: int) -> None:
-    with ScriptedModel([*notes(2), FINISH]) as model:
-        graph_of(model).invoke({"messages": imported(40, open_calls)}, THREAD)
-    assert_fits(model)
 
 
 class Drawn:
@@ -228,20 +194,18 @@ def short() -> str:
     return "short result"
 
 
-@pytest.mark.parametrize("results", [1, 3])
 def test_the_largest_results_of_the_last_turn_are_cut_and_kept_in_files(
-    results: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    calls = [call("long", text=name) for name in "abc"[:results]]
+    calls = [call("long", text=name) for name in "abc"]
     with ScriptedModel([[*calls, call("short")], *notes(3), FINISH]) as model:
         history = invoke(graph_of(model, long, short, policy={"result_chars": 10**6}))["messages"]
     assert_fits(model)
     whole = [m.text for m in history if isinstance(m, ToolMessage) and m.name == "long"]
     second = [m for m in model.seen[1].messages if isinstance(m, ToolMessage)]
     cut = [message.text for message in second if message.name == "long"]
-    assert len(whole) == len(cut) == results
-    for text, shown, name in zip(whole, cut, "abc", strict=False):
+    for text, shown, name in zip(whole, cut, "abc", strict=True):
         assert (shown.startswith(f"{name} begins "), shown.endswith(f" {name} ends")) == (True, True)
         (place,) = re.findall(r"\S+\.txt", shown)
         assert Path(place).read_text("utf-8") == text
@@ -300,15 +264,12 @@ WAITS: dict[str, Waiting] = {
         [call("think", thought="hm", approach="by hand", status="begun"), *notes(3), FINISH],
         contract="- your approach: by hand\n- your status: begun",
     ),
-    "what a finish left open": Waiting(
-        [*notes(1), VOID, *notes(3), FINISH],
-        contract="the logo",
-    ),
+    "what a finish left open": Waiting([*notes(1), VOID, *notes(3), FINISH], contract="the logo"),
 }
 
 
 def drive(
-    model: ScriptedModel, case: Waiting, file: Path, paid: list[int], *, by_step: bool, budget: int = TINY
+    model: ScriptedModel, case: Waiting, file: Path, paid: list[int], *, by_step: bool
 ) -> dict[str, Any]:
     """Runs the case to its end, by the same graph or by a new one for each model call."""
 
@@ -321,7 +282,7 @@ def drive(
     answers, result = iter(case.given), dict[str, Any]()
     while not result.get("outcome"):
         with sqlite_storage(file) as storage:
-            graph = graph_of(model, pay, budget=budget, storage=storage, approvals=case.approvals)
+            graph = graph_of(model, pay, budget=TINY, storage=storage, approvals=case.approvals)
             while not result.get("outcome"):
                 result = graph.invoke(given, THREAD, interrupt_before=["call_llm"] if by_step else None)
                 waits = graph.get_state(THREAD).interrupts
@@ -331,44 +292,37 @@ def drive(
     return result
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("by_step", [False, True], ids=["in one process", "a new graph for each step"])
-@pytest.mark.parametrize("name", WAITS)
-def test_it_survives_any_number_of_compactions(name: str, by_step: bool, tmp_path: Path) -> None:
-    case, paid = WAITS[name], list[int]()
-    with ScriptedModel(case.steps) as model:
-        result = drive(model, case, tmp_path / "threads.sqlite", paid, by_step=by_step)
-    outcome = outcome_of(result)
-    assert (outcome.status, outcome.turns) == ("success", len(case.steps))
-    results = [message.text for message in result["messages"] if isinstance(message, ToolMessage)]
-    assert sum(case.says in text for text in results) == 1 or not case.says
-    assert paid == [3] * (case.says == "paid 3")
-    for seen in model.seen:
-        assert_sendable(seen.messages)
-        assert FIRST in [message.text for message in seen.messages]
-        assert turns_shown(seen.messages) <= 1
-    assert case.contract in text_of(model.seen[-1].messages).partition("CONTRACT")[2]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", WAITS)
-def test_a_restart_changes_no_prompt(name: str, tmp_path: Path) -> None:
-    case, views = WAITS[name], []
-    for by_step in (False, True):
-        # The same file for both: what is cut out of a result names a folder of its database.
-        for file in tmp_path.glob("threads.sqlite*"):
-            if file.is_file():
-                file.unlink()
-        with ScriptedModel(case.steps) as model:
-            drive(model, case, tmp_path / "threads.sqlite", [], by_step=by_step, budget=TINY)
-        views.append([[as_sent(message) for message in seen.messages] for seen in model.seen])
-    assert views[0] == views[1]
-
-
 def as_sent(message: BaseMessage) -> tuple[Any, ...]:
     """What a provider is sent of a message."""
     calls = getattr(message, "tool_calls", None)
     return message.type, message.content, calls, getattr(message, "tool_call_id", None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WAITS)
+def test_it_survives_any_number_of_compactions_and_a_restart_changes_no_prompt(
+    name: str, tmp_path: Path
+) -> None:
+    case, prompts = WAITS[name], []
+    for by_step in (False, True):
+        paid: list[int] = []
+        # The same file for both: what is cut out of a result names a folder of its database.
+        with sqlite_storage(tmp_path / "threads.sqlite") as storage:
+            storage.delete("long")
+        with ScriptedModel(case.steps) as model:
+            result = drive(model, case, tmp_path / "threads.sqlite", paid, by_step=by_step)
+        outcome = outcome_of(result)
+        assert (outcome.status, outcome.turns) == ("success", len(case.steps))
+        results = [message.text for message in result["messages"] if isinstance(message, ToolMessage)]
+        assert sum(case.says in text for text in results) == 1 or not case.says
+        assert paid == [3] * (case.says == "paid 3")
+        for seen in model.seen:
+            assert_sendable(seen.messages)
+            assert FIRST in [message.text for message in seen.messages]
+            assert turns_shown(seen.messages) <= 1
+        assert case.contract in text_of(model.seen[-1].messages).partition("CONTRACT")[2]
+        prompts.append([[as_sent(message) for message in seen.messages] for seen in model.seen])
+    assert prompts[0] == prompts[1]
 
 
 def test_a_thought_of_an_earlier_task_binds_nobody() -> None:
@@ -378,26 +332,3 @@ def test_a_thought_of_an_earlier_task_binds_nobody() -> None:
     invoke(graph)
     invoke(graph, "Next.")
     assert "by hand" not in text_of(model.seen[-1].messages).partition("CONTRACT")[2]
-
-
-@pytest.mark.slow
-@pytest.mark.thorough
-def test_300_turns_in_a_window_of_8000_tokens(tmp_path: Path) -> None:
-    needle = "the key lies under the third flowerpot"
-
-    def read_page(number: int) -> str:
-        """Read a page."""
-        words = needle if number == 3 else "nothing to see here"
-        return f"Page {number}: " + "words " * 150 + words + " words" * 150
-
-    script = [*[call("read_page", number=number) for number in range(1, 300)], FINISH]
-    model = ScriptedModel(script, profile={"max_input_tokens": 8_000})
-    with model, sqlite_storage(tmp_path / "threads.sqlite") as storage:
-        graph = build_graph(model, [read_page], storage=storage, limits=Limits(turns=300))
-        assert outcome_of(invoke(graph)).turns == 300
-        turns = Session(graph, "long").history()
-    assert_fits(model, 6_400)
-    assert needle in text_of(model.seen[3].messages)
-    assert needle not in text_of(model.seen[-1].messages), "it is folded"
-    assert len(turns) == 300
-    assert [turn.number for turn in turns if needle in str(turn.events)] == [3]

@@ -74,38 +74,28 @@ def figures(*script: Any, **how: Any) -> Figures:
 # What the model replies after a reminder, whether its next reply led back to work, and how often it talked.
 NEXT_REPLIES: dict[str, tuple[list[Any], dict[str, tuple[int, int]], int]] = {
     "a working tool": ([WRITE], {"talked": (1, 1)}, 1),
-    "one that fails": ([LOST], {"talked": (1, 1)}, 1),
     "a finish": ([FINISH], {"talked": (1, 1)}, 1),
     "words again": (["nearly", WRITE], {"talked": (2, 1)}, 2),
     "a thought alone": ([THINK, WRITE], {"talked": (1, 0)}, 1),
-    "a thought beside work": ([[THINK, WRITE]], {"talked": (1, 1)}, 1),
     "nothing at all": ([reply(), WRITE], {"talked": (1, 0), "empty": (1, 1)}, 1),
     "a malformed call": ([call("write", raw='{"ok": ')], {"talked": (1, 0)}, 1),
-    "no reply": ([], {"talked": (1, 0)}, 1),
 }
 
 
 @pytest.mark.parametrize("name", NEXT_REPLIES)
 def test_a_reminder_led_back_to_work_when_the_next_reply_did(name: str) -> None:
     replies, nudges, talk = NEXT_REPLIES[name]
-    found = figures("hi", *replies, FINISH, limits=Limits(turns=30)) if replies else figures("hi")
+    found = figures("hi", *replies, FINISH, limits=Limits(turns=30))
     assert {kind: (count["given"], count["back"]) for kind, count in found["nudges"].items()} == nudges
     assert found["talk"] == talk
-
-
-def test_a_question_after_a_reminder_is_work_too() -> None:
-    found = figures("hi", ASK, FINISH, given=(GO, "blue"), limits=Limits(turns=30))
-    assert found["nudges"] == {"talked": {"given": 1, "back": 1}}
 
 
 # What comes between a refused finish and the one that is accepted, and whether the refusal was needless.
 BETWEEN: dict[str, tuple[list[Any], Any, int]] = {
     "nothing": ([], FINISH, 1),
-    "words": (["but"], FINISH, 1),
     "a thought": ([THINK], FINISH, 1),
     "a read": ([READ], FINISH, 0),
     "a write": ([WRITE], FINISH, 0),
-    "a write that failed": ([LOST], FINISH, 0),
     "work beside the accepted finish": ([], [WRITE, FINISH], 0),
     "nothing, but it claims less": ([], PARTIAL, 0),
 }
@@ -124,11 +114,6 @@ def test_a_call_that_a_person_rejected_between_is_no_work() -> None:
     assert found["refused"] == {"siblings": {"times": 1, "needless": 1}}
 
 
-def test_a_refusal_that_no_finish_follows_is_not_needless() -> None:
-    found = figures(VOID, WRITE)
-    assert found["refused"] == {"siblings": {"times": 1, "needless": 0}}
-
-
 def test_what_a_person_sent_back_is_never_needless() -> None:
     asks = call("finish_task", summary="All of it.", requires_user_confirmation=True)
     found = figures(asks, FINISH, given=(GO, "Not yet."), limits=Limits(turns=30))
@@ -145,9 +130,7 @@ def test_a_person_who_confirmed_is_known_of(confirms: bool) -> None:
 AFTER: dict[str, tuple[list[Any], int]] = {
     "a finish at once": ([FINISH], 1),
     "a look, then a finish": ([READ, FINISH], 1),
-    "words, then a finish": (["done!", FINISH], 1),
     "a change, then a finish": ([WRITE, FINISH], 0),
-    "a change that failed": ([LOST, FINISH], 0),
     "a finish that claims less": ([PARTIAL], 0),
 }
 
@@ -173,19 +156,12 @@ def test_an_error_before_a_retry_is_no_limit() -> None:
     assert (found["ends"][0]["status"], found["cut_short"]) == ("error", 0)
 
 
-def test_an_end_that_nothing_followed_is_recorded_once() -> None:
-    found = figures(FINISH, given=(GO, ON, ON))
-    assert (found["ends"], found["resumed"]) == ([], 0)
-
-
 # Replies after the last change that brought nothing.
 WENT_ON: dict[str, tuple[list[Any], int]] = {
-    "it ends at once": ([], 0),
     "a look": ([READ], 0),
     "the same look again": ([READ, READ], 1),
     "another look": ([READ, OTHER], 0),
     "words": (["it is done", "really"], 2),
-    "words before the last change": (["and now", WRITE], 0),
     "a thought": ([THINK], 0),
     "a finish that was refused": ([NO_FINISH], 1),
 }

@@ -4,7 +4,6 @@ import json
 import re
 import sys
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from signoff import SetupError, build_graph
 from signoff.models import ScriptedModel
 
-REPOSITORY = Path(__file__).parents[2]
 GIT = {"vcs": "git", "commit_id": "0a1b", "requested_revision": "main"}
 
 
@@ -85,13 +83,3 @@ def test_an_environment_of_uv_holds_no_pip(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_package_that_was_not_installed_has_a_command_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert command(monkeypatch, None) == 'pip install "signoff[prices]"'
-
-
-def test_no_message_writes_such_a_command_by_itself() -> None:
-    fixed = re.compile(r"pip install .{0,3}signoff")
-    sources = [path for folder in ("signoff", "benchmarks") for path in (REPOSITORY / folder).rglob("*.py")]
-    sources += [
-        path for folder in ("graph", "nodes", "tools") for path in (REPOSITORY / folder).rglob("*.py")
-    ]
-    writing = {path.name for path in sources if fixed.search(path.read_text("utf-8"))}
-    assert writing <= {"installing.py"}

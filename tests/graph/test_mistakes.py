@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from math import inf, nan
 from pathlib import Path
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import pytest
 from langchain.agents.middleware import AgentMiddleware
@@ -109,10 +108,6 @@ class Unprintable:
         raise ValueError("no")
 
 
-class Halves:
-    checkpointer, store = InMemorySaver(), "no store"
-
-
 class Both:
     checkpointer, store = InMemorySaver(), InMemoryStore()
 
@@ -146,11 +141,9 @@ def raises(wrong: Callable[[], Any], names: str, error: type[SignoffError] = Set
 KINDS: dict[str, Any] = {
     "a number": 3,
     "a text": "x y",
-    "a function": add,
     "a class": Toolkit,
     "a list": ["x"],
     "a mapping": {3: 3},
-    "an instance": Toolkit(),
     "True": True,
     "None": None,
 }
@@ -181,21 +174,15 @@ def test_a_value_of_another_kind_is_told_when_the_graph_is_built(argument: str, 
 # Values that look right. Where a message names a part of the argument, that stands behind its name.
 BUILT: dict[str, dict[str, Any]] = {
     "tools": {
-        "None in the list": [add, None],
-        "a list in the list": [[add]],
         "a class in the list": [Custom],
-        "an empty mapping in the list": [{}],
         "a mapping that is no provider tool": [{"name": "x"}],
         "a tool alone": look,
     },
     "tools: tool": {
         "an object in the list": [Toolkit()],
         "the name of a control tool": [look_named("finish_task")],
-        "a name that is empty": [look_named("")],
         "a name of a lambda": [look_named("<lambda>")],
         "a name with a letter that providers refuse": [look_named("grün")],
-        "a name that is too long": [look_named("x" * 129)],
-        "a name with a line end": [look_named("a\n")],
     },
     "tools: web_search": {"two of the provider with one name": [{"type": "web_search"}] * 2},
     "tools: undescribed": {"no docstring": [undescribed]},
@@ -207,110 +194,66 @@ BUILT: dict[str, dict[str, Any]] = {
     "model": {
         "a bare name": "gpt",
         "a provider with a slip": "antropic:x",
-        "a provider alone": "openai:",
-        "no provider": ":x",
         "half a character": "\ud800:x",
-        "empty": "",
         "a class": ScriptedModel,
         "one that cannot call tools": FakeListChatModel(responses=["x"]),
     },
     "middleware": {
         "a class": [AgentMiddleware],
         "one alone": AgentMiddleware(),
-        "a tool": [look],
         "two with one name": [AgentMiddleware(), AgentMiddleware()],
     },
-    "limits": {"the class": Limits},
     "limits: turn": {"a name with a slip": {"turn": 3}},
     "response_format": {
         "an instance": Answer(text="x"),
-        "a mapping of nothing": {"a": 1},
         "a broken schema": {"type": "nothing"},
         "a reference to nothing": {"$ref": "#/nowhere"},
-        "a list's type": list[int],
         "a union": Answer | None,
-        "any type": Any,
         "an unknown type": Unresolved,
     },
-    "checks": {"a check alone": Check("true")},
     "checks: check": {
-        "None": [None],
         "a class": [Toolkit],
         "an empty command": [" "],
-        "a command with NUL": ["a\0b"],
-        "half a character": ["\ud800"],
         "an unknown parameter": [lambda x: True],
     },
     "checks: yields": {"a generator": [yields]},
     "approvals": {
         "hand_over alone": "hand_over",
-        "a generator": yields,
         "a function of three parameters": lambda a, b, c: True,
-        "no tool at all": {"nothing": False},
         "a control tool": {"ask_user": True},
-        "a function as name": {add: True},
         "a kind with a slip": {"termnal": "hand_over"},
     },
-    "approvals: write": {
-        "an unknown word": {"write": "handover"},
-        "None": {"write": None},
-        "no decision": {"write": []},
-        "a class": {"write": dict},
-    },
+    "approvals: write": {"an unknown word": {"write": "handover"}, "no decision": {"write": []}},
     "approvals: aprove": {"an unknown decision": {"write": ["aprove"]}},
     "approvals: handover": {"an unknown key": {"write": APPROVE | {"handover": True}}},
-    "approvals: hand_over": {"a text": {"write": APPROVE | {"hand_over": "yes"}}},
     "control_tools": {"one alone": ControlTool(look, "finish"), "a tool": [look], "a class": [ControlTool]},
-    "control_tools: control tool": {"none": [], "none that finishes": standard_controls()[1:]},
+    "control_tools: control tool": {"none that finishes": standard_controls()[1:]},
     "control_tools: control tools": {"each twice": standard_controls() * 2},
     "storage": {
         "empty": "",
-        "blank": " ",
         "NUL": "a\0b",
-        "bytes": b"x.sqlite",
         "not entered": SqliteSaver.from_conn_string("x"),
         "a saver": InMemorySaver(),
-        "a class": Both,
-        "halves that are none": Halves(),
     },
     "storage: checkpointer": {"in memory": ":memory:"},
     "storage: redis": {"another database": "redis://a:secret@h/d"},
     "storage: sqlite": {"an address of SQLAlchemy": "sqlite:///x.sqlite"},
-    "checkpointer": {
-        "a class": InMemorySaver,
-        "not entered": SqliteSaver.from_conn_string("x"),
-        "a store": InMemoryStore(),
-        "a whole storage": Both(),
-    },
+    "checkpointer": {"a class": InMemorySaver, "not entered": SqliteSaver.from_conn_string("x")},
     "store": {"a class": InMemoryStore, "a saver": InMemorySaver()},
-    "context_schema": {"an instance": Answer(text="x"), "an unknown type": Unresolved},
+    "context_schema": {"an unknown type": Unresolved},
     "context_schema: turns": {"a field of Signoff's": Turns},
-    "state_schema": {"a model": Answer, "an unknown type": Unresolved},
+    "state_schema": {"a model": Answer},
     "state_schema: outcome": {"a channel of Signoff's": Own},
-    "name": {
-        "empty": "",
-        "too long": "x" * 65,
-        "a slash": "a/b",
-        "a line end": "a\n",
-        "NUL": "a\0",
-        "half a character": "\ud800",
-    },
-    "policy": {"the class": LoopPolicy, "limits": Limits()},
+    "name": {"empty": "", "a slash": "a/b"},
+    "policy": {"limits": Limits()},
     "policy: tlak": {"a name with a slip": {"tlak": 1}},
-    "policy: texts": {"a mapping": {"texts": {}}, "the class": {"texts": Texts}},
+    "policy: texts": {"a mapping": {"texts": {}}},
     "policy: model_retries": {"a number": {"model_retries": 3}},
-    "policy: compaction": {"a slip": {"compaction": "line"}, "a class": {"compaction": ScriptedModel}},
-    "policy: talk": {"a slip": {"talk": "strickt"}, "None": {"talk": None}},
-    "policy: streaming": {"True": {"streaming": True}},
+    "policy: compaction": {"a slip": {"compaction": "line"}},
+    "policy: talk": {"a slip": {"talk": "strickt"}},
     "policy: unknown_outcomes": {"a slip": {"unknown_outcomes": "aks"}},
-    "policy: on_failure": {"a slip": {"on_failure": "undu"}},
-    # Names of other libraries, and of earlier days: the message says what to write.
-    "interrupt_on: approvals": {"LangChain's": {"pay": True}},
-    "interrupt_before: interrupt_before": {"LangGraph's": ["x"]},
     "prompt: system_prompt": {"LangGraph's": "Be kind."},
-    "debug: debug": {"LangGraph's": True},
     "cache: AnthropicPromptCachingMiddleware": {"a middleware": "auto"},
-    "fallbacks: ModelFallbackMiddleware": {"a middleware": [model()]},
     "tool: tool": {"a slip": [add]},
 }
 
@@ -331,7 +274,7 @@ def test_a_storage_and_a_half_of_one_do_not_go_together() -> None:
     raises(lambda: build_graph(model(), storage=Both(), store=InMemoryStore()), "store")  # type: ignore[arg-type]
 
 
-NO_NUMBERS = {"inf": inf, "nan": nan, "-1": -1, "0": 0, "True": True, "a list": [], "a text": "many"}
+NO_NUMBERS = {"inf": inf, "nan": nan, "-1": -1, "True": True, "a text": "many"}
 NUMBERS = [
     (settings, name)
     for settings in (Limits, LoopPolicy)
@@ -351,39 +294,23 @@ def test_no_number_is_infinite_negative_or_a_flag(settings: Any, name: str, wron
         raises(lambda: build_graph(model()).invoke(GO, context={name: NO_NUMBERS[wrong]}), name)
 
 
-def test_the_numbers_of_all_settings_are_looked_at() -> None:
-    assert {"turns", "tokens", "cost", "model_seconds", "parallel"} < {name for _, name in NUMBERS}
-    assert len(NUMBERS) > 15
-
-
 # What is told where it is made or opened: what the message names, and the mistake, which is the ignored type.
 MADE: dict[str, tuple[str, Callable[[], Any]]] = {
-    "a check's folder that is a number": ("folder", lambda: Check("true", folder=3)),  # type: ignore[arg-type]
     "a check's folder that is not there": ("/nowhere/at", lambda: Check("true", folder="/nowhere/at")),
     "a check's folder for a function": ("folder", lambda: Check(add, folder=".")),
     "a check's seconds as a text": ("seconds", lambda: Check("true", seconds="60")),  # type: ignore[arg-type]
-    "a check's seconds as None": ("seconds", lambda: Check("true", seconds=None)),  # type: ignore[arg-type]
-    "no check": ("check", lambda: Check(3)),  # type: ignore[arg-type]
-    "rounds as a text": ("rounds", lambda: standard_controls(rounds="no")),  # type: ignore[arg-type]
     "an answer that there is not": ("answer", lambda: standard_controls(answer="all")),  # type: ignore[arg-type]
     "an alias alone": ("aliases", lambda: standard_controls(aliases="done")),
     "an effect with a slip": ("effect", lambda: ControlTool(look, "finnish")),  # type: ignore[arg-type]
     "a function as a control tool": ("tool", lambda: ControlTool(add, "finish")),  # type: ignore[arg-type]
     "one repetition": ("repeats", lambda: Limits(repeats=1)),
-    "prices below zero": ("input", lambda: Limits(prices={"input": -1, "output": 1})),
     "half of the prices": ("output", lambda: Prices(input=1)),  # type: ignore[call-arg]
-    "the second of two wrong limits": ("tokens", lambda: Limits(turns=0, tokens=0)),
     "more turns by a text": ("turns", lambda: go_on(turns="3")),  # type: ignore[arg-type]
-    "no more turns": ("1", lambda: go_on(turns=0)),
-    "a database's path that is a number": ("path", lambda: sqlite_storage(3)),  # type: ignore[arg-type]
     "PostgreSQL's address for a path": ("postgres_storage", lambda: sqlite_storage("postgresql://h/d")),
     "guards with rounds": ("rounds", lambda: Guards(control_tools=standard_controls(rounds=True))),
-    "guards with an answer": ("answer", lambda: Guards(control_tools=standard_controls(answer="none"))),
     "guards that stream": ("streaming", lambda: Guards(policy={"streaming": "never"})),
-    "guards with a time limit": ("tool_seconds", lambda: Guards(policy=LoopPolicy(tool_seconds=3))),
     "guards with a slip": ("tlak", lambda: Guards(policy={"tlak": 1})),
     "guards with a tool as control tool": ("control_tools", lambda: Guards(control_tools=[look])),  # type: ignore[list-item]
-    "guards with one check": ("checks", lambda: Guards(checks="true")),
 }
 
 
@@ -417,27 +344,14 @@ TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "JSON": ("nudges['talked']", {"nudges": {"talked": 'Call {"name": "finish_task"}'}}),
     "JSON in a text with nothing to fill in": ("system", {"system": 'Call {"a": 1}'}),
     "a brace alone": ("think", {"think": "a { b"}),
-    "a brace that closes": ("results['ended']", {"results": {"ended": "}"}}),
     "a name of another text": ("refusals['tool']", {"refusals": {"tool": "{names}"}}),
     "no name": ("amounts['turns']", {"amounts": {"turns": "{}"}}),
-    "a place": ("amounts['turns']", {"amounts": {"turns": "{0}"}}),
-    "an attribute": ("refusals['tool']", {"refusals": {"tool": "{name.upper}"}}),
-    "an item": ("refusals['tool']", {"refusals": {"tool": "{name[0]}"}}),
-    "a name inside of a format": ("refusals['tool']", {"refusals": {"tool": "{name:{width}}"}}),
     "a format that does not fit": ("results['timeout']", {"results": {"timeout": "{seconds:d}"}}),
-    "a number": ("history_summary", {"history_summary": 3}),
     "None": ("nudges['talked']", {"nudges": {"talked": None}}),
-    "half a character": ("system", {"system": "a\ud800"}),
     "a name that no text has": ("nudges['taked']", {"nudges": {"taked": "x"}}),
     "what was undone is not told": ("undone", {"nudges": {"resumed_undone": "Just go on."}}),
     "which result was undone is not told": ("calls", {"results": {"undone": "[undone: {{calls}}]"}}),
     "what people said is not told": ("words", {"words": {"said": "- somebody spoke"}}),
-    "no mapping": ("results", {"results": "x"}),
-}
-TAGGED = {
-    "JSON": ("principles", {"principles": 'Say {"a": 1}. {constitution}'}),
-    "a format that does not fit": ("older", {"older": "{count:s}"}),
-    "a name of another text": ("current", {"current": "{plan}"}),
 }
 
 
@@ -448,11 +362,9 @@ def test_a_text_that_could_not_be_filled_in_is_told_when_it_is_made(name: str) -
         Texts(**texts)
 
 
-@pytest.mark.parametrize("name", TAGGED)
-def test_so_is_one_of_the_text_protocol(name: str) -> None:
-    names, texts = TAGGED[name]
-    with pytest.raises(SetupError, match=names):
-        TaggedTexts(**texts)
+def test_so_is_one_of_the_text_protocol() -> None:
+    with pytest.raises(SetupError, match="principles"):
+        TaggedTexts(principles='Say {"a": 1}. {constitution}')
 
 
 # How a graph is called.
@@ -476,19 +388,12 @@ NO_IDS: dict[str, Any] = {
     "NUL": "a\0b",
     "half a character": "a\ud800b",
     "a number": 7,
-    "True": True,
-    "a list": ["a"],
-    "bytes": b"a",
-    "a mapping": {"a": 1},
     "None": None,
-    "a UUID": uuid4(),
     "not printable": Unprintable(),
     "very long": ["x" * 1_000] * 1_000,
 }
 SHAPES: dict[str, Called] = {
     "no configuration": Called("configurable", config=None),
-    "an empty configuration": Called("configurable", config={}),
-    "a configuration that names nothing": Called("configurable", config={"configurable": {}}),
     "a checkpoint alone": Called("configurable", config={"configurable": {"checkpoint_id": "1"}}),
     **{
         f"the id as {name}": Called(f"'{name}'", config={"configurable": {name: "t"}})
@@ -496,8 +401,6 @@ SHAPES: dict[str, Called] = {
     },
     "the id beside `configurable`": Called("configurable", config={"thread_id": "t"}),
     "a text as configuration": Called("config", config="t"),
-    "a text in the configuration": Called("config['configurable']", config={"configurable": "t"}),
-    "None in the configuration": Called("config['configurable']", config={"configurable": None}),
 }
 IDS = {f"an id that is {name}": Called("thread id", config=_named(wrong)) for name, wrong in NO_IDS.items()}
 INPUTS: dict[str, Called] = {
@@ -505,32 +408,15 @@ INPUTS: dict[str, Called] = {
     "a value of the context that does not fit": Called("turns", context={"turns": "three"}),
     "a prompt that is a number": Called("system_prompt", context={"system_prompt": 3}),
     "a text as context": Called("context", context="x"),
-    "a list as context": Called("context", context=[1]),
-    "an object as context": Called("context", context=object()),
     "a text as input": Called("input", given="go"),
-    "a list as input": Called("input", given=["go"]),
-    "a number as input": Called("input", given=3),
     "a message as input": Called("input", given=HumanMessage("go")),
     "a key of the input with a slip": Called("'message'", given={"message": ["go"]}),
     "None as messages": Called("messages", given={"messages": None}),
-    "a number as messages": Called("message", given={"messages": 3}),
     "a number among the messages": Called("message", given={"messages": ["go", 3]}),
-    "None among the messages": Called("message", given={"messages": [None]}),
-    "a message without words": Called("content", given={"messages": [{"role": "user"}]}),
     "an unknown role": Called("robot", given={"messages": [{"role": "robot", "content": "x"}]}),
-    "words that are a number": Called("message", given={"messages": [("user", 3)]}),
-    "three parts of a message": Called("message", given={"messages": [("user", "a", "b")]}),
-    "an update that starts nothing": Called("starts nothing", given=Command(update={"messages": [3]})),
     "an update with a slip": Called("starts nothing", given=Command(update={"goon": {}})),
     "two instructions at once": Called("starts nothing", given=Command(update={"go_on": {}, "undo": {}})),
     "a state in the middle": Called("states", given=Command(goto="finish")),
-}
-CALLED = SHAPES | IDS | INPUTS
-
-WAYS: dict[str, Callable[[Graph, Called], Any]] = {
-    "invoke": lambda graph, how: graph.invoke(how.given, how.config, context=how.context),
-    "stream": lambda graph, how: [*graph.stream(how.given, how.config, context=how.context)],
-    "batch": lambda graph, how: graph.batch([how.given], how.config, context=how.context),
 }
 
 
@@ -541,20 +427,11 @@ def saving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
         yield build_graph(model(), [add], storage=storage)
 
 
-# LangChain reads the configurations of a batch before any graph does.
-@pytest.mark.parametrize(
-    ("way", "name"), [(way, name) for way in WAYS for name in CALLED if way != "batch" or name not in SHAPES]
-)
-def test_a_wrong_call_is_told_and_begins_no_thread(way: str, name: str, saving: Graph) -> None:
-    mistake = CALLED[name]
-    raises(lambda: WAYS[way](saving, mistake), mistake.names)
+@pytest.mark.parametrize("name", SHAPES | IDS | INPUTS)
+def test_a_wrong_call_is_told_and_begins_no_thread(name: str, saving: Graph) -> None:
+    mistake = (SHAPES | IDS | INPUTS)[name]
+    raises(lambda: saving.invoke(mistake.given, mistake.config, context=mistake.context), mistake.names)
     assert saving.get_state(THREAD).values == {}
-
-
-@pytest.mark.parametrize("name", INPUTS)
-def test_so_it_is_without_a_storage(name: str) -> None:
-    mistake = INPUTS[name]._replace(config=None)
-    raises(lambda: WAYS["invoke"](build_graph(model(), [add]), mistake), mistake.names)
 
 
 def test_there_must_be_something_to_go_on_with(saving: Graph) -> None:
@@ -563,75 +440,61 @@ def test_there_must_be_something_to_go_on_with(saving: Graph) -> None:
 
 
 # Every other way to name a thread.
-LOOKS: dict[str, Callable[[Graph, Any], Any]] = {
+BY_CONFIG: dict[str, Callable[[Graph, Any], Any]] = {
+    "stream": lambda graph, config: [*graph.stream(GO, config)],
     "get_state": lambda graph, config: graph.get_state(config),
     "get_state_history": lambda graph, config: [*graph.get_state_history(config)],
     "update_state": lambda graph, config: graph.update_state(config, {"messages": ["x"]}),
 }
 BY_ID: dict[str, Callable[[Graph, Any], Any]] = {
+    "batch": lambda graph, thread_id: graph.batch([GO], _named(thread_id)),
     "Session": Session,
     "fork": lambda graph, thread_id: Session(graph, "t").fork(None, thread_id),
     "expire": expire,
     "request_pause": lambda graph, thread_id: request_pause(graph.store, thread_id),  # type: ignore[arg-type]
     "rate": lambda graph, thread_id: rate(graph.store, thread_id, 5),  # type: ignore[arg-type]
     "drive": drive,
-    "with_config": lambda graph, thread_id: graph.with_config(_named(thread_id)).invoke(GO),
 }
 
 
-@pytest.mark.parametrize("way", LOOKS)
-@pytest.mark.parametrize("name", SHAPES | IDS)
-def test_a_thread_that_is_not_named_is_not_looked_at(name: str, way: str, saving: Graph) -> None:
-    raises(lambda: LOOKS[way](saving, CALLED[name].config), CALLED[name].names)
+@pytest.mark.parametrize("way", BY_CONFIG)
+def test_a_thread_that_is_not_named_is_not_looked_at(way: str, saving: Graph) -> None:
+    for mistake in (SHAPES | IDS).values():
+        raises(lambda config=mistake.config: BY_CONFIG[way](saving, config), mistake.names)  # type: ignore[misc]
 
 
-# To fork to None is to have a new id chosen.
-@pytest.mark.parametrize(
-    ("way", "name"), [(way, name) for way in BY_ID for name in NO_IDS if (way, name) != ("fork", "None")]
-)
-def test_what_is_no_id_is_refused_by_every_way_in(way: str, name: str, saving: Graph) -> None:
-    raises(lambda: BY_ID[way](saving, NO_IDS[name]), "thread id")
+@pytest.mark.parametrize("way", BY_ID)
+def test_what_is_no_id_is_refused_by_every_way_in(way: str, saving: Graph) -> None:
+    for wrong in NO_IDS.values():
+        # To fork to None is to have a new id chosen.
+        if (way, wrong) != ("fork", None):
+            raises(lambda wrong=wrong: BY_ID[way](saving, wrong), "thread id")  # type: ignore[misc]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in NO_IDS if name != "None"])
-def test_workers_refuse_it_too(name: str, postgres_url: str) -> None:
-    wrong = NO_IDS[name]
+def test_workers_refuse_it_too(postgres_url: str) -> None:
     with postgres_storage(postgres_url) as storage:
-        raises(lambda: submit(storage, "do it", wrong), "thread id")
-        raises(lambda: pause(storage, wrong), "thread id")
-        raises(lambda: build_graph(model(), storage=storage).invoke(GO, _named(wrong)), "thread id")
+        for wrong in (number for number in NO_IDS.values() if number is not None):
+            raises(lambda wrong=wrong: submit(storage, "do it", wrong), "thread id")  # type: ignore[misc]
+            raises(lambda wrong=wrong: pause(storage, wrong), "thread id")  # type: ignore[misc]
         assert [*storage.threads()] == []
-
-
-def in_context(**context: Any) -> Callable[[Graph], Any]:
-    return lambda graph: Session(graph, "t", context=context).run("go")
 
 
 # The ignored types are the mistakes.
 SESSIONS: dict[str, tuple[str, Callable[[Graph], Any]]] = {
     "no graph": ("build_graph", lambda _: Session("graph", "t")),  # type: ignore[arg-type]
-    "a model": ("build_graph", lambda _: Session(model(), "t")),  # type: ignore[arg-type]
-    "the function": ("build_graph", lambda _: Session(build_graph, "t")),  # type: ignore[arg-type]
     "no storage": ("storage", lambda _: Session(build_graph(model()), "t")),
     "a text as context": ("context", lambda graph: Session(graph, "t", context="x")),
     "a list as configuration": ("config", lambda graph: Session(graph, "t", config=[])),  # type: ignore[arg-type]
     "on_pending with a slip": ("on_pending", lambda graph: Session(graph, "t", on_pending="supercede")),  # type: ignore[arg-type]
-    "an unknown name in the context": ("turnz", in_context(turnz=3)),
-    "a value that does not fit": ("turns", in_context(turns="x")),
-}
-TASKS: dict[str, tuple[str, Any]] = {
-    "a number": ("task", 3),
-    "an empty text": ("task", " "),
-    "no messages": ("task", []),
-    "a number among the messages": ("task", [3]),
-    "an empty mapping": ("task", {}),
-    "an input without messages": ("task", {"messages": 3}),
-}
-MOVES: dict[str, Callable[[Session, Any], Any]] = {
-    "run": lambda session, task: session.run(task),
-    "step": lambda session, task: session.step(task),
-    "events": lambda session, task: [*session.events(task)],
+    "an unknown name in the context": (
+        "turnz",
+        lambda graph: Session(graph, "t", context={"turnz": 3}).run("go"),
+    ),
+    "a number as task": ("task", lambda graph: Session(graph, "t").run(3)),  # type: ignore[call-overload]
+    "an empty task": ("task", lambda graph: Session(graph, "t").step(" ")),
+    "no messages": ("task", lambda graph: [*Session(graph, "t").events([])]),
+    "an input without messages": ("task", lambda graph: Session(graph, "t").run({"messages": 3})),
 }
 
 
@@ -641,35 +504,16 @@ def test_a_session_says_what_it_needs(name: str, saving: Graph) -> None:
     raises(lambda: mistake(saving), names)
 
 
-@pytest.mark.parametrize("move", MOVES)
-@pytest.mark.parametrize("name", TASKS)
-def test_a_session_says_what_a_task_is(name: str, move: str, saving: Graph) -> None:
-    names, task = TASKS[name]
-    raises(lambda: MOVES[move](Session(saving, "t"), task), names)
-
-
-@pytest.mark.parametrize("move", MOVES)
-def test_the_input_of_a_graph_is_a_task_too(move: str) -> None:
-    graph = build_graph(model(), checkpointer=InMemorySaver(), store=InMemoryStore())
-    MOVES[move](Session(graph, "t"), GO)
-    assert outcome_of(graph.get_state(THREAD)).status == "success"
-
-
 # What is done with a graph whose storage was closed.
 AFTERWARDS: dict[str, Callable[[Graph], Any]] = {
     "invoke": lambda graph: graph.invoke(GO, THREAD),
-    "stream": lambda graph: [*graph.stream(GO, THREAD)],
     "get_state": lambda graph: graph.get_state(THREAD),
     "get_state_history": lambda graph: [*graph.get_state_history(THREAD)],
     "update_state": lambda graph: graph.update_state(THREAD, {"messages": ["x"]}),
     "ainvoke": lambda graph: asyncio.run(graph.ainvoke(GO, THREAD)),
     "Session.run": lambda graph: Session(graph, "t").run("go"),
-    "Session.step": lambda graph: Session(graph, "t").step("go"),
     "Session.events": lambda graph: [*Session(graph, "t").events("go")],
-    "Session.resume": lambda graph: Session(graph, "t").resume("yes"),
-    "Session.stop": lambda graph: Session(graph, "t").stop(),
     "Session.history": lambda graph: Session(graph, "t").history(),
-    "Session.fork": lambda graph: Session(graph, "t").fork(at=1),
     "expire": lambda graph: expire(graph, "t"),
 }
 
@@ -690,12 +534,8 @@ def test_so_does_one_with_langgraphs_own_saver() -> None:
 # What is meant is taken.
 TAKEN: dict[str, dict[str, Any]] = {
     "limits as a mapping": {"limits": {"turns": 3}},
-    "no tools": {"tools": None},
     "tools as a generator": {"tools": (each for each in [add])},
-    "tools as a tuple": {"tools": (add, look)},
     "a tool of one's own class": {"tools": [Custom()]},
-    "no system prompt": {"system_prompt": None},
-    "no checks": {"checks": None},
     "a whole policy": {"policy": LoopPolicy(talk="strict", tool_seconds=3)},
     "a mapping as policy": {"policy": {"tool_seconds": None, "model_retries": None}},
 }
