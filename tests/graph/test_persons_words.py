@@ -13,14 +13,12 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately as tokens
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.store.memory import InMemoryStore
 
 from signoff import Approval, Limits, Session, build_graph
 from signoff.models import ScriptedModel, call
 from signoff.session import expire
 from tests.support.compacted import MARKED, asks_for_notes, summary_of, text_of
-from tests.support.plays import assert_sendable
+from tests.support.plays import THREAD, assert_sendable, saved
 
 BUDGET = 6_000
 HALF = BUDGET // 2 * 4
@@ -32,7 +30,6 @@ FINISH = call("finish_task", summary="Written.")
 ASKS = call("ask_user", question="Any wish?")
 CONFIRMS = call("finish_task", summary="A draft.", requires_user_confirmation=True)
 PAYS = call("pay", amount=3)
-CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
 
 @tool
@@ -81,60 +78,54 @@ def session_of(model: ScriptedModel, **policy: Any) -> Session[Any]:
         limits=Limits(turns=99),
         approvals={"pay": True},
         policy={"prompt_tokens": BUDGET, "compaction": "lines", "texts": MARKED, **policy},
-        checkpointer=InMemorySaver(),
-        store=InMemoryStore(),
+        **saved(),
     )
     return Session(graph, "t")
 
 
 def send(session: Session[Any], words: str = WISH) -> Any:
     """Sends a message, whatever the thread waits for."""
-    return session.graph.invoke({"messages": [HumanMessage(words)]}, CONFIG)
+    return session.graph.invoke({"messages": [HumanMessage(words)]}, THREAD)
 
 
-def begun(then: Callable[[Session[Any]], Any]) -> Callable[[Session[Any]], Any]:
-    """Begins a task, and then does this."""
-    return lambda session: (session.run("Write."), then(session))
+def answers(given: Any) -> Callable[[Session[Any]], Any]:
+    """Begins a task, and answers what it waits for."""
+    return lambda session: (session.run("Write."), session.resume(given))
+
+
+def interjects(session: Session[Any]) -> None:
+    """Begins a task, and sends a message while it waits."""
+    session.run("Write.")
+    send(session)
 
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 REPORT = {"type": "file", "base64": "AAAA", "mime_type": "application/pdf", "filename": "report.pdf"}
 IN_PARTS = HumanMessage([{"type": "text", "text": WISH}, PICTURE, REPORT])
-BESIDE = [HumanMessage("Hello."), HumanMessage(WISH), HumanMessage("Begin.")]
-
 # What the model replies first, and how a person says it.
 WAYS: dict[str, tuple[list[Any], Callable[[Session[Any]], Any]]] = {
     "the task": ([], lambda session: session.run(WISH)),
-    "a message beside others": ([], lambda session: session.run(BESIDE)),
     "a part of a message with a picture and a document": ([], lambda session: session.run([IN_PARTS])),
-    "an answer to a question": ([ASKS], begun(lambda session: session.resume(WISH))),
-    "a message while a question waits": ([ASKS], begun(send)),
-    "a reason for a rejection": (
-        [PAYS],
-        begun(lambda session: session.resume({"type": "reject", "message": WISH})),
-    ),
-    "a message while an approval waits": ([PAYS], begun(send)),
-    "an answer in place of a tool": (
-        [PAYS],
-        begun(lambda session: session.resume({"type": "respond", "message": WISH})),
-    ),
-    "a finish sent back": ([CONFIRMS], begun(lambda session: session.resume(WISH))),
-    "a finish sent back by a message": ([CONFIRMS], begun(send)),
-    "a word at a confirmation": (
-        [CONFIRMS],
-        begun(lambda session: session.resume({"confirmed": True, "feedback": WISH})),
-    ),
-    "a word in a dialogue": (["What is it for?"], begun(lambda session: session.resume(WISH))),
+    "an answer to a question": ([ASKS], answers(WISH)),
+    "a message while a question waits": ([ASKS], interjects),
+    "a reason for a rejection": ([PAYS], answers({"type": "reject", "message": WISH})),
+    "a message while an approval waits": ([PAYS], interjects),
+    "an answer in place of a tool": ([PAYS], answers({"type": "respond", "message": WISH})),
+    "a finish sent back": ([CONFIRMS], answers(WISH)),
+    "a finish sent back by a message": ([CONFIRMS], interjects),
+    "a word at a confirmation": ([CONFIRMS], answers({"confirmed": True, "feedback": WISH})),
+    "a word in a dialogue": (["What is it for?"], answers(WISH)),
 }
-WRITERS = ["lines", "model", "another model"]
 
 
 def written_by(by: str) -> Any:
     return Writer().model if by == "another model" else by
 
 
-@pytest.mark.parametrize("by", WRITERS)
-@pytest.mark.parametrize("way", WAYS)
+BY_MODELS = [("an answer to a question", "model"), ("the task", "another model")]
+
+
+@pytest.mark.parametrize(("way", "by"), [*((way, "lines") for way in WAYS), *BY_MODELS])
 def test_words_are_whole_in_every_later_prompt(way: str, by: str) -> None:
     first, said = WAYS[way]
     writer = Writer(*first)
@@ -201,7 +192,6 @@ def long(name: str, part: float) -> str:
 # What people say, and of which of it only both ends are shown later.
 OVER: dict[str, tuple[list[str], set[str]]] = {
     "the first of two": ([long("a", 0.3), long("b", 0.3)], {"a"}),
-    "the first two of three": ([long("a", 0.2), long("b", 0.2), long("c", 0.4)], {"a", "b"}),
     "one alone": ([long("a", 0.7)], {"a"}),
     "one that is larger than the prompt": ([long("a", 0.1), long("b", 1.5), long("c", 0.1)], {"a", "b"}),
     "none at half": ([long("a", 0.245), long("b", 0.245)], set()),
@@ -228,21 +218,21 @@ def test_the_oldest_are_shortened_where_words_alone_take_more_than_half(name: st
     sizes = [[int(number.replace(",", "")) for number in found] for found in CUT.findall(prompt)]
     assert [size for _, size in sizes] == [len(text) for text in texts if text[0] in cut]
     assert all(0 < left < size for left, size in sizes)
-    held = text_of(session.graph.get_state(CONFIG).values["messages"])
+    held = text_of(session.graph.get_state(THREAD).values["messages"])
     assert all(text in held for text in texts), "the thread has them"
 
 
-def test_of_thousands_of_messages_the_oldest_are_counted() -> None:
+def test_of_hundreds_of_messages_the_oldest_are_counted() -> None:
     writer = Writer()
     session = session_of(writer.model)
-    notes = [f"Note {number}." for number in range(1_500)]
+    notes = [f"Note {number}: there is nothing for sale." for number in range(500)]
     session.run([HumanMessage(note) for note in notes])
     session.run("Now the next one.")
     prompt = writer.prompts[-1]
     ((left, size),) = re.findall(r"- OLDER ([\d,]+) of ([\d,]+)", text_of(prompt))
     first = int(left.replace(",", ""))
     assert tokens(prompt) <= BUDGET
-    assert 100 < first < 1_499
+    assert 100 < first < 499
     assert int(size.replace(",", "")) == sum(map(len, notes[:first]))
     assert notes[first] in text_of(prompt), "the first that is shown"
     assert notes[-1] in text_of(prompt)
@@ -263,10 +253,10 @@ def test_a_prompt_that_a_provider_calls_too_long_halves_the_room_of_words_too() 
     assert tokens(after) <= tokens(before) // 2
 
 
-@pytest.mark.parametrize(("pages", "part"), [(14, 0.4), (1, 1.2)], ids=["beside results", "too long alone"])
-def test_in_a_last_turn_that_is_too_large_an_answer_gives_way_last(pages: int, part: float) -> None:
+@pytest.mark.parametrize("part", [0.4, 1.2], ids=["beside results", "too long alone"])
+def test_in_a_last_turn_that_is_too_large_an_answer_gives_way_last(part: float) -> None:
     answer = long("a", part)
-    writer = Writer([*[call("read_page", number=number) for number in range(pages)], ASKS])
+    writer = Writer([*[call("read_page", number=number) for number in range(14)], ASKS])
     session = session_of(writer.model)
     session.run("Write.")
     session.resume(answer)
@@ -275,8 +265,6 @@ def test_in_a_last_turn_that_is_too_large_an_answer_gives_way_last(pages: int, p
     assert (answer in text_of(prompt)) is (part < 1)
     assert "a begins." in text_of(prompt)
     assert "a ends." in text_of(prompt)
-    whole = [f"Page {number}. " + "Once upon a time. " * 120 for number in range(pages)]
-    assert part > 1 or not all(page.strip() in text_of(prompt) for page in whole), "the results gave way"
 
 
 # Drawn threads.
@@ -288,32 +276,21 @@ class Talk:
     def __init__(self, seed: int, by: str) -> None:
         self.draw = random.Random(seed)
         self.said: list[str] = []
-        self.seen: list[tuple[int, list[BaseMessage]]] = []
-        self.pages = count()
+        self.seen: list[tuple[list[str], list[BaseMessage]]] = []
+        self.numbers = count()
         self.session = session_of(ScriptedModel(self.step), compaction=written_by(by))
 
     def step(self, messages: Sequence[BaseMessage]) -> Any:
         if asks_for_notes(messages):
             return NOTES * self.draw.randint(1, 200)
-        self.seen.append((len(self.said), list(messages)))
-        ways: list[Any] = [
-            ASKS,
-            call("pay", amount=next(self.pages)),
-            CONFIRMS,
-            FINISH,
-            [call("read_page", number=next(self.pages)) for _ in range(self.draw.randint(1, 6))],
-            "I think of it. " * self.draw.randint(1, 200),
-        ]
-        return self.draw.choices(ways, [2, 2, 1, 2, 9, 1])[0]
-
-    def words(self) -> str:
-        size = self.draw.choice([1, 50, 200, 600, 2_000])
-        numbers = " ".join(str(self.draw.random()) for _ in range(size // 18 + 1))
-        self.said.append(f"Wish {len(self.said)}: {numbers}")
-        return self.said[-1]
+        self.seen.append(([*self.said], list(messages)))
+        reads = [call("read_page", number=next(self.numbers)) for _ in range(self.draw.randint(1, 6))]
+        return self.draw.choices([ASKS, PAYS, CONFIRMS, FINISH, reads], [2, 2, 1, 2, 9])[0]
 
     def move(self) -> None:
-        words, waiting = self.words(), self.session.status().wait()
+        numbers = " ".join(str(self.draw.random()) for _ in range(self.draw.choice([1, 3, 30, 100])))
+        words, waiting = f"Wish {len(self.said)}: {numbers}", self.session.status().wait()
+        self.said.append(words)
         if waiting is None:
             self.session.run(words)
         elif self.draw.random() < 0.3:
@@ -324,16 +301,16 @@ class Talk:
             self.session.resume(words)
 
 
-SEEDS = [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(3, 24))]
+SEEDS = [0, 1, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(2, 24))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_words_below_half_are_whole_in_every_prompt_of_a_drawn_thread(seed: int) -> None:
-    talk = Talk(seed, WRITERS[seed % 3])
-    for _ in range(25):
+    talk = Talk(seed, ["lines", "model", "another model"][seed % 3])
+    for _ in range(12):
         talk.move()
     assert len({summary_of(prompt) for _, prompt in talk.seen}) > 3
     for said, prompt in talk.seen:
         assert tokens(prompt) <= BUDGET
-        whole = talk.said[:said] if sum(map(len, talk.said[:said])) <= HALF else talk.said[said - 1 : said]
+        whole = said if sum(map(len, said)) <= HALF else said[-1:]
         assert all(words in text_of(prompt) for words in whole)

@@ -14,7 +14,7 @@ from signoff.graph.errors import IllegalEvent
 from signoff.graph.history.reader import PENDING
 from signoff.graph.history.task import read
 from signoff.graph.machine import ENTRIES, TRANSITIONS, Event, State, enters, next_state
-from signoff.graph.messages import not_run, nudge
+from signoff.graph.messages import not_run
 from signoff.graph.rules import COUNTED, RULES, decide
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.graph.vocabulary import REASONS
@@ -52,25 +52,8 @@ CASES: dict[str, Case] = {
     "control calls before limits: a finish on the last turn": when(
         "claimed", user(), *TALK, ai(FINISH), limits=TWO
     ),
-    "control calls before limits: a question on the last turn": when(
-        "asked", user(), *TALK, ai(ASK), limits=TWO
-    ),
-    "an answered question gets one more turn": when("think", user(), *TALK, ai(ASK), done("q"), limits=TWO),
-    "an answer not yet written down too": when("think", user(), *TALK, ai(ASK), user("blue"), limits=TWO),
     "a finish that a person sent back gets one more turn": when(
         "think", user(), *TALK, ai(FINISH), sent_back("f"), limits=TWO
-    ),
-    "an import that a person sent back too": when(
-        "think", user(), *TALK, ai(FINISH), done("f"), nudge("sent_back", "no", finish="m3:0"), limits=TWO
-    ),
-    "feedback not yet written down too": when(
-        "think",
-        user(),
-        *TALK,
-        ai(FINISH),
-        user("the title is wrong"),
-        limits=TWO,
-        verdicts={"task": "m0", "calls": {"m3:0": PENDING}},
     ),
     "a finish that review refused gets none": when(
         "turns",
@@ -84,84 +67,18 @@ CASES: dict[str, Case] = {
     "a finish that waits for a person still stands": when(
         "claimed", user(), ai(FINISH), verdicts={"task": "m0", "calls": {"m1:0": PENDING}}
     ),
+    "an answered question gets one more turn": when("think", user(), *TALK, ai(ASK), done("q"), limits=TWO),
     "and only one more": when("turns", user(), ai(ASK), done("q"), ai(WRITE), done("w"), limits=TWO),
     "the second refusal in a row": when("content_filter", user(), REFUSAL, nudged("filtered"), REFUSAL),
-    "the second refusal before limits": when(
-        "content_filter", user(), REFUSAL, nudged("filtered"), REFUSAL, limits=TWO
-    ),
-    "a refusal, work, a refusal": when(
-        "filtered", user(), REFUSAL, nudged("filtered"), ai(WRITE), done("w"), REFUSAL
-    ),
     "the turns are used up": when("turns", user(), ai(WRITE), done("w"), ai(WRITE), done("w"), limits=TWO),
-    "more turns were granted": when(
-        "think",
-        user(),
-        ai(WRITE),
-        done("w"),
-        ai(WRITE),
-        done("w"),
-        limits=TWO,
-        extra={"task": "m0", "turns": 3},
-    ),
-    "more turns were granted, fewer than were used beyond the limit": when(
-        "think",
-        user(),
-        *[ai(WRITE), done("w")] * 4,
-        nudged("resumed", extended={}, granted=2, at_turn=4),
-        limits=TWO,
-        extra={"task": "m0", "turns": 2},
-    ),
-    "and used": when(
-        "turns",
-        user(),
-        *[ai(WRITE), done("w")] * 4,
-        nudged("resumed", extended={}, granted=2, at_turn=4),
-        *[ai(WRITE), done("w")] * 2,
-        limits=TWO,
-        extra={"task": "m0", "turns": 2},
-    ),
-    "by a version that did not store what was used, as that decided": when(
-        "turns",
-        user(),
-        *[ai(WRITE), done("w")] * 4,
-        nudged("resumed", extended={}),
-        limits=TWO,
-        extra={"task": "m0", "turns": 2},
-    ),
-    "in the task before": when(
-        "turns",
-        user(),
-        *[ai(WRITE), done("w")] * 4,
-        nudged("resumed", extended={}, granted=9, at_turn=4),
-        ai(FINISH),
-        done("f"),
-        user("b"),
-        *[ai(WRITE), done("w")] * 2,
-        limits=TWO,
-        outcome={"task": "m0"},
-        extra={"task": "m0", "turns": 9},
-    ),
     "talk only": when("talk_turns", user(), *TALK * 5),
-    "talk only, but went on after that limit": when("think", user(), *TALK * 5, nudged("resumed")),
     "finish_reason length": when("truncated", user(), ai("I w", stop="length")),
-    "finish_reason length, told already": when(
-        "think", user(), ai("I w", stop="length"), nudged("truncated")
-    ),
     "an empty reply": when("empty", user(), ai("  ")),
-    "an empty reply, told already": when("think", user(), ai(""), nudged("empty")),
     "only thoughts": when("reasoning", user(), THOUGHT),
-    "only thoughts, told already": when("think", user(), THOUGHT, nudged("reasoning")),
     "only thoughts, and cut off": when("truncated", user(), ai("<think>So", stop="length")),
-    "interrupted by the provider": when("think", user(), ai("Searching.", stop="pause_turn")),
     "the first refusal": when("filtered", user(), REFUSAL),
     "the same work five times": when("repeats", user(), *[ai(WRITE), done("w")] * 5),
     "the same work three times": when("repeating", user(), *[ai(WRITE), done("w")] * 3),
-    "the same work three times, told already": when(
-        "think", user(), *[ai(WRITE), done("w")] * 3, nudged("repeating")
-    ),
-    "a finish after the same work five times": when(
-        "claimed", user(), *[ai(WRITE), done("w")] * 5, ai(FINISH)
-    ),
     "more work than may run": when(
         "tool_calls",
         user(),
@@ -189,19 +106,7 @@ CASES: dict[str, Case] = {
         *[spent(ai(WRITE), tokens=9, seconds=9), done("w")] * 5,
         limits=Limits(turns=5, tokens=1, seconds=1),
     ),
-    "a finish on the last token": when(
-        "claimed", user(), spent(ai(FINISH), tokens=9), limits=Limits(tokens=9)
-    ),
-    "an answer gets no more tokens": when(
-        "tokens", user(), spent(ai(ASK), tokens=9), done("q"), limits=Limits(tokens=9)
-    ),
-    "an answer gets one more turn although there was only talk": when(
-        "think", user(), *TALK, ai(ASK), done("q"), limits=Limits(talk_turns=1)
-    ),
     "near the limit": when("near_limit", user(), ai(WRITE), done("w"), ai(WRITE), done("w"), limits=THREE),
-    "near the limit, told already": when(
-        "think", user(), ai(WRITE), done("w"), nudged("near_limit"), ai(WRITE), done("w"), limits=THREE
-    ),
     "an import that ends in words": when("talked", user(), ai("All done!")),
     "finish_reason stop decides nothing": when("think", user(), ai(WRITE, stop="stop"), done("w")),
     "work done": when("think", user(), ai(WRITE), done("w")),
@@ -211,11 +116,8 @@ CASES: dict[str, Case] = {
 DIALOGUE: dict[str, Case] = {
     "what the model says is put to the user": when("spoke", user(), ai("Hello?")),
     "the user's word goes on": when("think", user(), ai("Hello?"), user("hi")),
-    "two words in a row are one": when("think", user(), ai("Hello?"), user("hi"), user("you")),
     "the limit of turns ends a dialogue": when("turns", user(), ai("a"), user("b"), ai("c"), limits=TWO),
     "talking for long does not": when("spoke", user(), *[ai("a"), user("b")] * 9, ai("c")),
-    "an empty reply is no word": when("empty", user(), ai("")),
-    "a finish ends it": when("claimed", user(), ai("a"), user("b"), ai(FINISH)),
 }
 
 
@@ -225,6 +127,16 @@ def test_the_first_rule_that_applies_fires(name: str) -> None:
     decision = decide(read(state(*case.messages, **case.values), CONTROLS), case.limits)
     assert decision["rule"] == case.rule
     assert decision["why"]
+
+
+REMINDERS = [rule.name for rule in RULES if rule.event is Event.REMIND and rule.name != "round"]
+
+
+@pytest.mark.parametrize("rule", REMINDERS)
+def test_the_model_is_reminded_once_of_one_thing(rule: str) -> None:
+    case = next(case for case in CASES.values() if case.rule == rule)
+    told = state(*case.messages, nudged(rule), **case.values)
+    assert decide(read(told, CONTROLS), case.limits)["rule"] == "think"
 
 
 @pytest.mark.parametrize("name", DIALOGUE)

@@ -55,33 +55,29 @@ WAYS: dict[str, Callable[[Graph, Any], Any]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_a_limit_of_steps_raises_and_the_thread_goes_on(way: str, tmp_path: Path) -> None:
     looking = Looking(tmp_path)
-    limited = {"recursion_limit": 6} | ({} if way == "Session" else THREAD)
+    thread = {} if way == "Session" else THREAD
     with pytest.raises(GraphRecursionError):
-        WAYS[way](looking.graph, limited)
+        WAYS[way](looking.graph, {"recursion_limit": 6} | thread)
     state = looking.graph.get_state(THREAD)
     assert (state.values["messages"][0].text, bool(state.next)) == ("look", True)
-    before = list(looking.looked)
     with pytest.raises(GraphRecursionError):
         looking.graph.invoke(go_on(), THREAD | {"recursion_limit": 6})
-    assert looking.looked[: len(before)] == before
     assert outcome_of(looking.graph.invoke(go_on(), THREAD)).status == "success"
     assert looking.looked == list(range(LOOKS))
     looking.graph.close()
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "bound"])
-def test_langchain_s_own_default_counts_as_not_given(way: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_langchain_s_own_default_counts_as_not_given_unless_it_is_bound(way: str, tmp_path: Path) -> None:
     """`batch` and chains fill it in, so that nobody can tell it from a caller's own."""
     looking = Looking(tmp_path)
-    WAYS[way](looking.graph, {"recursion_limit": 25} | ({} if way == "Session" else THREAD))
-    assert looking.looked == list(range(LOOKS))
-    looking.graph.close()
-
-
-def test_bound_to_the_graph_that_number_counts_as_well(tmp_path: Path) -> None:
-    looking = Looking(tmp_path)
-    with pytest.raises(GraphRecursionError):
-        looking.graph.with_config(recursion_limit=25).invoke(GO, THREAD)
+    limited = {"recursion_limit": 25} | ({} if way == "Session" else THREAD)
+    if way == "bound":
+        with pytest.raises(GraphRecursionError):
+            WAYS[way](looking.graph, limited)
+    else:
+        WAYS[way](looking.graph, limited)
+        assert looking.looked == list(range(LOOKS))
     looking.graph.close()
 
 
@@ -168,38 +164,18 @@ def test_inside_another_graph_that_graphs_runtime_is_inherited() -> None:
 # Messages, and what `invoke` gives back.
 
 
-@pytest.mark.parametrize("stored", [False, True], ids=["as returned", "as loaded"])
-def test_a_message_of_a_run_is_complete(stored: bool, tmp_path: Path) -> None:
+def test_a_message_that_is_loaded_is_complete_and_can_be_copied(tmp_path: Path) -> None:
     looking = Looking(tmp_path)
-    messages = looking.graph.invoke(GO, THREAD)["messages"]
-    if stored:
-        messages = looking.graph.get_state(THREAD).values["messages"]
-    assert sum(message.type == "tool" for message in messages) == LOOKS + 1
-    for message in messages:
+    returned = looking.graph.invoke(GO, THREAD)["messages"]
+    loaded = looking.graph.get_state(THREAD).values["messages"]
+    assert [message.model_dump() for message in loaded] == [message.model_dump() for message in returned]
+    for message in loaded:
         assert message.model_dump(exclude_unset=True) == message.model_dump()
         assert message.model_copy(update={"content": "new"}).content == "new" != message.content
     looking.graph.close()
 
 
-class Own(ScriptedModel):
-    """A model that looks at what it is asked with."""
-
-    def stream(self, input: Any, *args: Any, **kwargs: Any) -> Any:
-        return super().stream(list(input), *args, **kwargs)
-
-
-def test_a_model_that_looks_at_its_input_is_given_a_list() -> None:
-    assert outcome_of(build_graph(Own(script=[FINISH])).invoke(GO)).status == "success"
-
-
-KEYS: dict[str, Any] = {
-    "one in a list": (["outcome"], lambda found: set(found) == {"outcome"}),
-    "one": ("outcome", lambda found: found["status"] == "success"),
-    "the messages": ("messages", lambda found: found[0].text == "look"),
-}
-
-
-@pytest.mark.parametrize("name", KEYS)
-def test_invoke_gives_the_keys_that_are_asked_for(name: str) -> None:
-    keys, fits = KEYS[name]
-    assert fits(build_graph(ScriptedModel([FINISH])).invoke(GO, output_keys=keys))
+def test_invoke_gives_the_keys_that_are_asked_for() -> None:
+    graph = build_graph(ScriptedModel([FINISH, FINISH]))
+    assert set(graph.invoke(GO, output_keys=["outcome"])) == {"outcome"}
+    assert graph.invoke(GO, output_keys="outcome")["status"] == "success"

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.store.memory import InMemoryStore
 
 from signoff import ControlTool, Limits, Session, Texts, build_graph, outcome_of
 from signoff.models import ScriptedModel, call, reply
+from tests.support.plays import THREAD, saved
 
 GO: Any = {"messages": [("user", "go")]}
 USUAL = Texts()
@@ -25,10 +24,8 @@ def every(mark: str) -> Texts:
     parts: dict[str, Any] = {}
     for part in fields(Texts):
         text = getattr(USUAL, part.name)
-        marked = (
-            {key: mark + each for key, each in text.items()} if isinstance(text, Mapping) else mark + text
-        )
-        parts[part.name] = marked
+        one = not isinstance(text, Mapping)
+        parts[part.name] = mark + text if one else {key: mark + each for key, each in text.items()}
     return Texts(**parts)
 
 
@@ -59,21 +56,15 @@ SCRIPT: list[Any] = [
 def seen_by_a_model(texts: Texts) -> list[str]:
     """What a model is shown on that way, and what the tools are described with."""
     model = ScriptedModel(SCRIPT)
-    graph = build_graph(
-        model,
-        [look],
-        checkpointer=InMemorySaver(),
-        store=InMemoryStore(),
-        policy={"texts": texts, "prompt_tokens": 2_500},
-    )
+    graph = build_graph(model, [look], **saved(), policy={"texts": texts, "prompt_tokens": 2_500})
     session = Session(graph, "t")
     session.run("go")
     for answer in ("", "not yet", "yes"):
         session.resume(answer)
     shown = [message.text for seen in model.seen for message in seen.messages]
-    saved = graph.get_state({"configurable": {"thread_id": "t"}}).values["messages"]
+    history = graph.get_state(THREAD).values["messages"]
     tools = [tool["function"]["description"] for tool in model.seen[0].tools]
-    return [*shown, *(message.text for message in saved), *tools]
+    return [*shown, *(message.text for message in history), *tools]
 
 
 def test_a_doubled_brace_is_one_in_every_text() -> None:
@@ -100,7 +91,7 @@ def test_a_text_that_is_empty_refuses_as_well() -> None:
 
 
 # Words that could be taken for a decision.
-WORDS = ["accepted", "needs a person", "phase", "goes on", "sent back", "sent back: no", "Refused: accepted"]
+WORDS = ["accepted", "needs a person", "goes on", "sent back: no"]
 
 
 def broken(summary: str) -> str:
@@ -123,9 +114,8 @@ def ends_of(kind: str, texts: Texts) -> list[Any]:
     return [outcome.status, outcome.reason, outcome.turns, outcome.refusals, outcome.verified, results]
 
 
-@pytest.mark.parametrize("words", WORDS)
 @pytest.mark.parametrize("kind", ["empty_summary", "checks", "tool"])
-def test_no_word_of_a_refusal_changes_what_happens(kind: str, words: str) -> None:
+def test_no_word_of_a_refusal_changes_what_happens(kind: str) -> None:
     expected = ends_of(kind, USUAL)
     assert expected[:2] == ["limit", "review_deadlock"]
-    assert ends_of(kind, Texts(refusals={kind: words})) == expected
+    assert [ends_of(kind, Texts(refusals={kind: words})) for words in WORDS] == [expected] * len(WORDS)

@@ -5,7 +5,6 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, InvalidToolCall, ToolMessage
 
 from signoff import standard_controls
-from signoff.graph.history.task import Task
 from signoff.graph.messages import KEY, append_messages, nudge, result
 from signoff.graph.state import AgentState
 from signoff.tools.toolbox import make_toolbox
@@ -66,17 +65,3 @@ def history(*messages: BaseMessage) -> list[BaseMessage]:
 
 def state(*messages: BaseMessage, **values: Any) -> AgentState:
     return cast(AgentState, {"messages": history(*messages), **values})
-
-
-def look(task: Task) -> dict[str, Any]:
-    """The parts of a task that tables of histories name."""
-    return {
-        "task": task.id,
-        "turns": task.turns,
-        "due": [call.id for call in task.due],
-        "ask": task.ask.id if task.ask else None,
-        "finish": task.finish.id if task.finish else None,
-        "strays": {stray.call.id: stray.why for stray in task.strays},
-        "answers": {call_id: words.text for call_id, words in task.answers.items()},
-        "said": [message.text for message in task.messages],
-    }
