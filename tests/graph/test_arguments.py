@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
-from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
@@ -45,37 +44,6 @@ def look() -> str:
 
 
 # What a graph says of itself.
-
-
-def test_its_input_and_its_context_describe_themselves() -> None:
-    graph = build_graph(ScriptedModel([]))
-    assert [*graph.get_input_jsonschema()["properties"]] == ["messages"]
-    context = graph.get_context_jsonschema()
-    assert context is not None
-    assert {"turns", "tokens", "cost", "seconds", "repeats"} < {*context["properties"]}
-    assert all(field["description"] for field in context["properties"].values())
-
-
-KINDS: dict[str, tuple[dict[str, Any] | None, str]] = {
-    "nothing is said": (None, "write"),
-    "its metadata": ({"kind": "read"}, "read"),
-    "a hint of a server is not trusted": ({"readOnlyHint": True}, "write"),
-    "the metadata beside a hint": ({"readOnlyHint": True, "kind": "terminal"}, "terminal"),
-}
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_tool_is_of_the_kind_that_its_metadata_say(name: str) -> None:
-    metadata, kind = KINDS[name]
-    named = tool(look)
-    named.metadata = metadata
-    asks = {}
-    for other in ("read", "write", "terminal"):
-        memory: Any = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
-        model = ScriptedModel([call("look"), FINISH])
-        result = build_graph(model, [named], approvals={other: True}, **memory).invoke(GO, THREAD)
-        asks[other] = "__interrupt__" in result
-    assert asks == {other: other == kind for other in asks}, "whoever approves that kind is asked"
 
 
 # The control tools.

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately as tokens
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from signoff import Graph, Limits, build_graph, outcome_of, sqlite_storage
@@ -18,14 +16,12 @@ from signoff.models import ScriptedModel, call, reply
 from signoff.tools import workspace_tools
 from tests.support.compacted import MARKED, summary_of, text_of, turns_shown
 from tests.support.histories import ai, broken, done, malformed, user
-from tests.support.plays import assert_sendable
+from tests.support.plays import FINISH, THREAD, assert_sendable, saved
 
-THREAD: Any = {"configurable": {"thread_id": "long"}}
 BUDGET = 4_000
 TINY = 100
 # Less than the system prompt: a prompt holds one turn, and every turn is summarised before the next one.
 FIRST = "Remember: the word is heron."
-FINISH = call("finish_task", summary="All of it.")
 
 
 def note(text: str) -> str:
@@ -39,9 +35,8 @@ def notes(turns: int, usage: Any = None) -> list[Any]:
 
 def graph_of(model: ScriptedModel, *tools: Any, budget: int = BUDGET, **options: Any) -> Graph:
     policy = {"prompt_tokens": budget, "compaction": "lines", "texts": MARKED, **options.pop("policy", {})}
-    memory: Any = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
-    saved = memory if "storage" not in options else {}
-    return build_graph(model, [note, *tools], limits=Limits(turns=100), policy=policy, **saved, **options)
+    options |= {} if "storage" in options else saved()
+    return build_graph(model, [note, *tools], limits=Limits(turns=100), policy=policy, **options)
 
 
 def invoke(graph: Graph, *words: str) -> dict[str, Any]:
@@ -102,53 +97,35 @@ def test_a_turn_is_told_in_one_line_without_what_people_said() -> None:
 # Histories of other programs.
 
 
-class Drawn:
-    """A drawn history: tasks, replies with all sorts of calls, results that come late, twice or never."""
+ARGUMENTS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "note": lambda text: {"text": text},
+    "think": lambda text: {"thought": text, "status": "on it"},
+    "ask_user": lambda text: {"question": "Which one?"},
+    "finish_task": lambda text: {"summary": "All of it."},
+}
 
-    def __init__(self, seed: int) -> None:
-        self.draw = random.Random(seed)
-        self.open: list[str] = []
-        self.count = 0
 
-    def history(self) -> list[BaseMessage]:
-        found: list[BaseMessage] = []
-        for _ in range(self.draw.randint(1, 40)):
-            found.append(self.message())
-            while self.open and self.draw.random() < 0.85:
-                call_id = self.open.pop(0)
-                found.append(done(call_id, self.text()) if self.draw.random() < 0.9 else broken(call_id))
-        return [
-            *found,
-            *(done(call_id) for call_id in self.open if self.draw.random() < 0.5),
-            user("The last."),
-        ]
+def drawn(draw: random.Random) -> list[BaseMessage]:
+    """Tasks, replies with all sorts of calls, and results that come late, twice or never."""
 
-    def message(self) -> BaseMessage:
-        ways: list[tuple[int, Callable[[], BaseMessage]]] = [
-            (15, lambda: user(self.text())),
-            (3, lambda: done("of no call", self.text())),
-            (2, lambda: SystemMessage("Be brief.")),
-            (5, lambda: ai(self.text())),
-            (3, ai),
-            (4, lambda: malformed("note", self.new_id())),
-            (63, lambda: ai("I go on.", *(self.call() for _ in range(self.draw.randint(1, 4))))),
-        ]
-        (way,) = self.draw.choices([way for _, way in ways], [weight for weight, _ in ways])
-        return way()
+    def text() -> str:
+        return draw.choice(["x", "word " * draw.randint(1, 60), "line\n" * draw.randint(1, 400)])
 
-    def call(self) -> Any:
-        name = self.draw.choice(["note", "note", "think", "ask_user", "finish_task"])
-        args = {"note": {"text": self.text()}, "think": {"thought": self.text(), "status": "on it"}}
-        return (name, self.new_id(), args[name]) if name in args else (name, self.new_id())
-
-    def new_id(self) -> str:
-        self.count += 1
-        self.open.append(f"c{self.count}")
-        return self.open[-1]
-
-    def text(self) -> str:
-        long = "word " * self.draw.randint(1, 60), "line\n" * self.draw.randint(1, 400)
-        return self.draw.choice(["x", *long])
+    history, waiting = list[BaseMessage](), list[str]()
+    for at in range(draw.randint(1, 40)):
+        names = draw.choices([*ARGUMENTS], [2, 1, 1, 1], k=draw.randint(1, 4))
+        calls = [(name, f"c{at}.{number}", ARGUMENTS[name](text())) for number, name in enumerate(names)]
+        replies: list[BaseMessage] = [ai("I go on.", *calls), ai(text()), ai(), malformed("note", f"c{at}")]
+        others: list[BaseMessage] = [user(text()), done("of no call", text()), SystemMessage("Be brief.")]
+        (message,) = draw.choices([*replies, *others], [63, 5, 3, 4, 15, 3, 2])
+        history.append(message)
+        if isinstance(message, AIMessage):
+            waiting += [str(made["id"]) for made in (*message.tool_calls, *message.invalid_tool_calls)]
+        while waiting and draw.random() < 0.85:
+            call_id = waiting.pop(0)
+            history.append(done(call_id, text()) if draw.random() < 0.9 else broken(call_id))
+    late = [done(call_id) for call_id in waiting if draw.random() < 0.5]
+    return [*history, *late, user("The last.")]
 
 
 DRAWN = [*range(25), *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(25, 400))]
@@ -156,8 +133,8 @@ DRAWN = [*range(25), *(pytest.param(seed, marks=pytest.mark.thorough) for seed i
 
 @pytest.mark.parametrize("seed", DRAWN)
 def test_a_prompt_of_any_history_is_sendable_and_within_its_budget(seed: int) -> None:
-    drawn = Drawn(seed)
-    history, budget = drawn.history(), drawn.draw.choice([1_500, 3_000, 6_000])
+    draw = random.Random(seed)
+    history, budget = drawn(draw), draw.choice([1_500, 3_000, 6_000])
     model = ScriptedModel(lambda _: FINISH)
     graph_of(model, budget=budget).invoke({"messages": history}, THREAD)
     for seen in model.seen:
@@ -244,7 +221,6 @@ CONFIRM = call("finish_task", summary="All of it.", requires_user_confirmation=T
 VOID = [call("note", text=3), call("finish_task", summary="x", pending_issues=["the logo"])]
 PAY = [*notes(3), call("pay", amount=3), *notes(3), FINISH]
 WAITS: dict[str, Waiting] = {
-    "a finish": Waiting([*notes(3), FINISH]),
     "a refused finish": Waiting(
         [*notes(3), call("finish_task", summary=""), *notes(3), FINISH], contract="did not count"
     ),
@@ -262,7 +238,7 @@ WAITS: dict[str, Waiting] = {
     ),
     "an approach": Waiting(
         [call("think", thought="hm", approach="by hand", status="begun"), *notes(3), FINISH],
-        contract="- your approach: by hand\n- your status: begun",
+        contract="by hand",
     ),
     "what a finish left open": Waiting([*notes(1), VOID, *notes(3), FINISH], contract="the logo"),
 }
@@ -308,7 +284,7 @@ def test_it_survives_any_number_of_compactions_and_a_restart_changes_no_prompt(
         paid: list[int] = []
         # The same file for both: what is cut out of a result names a folder of its database.
         with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-            storage.delete("long")
+            storage.delete("t")
         with ScriptedModel(case.steps) as model:
             result = drive(model, case, tmp_path / "threads.sqlite", paid, by_step=by_step)
         outcome = outcome_of(result)

@@ -7,17 +7,11 @@ import pytest
 from langchain.agents.middleware import ModelFallbackMiddleware
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from signoff import Limits, Outcome, Prices, SetupError, Texts, build_graph, go_on, outcome_of
 from signoff.models import ScriptedModel, TaggedText, call, reply
-from tests.support.histories import ai, user
-
-GO: Any = {"messages": [("user", "do it")]}
-THREAD: Any = {"configurable": {"thread_id": "t"}}
-FINISH = call("finish_task", summary="Done.")
+from tests.support.plays import FINISH, GO, THREAD, ai, saved, user
 
 
 def work(n: int = 0) -> str:
@@ -82,9 +76,7 @@ USED: dict[str, Counted] = {
 @pytest.mark.parametrize("name", USED)
 def test_what_is_used(name: str) -> None:
     script, sent, limits, expected = USED[name]
-    graph = build_graph(
-        ScriptedModel(script), [work], limits=limits, checkpointer=InMemorySaver(), store=InMemoryStore()
-    )
+    graph = build_graph(ScriptedModel(script), [work], limits=limits, **saved())
     for given in sent:
         result = graph.invoke(given, THREAD)
     outcome = outcome_of(result)
@@ -210,21 +202,12 @@ def test_a_fallback_without_a_known_price_is_not_asked_under_a_limit_of_cost() -
 # Near a limit.
 
 TOLD = Texts(
-    nudges={"near_limit": "NEAR {left}."},
-    amounts={
-        "turns": "turns {left}",
-        "tool_calls": "tool_calls {left}",
-        "tokens": "tokens {left}",
-        "seconds": "seconds",
-        "cost": "cost {percent} %",
-    },
+    nudges={"near_limit": "NEAR {left}."}, amounts={"turns": "turns {left}", "tokens": "tokens {left}"}
 )
-MONEY = Prices(input=1_000_000, output=1_000_000)
-NEAR: dict[str, tuple[Limits, int, str | None]] = {
-    "nothing is near": (Limits(tokens=100), 50, None),
-    "tokens": (Limits(tokens=100), 84, "tokens 16"),
-    "tokens, not yet": (Limits(tokens=100), 83, None),
-    "the one of which the least is left": (Limits(turns=2, tokens=100), 90, "tokens 10"),
+# The tokens of the first reply, of 100, and what the model is told; the turns are limited to two.
+NEAR: dict[str, tuple[int, str]] = {
+    "the only one that is near": (83, "turns 1"),
+    "the one of which the least is left": (90, "tokens 10"),
 }
 
 
@@ -235,13 +218,11 @@ def reminders(model: ScriptedModel) -> list[str]:
 
 @pytest.mark.parametrize("name", NEAR)
 def test_the_nearest_limit_is_the_one_that_is_told(name: str) -> None:
-    limits, tokens, left = NEAR[name]
-    model = ScriptedModel([paid(WORK, tokens=tokens), FINISH])
-    outcome = outcome_of(
-        build_graph(model, [work], limits=limits, policy={"texts": TOLD}).invoke({"messages": ["go"]})
-    )
-    assert outcome.turns == 2
-    assert reminders(model) == ([left] if left else [])
+    used, left = NEAR[name]
+    model = ScriptedModel([paid(WORK, tokens=used), FINISH])
+    graph = build_graph(model, [work], limits=Limits(turns=2, tokens=100), policy={"texts": TOLD})
+    assert outcome_of(graph.invoke({"messages": ["go"]})).turns == 2
+    assert reminders(model) == [left]
 
 
 @pytest.mark.parametrize(("turns", "at"), [(12, 10), (6, 5), (3, 2), (2, 1)])

@@ -22,11 +22,9 @@ from signoff import (
 )
 from signoff.models import ScriptedModel, call
 from signoff.records import read_ended
+from tests.support.plays import ASK, FINISH, GO, THREAD
 
-THREAD: Any = {"configurable": {"thread_id": "old"}}
-GO: Any = {"messages": [("user", "do it")]}
 OTHER = "as_it_is_called_there"
-FINISH = call("finish_task", summary="All of it.")
 
 
 def pay(amount: int) -> str:
@@ -34,16 +32,10 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-def shell(command: str) -> str:
-    """Run a command."""
-    raise AssertionError("the program runs it")
-
-
 # What the model replies first, and the state in which the thread then stands.
 CASES: dict[str, tuple[Any, str]] = {
-    "a question": (call("ask_user", question="Which one?"), "ask_user"),
+    "a question": (ASK, "ask_user"),
     "an approval": (call("pay", amount=3), "approve"),
-    "an action": (call("shell", command="ls"), "hand_over"),
     "work that has not begun": (call("work"), "execute"),
 }
 
@@ -62,12 +54,8 @@ def work() -> str:
 def begun(name: str, storage: Storage) -> tuple[Graph, Any]:
     """A graph, and the checkpoint of its thread, which stands in the state of this case."""
     first, state = CASES[name]
-    graph = build_graph(
-        ScriptedModel([first, FINISH, FINISH]),
-        [pay, shell, work],
-        storage=storage,
-        approvals={"pay": True, "shell": "hand_over"},
-    )
+    model = ScriptedModel([first, FINISH, FINISH])
+    graph = build_graph(model, [pay, work], storage=storage, approvals={"pay": True})
     graph.invoke(GO, THREAD, interrupt_before=["execute"])
     assert graph.get_state(THREAD).next == (state,)
     return graph, storage.checkpointer.get_tuple(THREAD)
@@ -141,5 +129,5 @@ def test_the_history_keeps_the_name_of_such_a_state(storage: Storage) -> None:
     checkpoint["versions_seen"][OTHER] = checkpoint["versions_seen"].pop("ask_user")
     assert answered.parent_config
     storage.checkpointer.put(answered.parent_config, checkpoint, answered.metadata, {})
-    steps = [step for turn in Session(graph, "old").history() for step in turn.steps if step.name == OTHER]
+    steps = [step for turn in Session(graph, "t").history() for step in turn.steps if step.name == OTHER]
     assert [(step.state, step.event) for step in steps] == [(None, "answered")]

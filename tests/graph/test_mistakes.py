@@ -194,12 +194,10 @@ BUILT: dict[str, dict[str, Any]] = {
     "model": {
         "a bare name": "gpt",
         "a provider with a slip": "antropic:x",
-        "half a character": "\ud800:x",
         "a class": ScriptedModel,
         "one that cannot call tools": FakeListChatModel(responses=["x"]),
     },
     "middleware": {
-        "a class": [AgentMiddleware],
         "one alone": AgentMiddleware(),
         "two with one name": [AgentMiddleware(), AgentMiddleware()],
     },
@@ -207,7 +205,6 @@ BUILT: dict[str, dict[str, Any]] = {
     "response_format": {
         "an instance": Answer(text="x"),
         "a broken schema": {"type": "nothing"},
-        "a reference to nothing": {"$ref": "#/nowhere"},
         "a union": Answer | None,
         "an unknown type": Unresolved,
     },
@@ -224,35 +221,25 @@ BUILT: dict[str, dict[str, Any]] = {
         "a kind with a slip": {"termnal": "hand_over"},
     },
     "approvals: write": {"an unknown word": {"write": "handover"}, "no decision": {"write": []}},
-    "approvals: aprove": {"an unknown decision": {"write": ["aprove"]}},
     "approvals: handover": {"an unknown key": {"write": APPROVE | {"handover": True}}},
-    "control_tools": {"one alone": ControlTool(look, "finish"), "a tool": [look], "a class": [ControlTool]},
+    "control_tools": {"one alone": ControlTool(look, "finish"), "a tool": [look]},
     "control_tools: control tool": {"none that finishes": standard_controls()[1:]},
     "control_tools: control tools": {"each twice": standard_controls() * 2},
-    "storage": {
-        "empty": "",
-        "NUL": "a\0b",
-        "not entered": SqliteSaver.from_conn_string("x"),
-        "a saver": InMemorySaver(),
-    },
+    "storage": {"empty": "", "not entered": SqliteSaver.from_conn_string("x"), "a saver": InMemorySaver()},
     "storage: checkpointer": {"in memory": ":memory:"},
     "storage: redis": {"another database": "redis://a:secret@h/d"},
     "storage: sqlite": {"an address of SQLAlchemy": "sqlite:///x.sqlite"},
-    "checkpointer": {"a class": InMemorySaver, "not entered": SqliteSaver.from_conn_string("x")},
-    "store": {"a class": InMemoryStore, "a saver": InMemorySaver()},
+    "checkpointer": {"not entered": SqliteSaver.from_conn_string("x")},
+    "store": {"a saver": InMemorySaver()},
     "context_schema": {"an unknown type": Unresolved},
     "context_schema: turns": {"a field of Signoff's": Turns},
     "state_schema": {"a model": Answer},
     "state_schema: outcome": {"a channel of Signoff's": Own},
     "name": {"empty": "", "a slash": "a/b"},
-    "policy": {"limits": Limits()},
     "policy: tlak": {"a name with a slip": {"tlak": 1}},
     "policy: texts": {"a mapping": {"texts": {}}},
     "policy: model_retries": {"a number": {"model_retries": 3}},
-    "policy: compaction": {"a slip": {"compaction": "line"}},
-    "policy: talk": {"a slip": {"talk": "strickt"}},
     "policy: unknown_outcomes": {"a slip": {"unknown_outcomes": "aks"}},
-    "prompt: system_prompt": {"LangGraph's": "Be kind."},
     "cache: AnthropicPromptCachingMiddleware": {"a middleware": "auto"},
     "tool: tool": {"a slip": [add]},
 }
@@ -302,15 +289,12 @@ MADE: dict[str, tuple[str, Callable[[], Any]]] = {
     "an answer that there is not": ("answer", lambda: standard_controls(answer="all")),  # type: ignore[arg-type]
     "an alias alone": ("aliases", lambda: standard_controls(aliases="done")),
     "an effect with a slip": ("effect", lambda: ControlTool(look, "finnish")),  # type: ignore[arg-type]
-    "a function as a control tool": ("tool", lambda: ControlTool(add, "finish")),  # type: ignore[arg-type]
     "one repetition": ("repeats", lambda: Limits(repeats=1)),
     "half of the prices": ("output", lambda: Prices(input=1)),  # type: ignore[call-arg]
     "more turns by a text": ("turns", lambda: go_on(turns="3")),  # type: ignore[arg-type]
     "PostgreSQL's address for a path": ("postgres_storage", lambda: sqlite_storage("postgresql://h/d")),
     "guards with rounds": ("rounds", lambda: Guards(control_tools=standard_controls(rounds=True))),
     "guards that stream": ("streaming", lambda: Guards(policy={"streaming": "never"})),
-    "guards with a slip": ("tlak", lambda: Guards(policy={"tlak": 1})),
-    "guards with a tool as control tool": ("control_tools", lambda: Guards(control_tools=[look])),  # type: ignore[list-item]
 }
 
 
@@ -342,12 +326,9 @@ def test_a_database_that_cannot_be_is_an_error_of_the_storage(names: str, build:
 # Braces in texts of the user's own: what could not be filled in, and the text that is named.
 TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "JSON": ("nudges['talked']", {"nudges": {"talked": 'Call {"name": "finish_task"}'}}),
-    "JSON in a text with nothing to fill in": ("system", {"system": 'Call {"a": 1}'}),
     "a brace alone": ("think", {"think": "a { b"}),
     "a name of another text": ("refusals['tool']", {"refusals": {"tool": "{names}"}}),
-    "no name": ("amounts['turns']", {"amounts": {"turns": "{}"}}),
     "a format that does not fit": ("results['timeout']", {"results": {"timeout": "{seconds:d}"}}),
-    "None": ("nudges['talked']", {"nudges": {"talked": None}}),
     "a name that no text has": ("nudges['taked']", {"nudges": {"taked": "x"}}),
     "what was undone is not told": ("undone", {"nudges": {"resumed_undone": "Just go on."}}),
     "which result was undone is not told": ("calls", {"results": {"undone": "[undone: {{calls}}]"}}),
@@ -394,7 +375,6 @@ NO_IDS: dict[str, Any] = {
 }
 SHAPES: dict[str, Called] = {
     "no configuration": Called("configurable", config=None),
-    "a checkpoint alone": Called("configurable", config={"configurable": {"checkpoint_id": "1"}}),
     **{
         f"the id as {name}": Called(f"'{name}'", config={"configurable": {name: "t"}})
         for name in ("threadid", "thread-id", "threadId", "thread")
@@ -405,14 +385,12 @@ SHAPES: dict[str, Called] = {
 IDS = {f"an id that is {name}": Called("thread id", config=_named(wrong)) for name, wrong in NO_IDS.items()}
 INPUTS: dict[str, Called] = {
     "an unknown name in the context": Called("turnz", context={"turnz": 3}),
-    "a value of the context that does not fit": Called("turns", context={"turns": "three"}),
     "a prompt that is a number": Called("system_prompt", context={"system_prompt": 3}),
     "a text as context": Called("context", context="x"),
     "a text as input": Called("input", given="go"),
     "a message as input": Called("input", given=HumanMessage("go")),
     "a key of the input with a slip": Called("'message'", given={"message": ["go"]}),
     "None as messages": Called("messages", given={"messages": None}),
-    "a number among the messages": Called("message", given={"messages": ["go", 3]}),
     "an unknown role": Called("robot", given={"messages": [{"role": "robot", "content": "x"}]}),
     "an update with a slip": Called("starts nothing", given=Command(update={"goon": {}})),
     "two instructions at once": Called("starts nothing", given=Command(update={"go_on": {}, "undo": {}})),
@@ -491,10 +469,10 @@ SESSIONS: dict[str, tuple[str, Callable[[Graph], Any]]] = {
         "turnz",
         lambda graph: Session(graph, "t", context={"turnz": 3}).run("go"),
     ),
-    "a number as task": ("task", lambda graph: Session(graph, "t").run(3)),  # type: ignore[call-overload]
+    "a number as task": ("task", lambda graph: Session(graph, "t").run(3)),  # type: ignore[arg-type]
     "an empty task": ("task", lambda graph: Session(graph, "t").step(" ")),
     "no messages": ("task", lambda graph: [*Session(graph, "t").events([])]),
-    "an input without messages": ("task", lambda graph: Session(graph, "t").run({"messages": 3})),
+    "an input without messages": ("task", lambda graph: Session(graph, "t").run({"messages": 3})),  # type: ignore[arg-type]
 }
 
 
@@ -507,12 +485,9 @@ def test_a_session_says_what_it_needs(name: str, saving: Graph) -> None:
 # What is done with a graph whose storage was closed.
 AFTERWARDS: dict[str, Callable[[Graph], Any]] = {
     "invoke": lambda graph: graph.invoke(GO, THREAD),
-    "get_state": lambda graph: graph.get_state(THREAD),
     "get_state_history": lambda graph: [*graph.get_state_history(THREAD)],
-    "update_state": lambda graph: graph.update_state(THREAD, {"messages": ["x"]}),
     "ainvoke": lambda graph: asyncio.run(graph.ainvoke(GO, THREAD)),
     "Session.run": lambda graph: Session(graph, "t").run("go"),
-    "Session.events": lambda graph: [*Session(graph, "t").events("go")],
     "Session.history": lambda graph: Session(graph, "t").history(),
     "expire": lambda graph: expire(graph, "t"),
 }

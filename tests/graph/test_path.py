@@ -10,7 +10,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from signoff import (
-    BadAnswer,
     Graph,
     Limits,
     Session,
@@ -22,14 +21,9 @@ from signoff import (
 )
 from signoff.models import ScriptedModel, call, reply
 from tests.support.interrupting import interrupt_process
+from tests.support.plays import ASK, FINISH, GO, THREAD
 
-THREAD: Any = {"configurable": {"thread_id": "t"}}
-GO: Any = {"messages": [("user", "do it")]}
-FINISH, WORK, ASK = (
-    call("finish_task", summary="All of it."),
-    call("work"),
-    call("ask_user", question="Which?"),
-)
+WORK = call("work")
 
 
 def work(what: str = "a") -> str:
@@ -90,14 +84,6 @@ def asks(thread: Thread) -> None:
     graph.invoke(Command(resume={wait.id: "blue"}), THREAD)
 
 
-def is_answered_badly_first(thread: Thread) -> None:
-    graph = thread.graph(call("pay"), FINISH, approvals={"pay": True})
-    graph.invoke(GO, THREAD)
-    with pytest.raises(BadAnswer):
-        graph.invoke(Command(resume=7), THREAD)
-    graph.invoke(Command(resume="approve"), THREAD)
-
-
 def is_killed_and_gets_a_new_message(thread: Thread) -> None:
     graph = thread.graph(call("crash"), FINISH)
     with pytest.raises(KeyboardInterrupt):
@@ -139,12 +125,6 @@ def has_two_tasks(thread: Thread) -> None:
     graph.invoke(GO, THREAD)
 
 
-def is_called_with_nothing_new(thread: Thread) -> None:
-    graph = thread.graph(FINISH)
-    graph.invoke(GO, THREAD)
-    graph.invoke({"messages": []}, THREAD)
-
-
 def finishes_before_a_call(thread: Thread) -> None:
     thread.graph(reply(WORK, FINISH, call("work", what="never"))).invoke(GO, THREAD)
 
@@ -158,17 +138,12 @@ HAPPENINGS: dict[Callable[[Thread], None], list[str]] = {
     works: [*WORKED, "decide think", *ENDS],
     talks: [REPLIED, "route_tools talked", "nudge nudged", *AGAIN, *ENDS],
     asks: [*ASKED, "ask_user answered", *AGAIN, *ENDS],
-    is_answered_badly_first: [
-        *[REPLIED, "route_tools needs approval", "approve decided", *WORKED[1:]],
-        *["decide think", *ENDS],
-    ],
     is_killed_and_gets_a_new_message: [*WORKED[:2], "input", *AGAIN, *ENDS],
     gets_a_message_while_it_waits: [*ASKED, "input", *AGAIN, *ENDS],
     goes_on_after_a_limit: [*WORKED, "decide exhausted", "finish ended", *AGAIN, *ENDS],
     is_changed_from_outside: [*ASKED, "update", "ask_user answered", *AGAIN, *ENDS],
     is_forked_before_its_second_turn: [*WORKED, "decide think", "fork", *ENDS],
     has_two_tasks: [*ENDS, "input", *AGAIN, *ENDS],
-    is_called_with_nothing_new: [*ENDS, "input", "compress ready", "decide ended", "finish ended"],
     finishes_before_a_call: [*WORKED, "decide not ready", "compress ready", *CLAIMED],
 }
 

@@ -167,18 +167,15 @@ def work(steps: str) -> list[BaseMessage]:
 
 
 COUNTS: dict[str, tuple[str, int]] = {
-    "once": ("A1", 1),
     "polling that has stopped changing": ("A1 A2 A3 A3 A3", 3),
     "another call between": ("A1 A1 B1", 1),
     "a thought hides nothing": ("A1 t A1 t t A1", 3),
     "two thoughts in turn": ("t u t u t u", 3),
     "an answer begins anew": ("A1 A1 ? A1", 1),
     "a cycle of two": ("A1 B1 A1 B1 A1 B1", 3),
-    "a cycle of two, not round yet": ("A1 B1 A1 B1 A1", 2),
     "a cycle of two with results that change": ("A1 B1 A1 B2 A1 B3", 1),
     "a cycle of three": ("A1 B1 C1 A1 B1 C1 A1 B1 C1", 3),
     "a cycle of four is none": ("A1 B1 C1 D1 A1 B1 C1 D1", 1),
-    "a cycle after other work": ("C1 D1 A1 B1 A1 B1", 2),
     "one call of a cycle again is no round": ("A1 B1 A1 B1 B1", 2),
     "a batch in another order": ("A1+B1 B1+A1", 2),
     "a batch of which one result changes": ("A1+B1 A1+B2", 1),

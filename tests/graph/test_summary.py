@@ -16,10 +16,8 @@ from signoff.models import ScriptedModel, TaggedText, call, reply
 from tests.simulate.clock import VirtualClock
 from tests.support.compacted import MARKED, asks_for_notes, summary_of, text_of
 from tests.support.interrupting import interrupt_process
-from tests.support.plays import assert_sendable, saved
+from tests.support.plays import FINISH, THREAD, assert_sendable, saved
 
-FINISH = call("finish_task", summary="All of it.")
-THREAD: Any = {"configurable": {"thread_id": "summarised"}}
 BUDGET = 3_000
 TURNS = 31
 FIRST = "Remember: the word is heron."

@@ -9,15 +9,14 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.errors import GraphRecursionError
-from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime, get_runtime
 from typing_extensions import TypedDict
 
 from signoff import Graph, Session, build_graph, go_on, outcome_of, sqlite_storage
 from signoff.models import ScriptedModel, call
+from tests.support.plays import THREAD
 
 GO: Any = {"messages": [("user", "look")]}
-THREAD: Any = {"configurable": {"thread_id": "t"}}
 FINISH = call("finish_task", summary="Seen.")
 LOOKS = 12
 
@@ -46,7 +45,6 @@ WAYS: dict[str, Callable[[Graph, Any], Any]] = {
     "invoke": lambda graph, config: graph.invoke(GO, config),
     "stream": lambda graph, config: list(graph.stream(GO, config)),
     "batch": lambda graph, config: graph.batch([GO], config),
-    "in a chain": lambda graph, config: (RunnableLambda(lambda _: GO) | graph).invoke(None, config),
     "Session": lambda graph, config: Session(graph, "t", config=config).run("look"),
     "bound": lambda graph, config: graph.with_config(config).invoke(GO, THREAD),
 }
@@ -132,33 +130,6 @@ def test_a_tool_sees_the_runtime_of_its_run(tmp_path: Path) -> None:
         assert runtime.store is storage.store
         assert runtime.execution_info is not None
         assert (runtime.execution_info.thread_id, runtime.execution_info.node_attempt) == ("t", 1)
-
-
-class Outer(TypedDict):
-    said: str
-
-
-def test_inside_another_graph_that_graphs_runtime_is_inherited() -> None:
-    seen: list[Runtime[Any]] = []
-
-    def look() -> str:
-        """Look."""
-        seen.append(get_runtime())
-        return "seen"
-
-    def node(_: Outer) -> Outer:
-        seen.append(get_runtime())
-        inner = build_graph(ScriptedModel([call("look"), FINISH]), [look], context_schema=Mine)
-        return Outer(said=outcome_of(inner.invoke(GO)).status)
-
-    builder: Any = StateGraph(Outer, context_schema=Mine)
-    builder.add_node("node", node)
-    builder.add_edge(START, "node")
-    outer = builder.compile()
-    assert outer.invoke({"said": ""}, context={"name": "ada"}) == {"said": "success"}
-    around, inside = seen
-    assert around.context == inside.context == {"name": "ada"}
-    assert inside.control is around.control is not None
 
 
 # Messages, and what `invoke` gives back.
