@@ -1,4 +1,4 @@
-"""What code around a run and inside it sees of LangGraph: steps, callbacks, runtime, messages, schemas."""
+"""What code around a run and inside it sees of LangGraph: steps, callbacks, runtime, messages."""
 
 from collections.abc import Callable
 from pathlib import Path
