@@ -14,7 +14,7 @@ from signoff.graph.errors import IllegalEvent
 from signoff.graph.history.reader import PENDING
 from signoff.graph.history.task import read
 from signoff.graph.machine import ENTRIES, TRANSITIONS, Event, State, enters, next_state
-from signoff.graph.messages import not_run
+from signoff.graph.messages import not_run, nudge
 from signoff.graph.rules import COUNTED, RULES, decide
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.graph.vocabulary import REASONS
@@ -54,6 +54,9 @@ CASES: dict[str, Case] = {
     ),
     "a finish that a person sent back gets one more turn": when(
         "think", user(), *TALK, ai(FINISH), sent_back("f"), limits=TWO
+    ),
+    "an import that a person sent back too": when(
+        "think", user(), *TALK, ai(FINISH), done("f"), nudge("sent_back", "no", finish="m3:0"), limits=TWO
     ),
     "a finish that review refused gets none": when(
         "turns",
