@@ -1,14 +1,13 @@
 """Calls that the program runs: what is handed out, who decides before, and what is observed."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 
-from signoff import BadAnswer, Graph, SetupError, build_graph, delegate, outcome_of
+from signoff import Graph, SetupError, build_graph, delegate, outcome_of
 from signoff.models import ScriptedModel, call
 from tests.support.plays import FINISH, GO, TEXTS, THREAD, results, saved
 
@@ -36,17 +35,9 @@ def handing_over(*script: Any, rule: Any = "hand_over", **options: Any) -> Graph
 
 OBSERVED: dict[str, tuple[Any, str, str]] = {
     "text": ("3 files", "3 files", "success"),
-    "no text": ("", "(no output)", "success"),
     "output": ({"output": "3 files"}, "3 files", "success"),
     "an error": ({"output": "no such file", "status": "error"}, "no such file", "error"),
-    "an error without output": ({"output": "", "status": "error"}, "(no output)", "error"),
     "a document": ({"exit": 1}, '{"exit": 1}', "success"),
-    "output that is a document": (
-        {"output": {"code": 1}, "status": "error"},
-        '{"output": {"code": 1}, "status": "error"}',
-        "error",
-    ),
-    "nothing but an error": ({"status": "error"}, '{"status": "error"}', "error"),
 }
 
 
@@ -75,18 +66,11 @@ def test_what_is_handed_out_is_shown_as_a_call_without_decisions() -> None:
     }
 
 
-BY: dict[str, Callable[[Graph, Any], Any]] = {
-    "an input": lambda graph, message: graph.invoke(message, THREAD),
-    "an update": lambda graph, message: graph.update_state(THREAD, message) and graph.invoke(None, THREAD),
-}
-
-
-@pytest.mark.parametrize("way", BY)
-def test_a_message_takes_the_action_back_which_may_have_been_done(way: str) -> None:
+def test_a_message_takes_the_action_back_which_may_have_been_done() -> None:
     graph = handing_over(SHELL, FINISH, FINISH)
     graph.invoke(GO, THREAD)
     task = graph.get_state(THREAD).values["task"]
-    result = BY[way](graph, {"messages": [("user", "stop, not that")]})
+    result = graph.invoke({"messages": [("user", "stop, not that")]}, THREAD)
     told = results(result, "shell")[0]
     assert told.startswith("<maybe_run> shell")
     assert told.endswith("<instead> stop, not that")
@@ -105,46 +89,9 @@ def test_an_approval_comes_first_and_its_edit_is_handed_over() -> None:
     assert results(result, "shell") == ['<edited> {"command": "pwd"} /home']
 
 
-def test_an_approval_holds_for_the_approved_arguments_alone() -> None:
-    graph = handing_over(SHELL, FINISH, rule={"allowed_decisions": ["approve"], "hand_over": True})
-    graph.invoke(GO, THREAD)
-    reply = graph.invoke(Command(resume="approve"), THREAD)["messages"][-1]
-    graph.update_state(THREAD, {"messages": [changed(reply, args={"command": "rm"})]})
-    result = graph.invoke(None, THREAD)
-    assert results(result, "shell") == ["<not_approved> shell"]
-    assert outcome_of(result).status == "success"
-
-
-def changed(reply: AIMessage, **what: Any) -> AIMessage:
-    return reply.model_copy(update={"tool_calls": [{**reply.tool_calls[0], **what}]})
-
-
-CHANGES: dict[str, Callable[[AIMessage], Any]] = {
-    "the call got a result": lambda reply: ToolMessage("ok", tool_call_id=reply.tool_calls[0]["id"]),
-    "the call became another": lambda reply: changed(reply, name="look", args={}),
-}
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_history_may_change_while_the_driver_works(name: str) -> None:
-    graph = handing_over(SHELL, FINISH)
-    reply = graph.invoke(GO, THREAD)["messages"][-1]
-    graph.update_state(THREAD, {"messages": [CHANGES[name](reply)]})
-    assert outcome_of(graph.invoke(None, THREAD)).status == "success"
-
-
 def test_where_nobody_can_be_waited_for_the_call_does_not_run() -> None:
     graph = handing_over(SHELL, FINISH, checkpointer=None, store=None)
     assert results(graph.invoke(GO), "shell")[0].startswith("<nobody> shell")
-
-
-@pytest.mark.parametrize("answer", [{"output": "ok", "seconds": float("nan")}, {("a", 1): 2}], ids=repr)
-def test_an_observation_that_cannot_be_saved_is_refused(answer: Any) -> None:
-    graph = handing_over(SHELL, FINISH)
-    graph.invoke(GO, THREAD)
-    with pytest.raises(BadAnswer):
-        graph.invoke(Command(resume=answer), THREAD)
-    assert outcome_of(graph.invoke(Command(resume="ok"), THREAD)).status == "success"
 
 
 def deploy(place: str) -> str:
@@ -158,21 +105,14 @@ RULES: dict[str, tuple[Any, dict[str, Any] | None, str]] = {
     "no rule": (None, None, ""),
     "of the tool": ({"deploy": "hand_over"}, None, "action"),
     "of its kind": ({"write": "hand_over"}, None, "action"),
-    "of another kind": ({"terminal": "hand_over"}, None, ""),
     "the tool's no in place of its kind": ({"write": "hand_over", "deploy": False}, None, ""),
     "a person's in place of its kind": ({"write": "hand_over", "deploy": ["approve"]}, None, "approval"),
-    "in place of a person of its kind": ({"write": True, "deploy": "hand_over"}, None, "action"),
     "a person first": ({"deploy": FIRST}, None, "approval"),
-    "a person first, of its kind": ({"write": FIRST}, None, "approval"),
-    "not handed over, in words": ({"deploy": {**FIRST, "hand_over": False}}, None, "approval"),
     "the tool says so": (None, {"hand_over": True}, "action"),
     "the tool says so, and a person first": ({"deploy": True}, {"hand_over": True}, "approval"),
     "the tool says no, its kind says so": ({"write": "hand_over"}, {"hand_over": False}, "action"),
     # What a function returns hands nothing over, and what it does not know asks.
     "a function": (lambda name, args: "hand_over", None, "approval"),
-    "a function of the tool": ({"deploy": lambda args: "hand_over"}, None, "approval"),
-    "a function that gives a document": (lambda name, args: {"hand_over": True}, None, "approval"),
-    "a function that gives a misspelt word": ({"deploy": lambda args: ["aprove"]}, None, "approval"),
 }
 
 
@@ -186,13 +126,9 @@ def test_who_decides_and_who_runs_it(name: str) -> None:
 
 
 IMPOSSIBLE: dict[str, tuple[Any, str]] = {
-    "a delegate": ({"helper": "hand_over"}, "helper"),
-    "all delegates": ({"delegate": "hand_over"}, "delegate"),
     "a tool of a delegate": ({"deploy": "hand_over"}, "deploy"),
-    "a tool that does not exist": ({"deplyo": "hand_over"}, "deplyo"),
     "a finish": ({"finish_task": "hand_over"}, "finish_task"),
     "to edit a finish": ({"finish_task": ["edit"]}, "approve, reject"),
-    "a question": ({"ask_user": True}, "ask_user"),
 }
 
 
@@ -202,13 +138,3 @@ def test_what_cannot_be_handed_over_or_approved_is_refused(name: str) -> None:
     helper = delegate("helper", build_graph(ScriptedModel([FINISH]), [deploy]), description="Helps.")
     with pytest.raises(SetupError, match=named):
         build_graph(ScriptedModel([]), [helper], approvals=approvals)
-
-
-def test_what_a_delegate_would_run_of_a_kind_that_is_handed_over_asks_a_person() -> None:
-    """The program of the graph above cannot run it."""
-    below = build_graph(ScriptedModel([call("deploy", place="x"), FINISH]), [deploy])
-    helper = delegate("helper", below, description="Helps.")
-    model = ScriptedModel([call("helper", task="Deploy."), FINISH])
-    graph = build_graph(model, [helper], approvals={"write": "hand_over"}, **saved())
-    (wait,) = graph.invoke(GO, THREAD)["__interrupt__"]
-    assert wait.value["type"] == "approval"

@@ -12,28 +12,14 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import BaseMessage, HumanMessage, convert_to_openai_messages
-from langchain_core.messages.utils import count_tokens_approximately as tokens
-from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from signoff import (
-    Decision,
-    Ended,
-    Question,
-    Session,
-    build_graph,
-    go_on,
-    outcome_of,
-    sqlite_storage,
-    standard_controls,
-)
+from signoff import Decision, Ended, Question, Session, build_graph, go_on, sqlite_storage, standard_controls
 from signoff.guards import Guards, guarded
-from signoff.models import ScriptedModel, TaggedText, call, reply
+from signoff.models import ScriptedModel, call, reply
 from tests.support.plays import (
-    ASK,
     FINISH,
-    GO,
     READ,
     TEXTS,
     THINK,
@@ -66,17 +52,6 @@ class Appending(AgentMiddleware[Any, Any, Any]):
         return handler(request.override(messages=[*request.messages, HumanMessage("It is noon.")]))
 
 
-class Choosing(AgentMiddleware[Any, Any, Any]):
-    """Asks another model than the agent's."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return handler(request.override(model=self.model))
-
-
 @dataclass(frozen=True)
 class Talk:
     """The model's replies, the inputs, and who says what at the end of the last prompt."""
@@ -88,55 +63,20 @@ class Talk:
     middleware: Sequence[Any] = ()
 
 
-BLOCKED = call("finish_task", summary="No key.", outcome="blocked")
 IMPORTED = [user("Read."), ai(("read", "w")), done("w", "y"), user("Once more.")]
+NOON = ("human", "It is noon.")
 NAMED = [HumanMessage("I am for it.", name="ann"), HumanMessage("I am not.", name="bob")]
 TALKS = {
-    "a second task after a finish": Talk(
-        [READ, FINISH, FINISH],
-        ["one", "two"],
-        [("tool", "<accepted>"), ("ai", "All of it."), ("human", "two")],
-    ),
-    "a second task after a finish that claims less": Talk(
-        [BLOCKED, FINISH], ["one", "two"], [("human", "two")]
-    ),
-    "an empty reply after a result": Talk(
-        [READ, reply(""), FINISH], ["one"], [("ai", LINE), ("human", "<empty>")]
-    ),
-    "an empty reply at once": Talk(
-        [reply(""), FINISH], ["one"], [("human", "one"), ("ai", LINE), ("human", "<empty>")]
-    ),
+    "a second task": Talk([READ, FINISH, FINISH], ["one", "two"], [("ai", "All of it."), ("human", "two")]),
+    "an empty reply": Talk([READ, reply(""), FINISH], ["one"], [("ai", LINE), ("human", "<empty>")]),
     "words, and a reminder": Talk(["I will.", FINISH], ["one"], [("ai", "I will."), ("human", "<talked>")]),
-    "a reminder near a limit": Talk([call("read", n=at) for at in range(5)] + [FINISH], ["one"], turns=6),
-    "a limit, and going on": Talk(
-        [READ, FINISH], ["one", go_on(5)], [("tool", "read 0"), ("ai", LINE), ("human", "<resumed>")], turns=1
-    ),
-    "a limit, and another task": Talk(
-        [READ, FINISH], ["one", "two"], [("ai", LINE), ("human", "two")], turns=1
-    ),
-    "an error, and another task": Talk(
-        [READ, DOWN, FINISH], ["one", "two"], [("tool", "read 0"), ("ai", LINE), ("human", "two")]
-    ),
-    "an error at once": Talk(
-        [DOWN, FINISH], ["one", "two"], [("human", "one"), ("ai", LINE), ("human", "two")]
-    ),
+    "a limit": Talk([READ, FINISH], ["one", go_on(5)], [("ai", LINE), ("human", "<resumed>")], turns=1),
+    "an error, a new task": Talk([READ, DOWN, FINISH], ["one", "two"], [("ai", LINE), ("human", "two")]),
     "an import that begins with the assistant": Talk([FINISH], [[ai("Hello?"), user("Read.")]]),
-    "an import with two of the assistant in a row": Talk(
-        [FINISH], [[user("Hello."), ai("Hello."), ai("What is it?"), user("Read.")]]
-    ),
-    "an import with a message after a result": Talk(
-        [FINISH], [IMPORTED], [("ai", LINE), ("human", "Once more.")]
-    ),
-    "two messages at once": Talk(
-        [READ, FINISH], [[user("First this."), user("Then that.")]], [("tool", "read 0")]
-    ),
+    "an import": Talk([FINISH], [IMPORTED], [("tool", "y"), ("ai", LINE), ("human", "Once more.")]),
+    "two messages at once": Talk([READ, FINISH], [[user("This."), user("That.")]], [("tool", "read 0")]),
     "messages of two people": Talk([FINISH], [NAMED], [("ai", LINE), ("human", "I am not.")]),
-    "a middleware that appends": Talk(
-        [READ, FINISH],
-        ["one"],
-        [("tool", "read 0"), ("ai", LINE), ("human", "It is noon.")],
-        middleware=[Appending()],
-    ),
+    "a middleware appends": Talk([READ, FINISH], ["one"], [("ai", LINE), NOON], middleware=[Appending()]),
 }
 
 
@@ -146,21 +86,14 @@ def machine(talk: Talk, model: Any) -> Any:
     return build_graph(model, Bench().tools[1:2], limits={"turns": talk.turns}, **options)
 
 
-def under_guards(talk: Talk, model: Any, *more: Any) -> Any:
-    middleware = [Guards({"turns": talk.turns}, policy={"texts": WORDS}), *more, *talk.middleware]
-    given = ScriptedModel([]) if more else model
-    agent = create_agent(given, Bench().tools[1:2], middleware=middleware, checkpointer=InMemorySaver())
+def under_guards(talk: Talk, model: Any) -> Any:
+    middleware = [Guards({"turns": talk.turns}, policy={"texts": WORDS}), *talk.middleware]
+    agent = create_agent(model, Bench().tools[1:2], middleware=middleware, checkpointer=InMemorySaver())
     # Only a guarded agent takes go_on().
     return guarded(agent) if any(isinstance(one, Command) for one in talk.sent) else agent
 
 
-DRIVERS: dict[str, Callable[[Talk, Any], Any]] = {
-    "build_graph": machine,
-    "Guards": under_guards,
-    "Guards, with a model that another middleware chooses": lambda talk, model: under_guards(
-        talk, model, Choosing(model)
-    ),
-}
+DRIVERS: dict[str, Callable[[Talk, Any], Any]] = {"build_graph": machine, "Guards": under_guards}
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -199,43 +132,10 @@ def test_system_messages_join_the_prompt_in_order() -> None:
     assert "finish_task" in system
 
 
-def large(text: str) -> str:
-    """Look."""
-    return f"begins {'y' * 50_000} ends"
-
-
-LARGE = StructuredTool.from_function(large, metadata={"kind": "read"})
-
-
-def test_a_large_result_before_a_reminder_is_cut_to_the_budget() -> None:
-    model = ScriptedModel([*(call("read", n=at) for at in range(4)), call("large", text="x"), FINISH])
-    policy = {"texts": WORDS, "prompt_tokens": 4_000, "result_chars": 10**6}
-    graph = build_graph(model, [*Bench().tools, LARGE], limits={"turns": 6}, policy=policy)
-    assert outcome_of(graph.invoke(GO)).status == "success"
-    prompt = model.seen[-1].messages
-    assert_in_turn(prompt)
-    assert tokens(prompt) <= 4_000
-    *_, result, line, reminder = prompt
-    assert (line.text, reminder.text) == (LINE, "<near_limit> 1 turn(s)")
-    assert (result.text[:7], result.text[-5:], len(result.text) < 20_000) == ("begins ", " ends", True)
-
-
-def test_a_model_of_text_is_shown_the_whole_of_it_and_no_line() -> None:
-    steps: list[Any] = ['<CALL name="large">{"text": "x"}</CALL>', "", "<PLAN>[FINALIZE] All of it.</PLAN>"]
-    inner = ScriptedModel(steps)
-    graph = build_graph(TaggedText(inner), [LARGE], policy={"result_chars": 10**6, "texts": WORDS})
-    assert outcome_of(graph.invoke(GO)).status == "success"
-    last = inner.seen[2].messages
-    assert_in_turn(last)
-    assert "y" * 50_000 in last[-1].text
-    assert "<empty>" in last[-1].text
-    assert not any(LINE in message.text for message in last)
-
-
 # Threads are driven at random through all that a run meets, by graphs that are built anew from the database
 # in between: a provider's cache is of prefixes, so whatever changes at the front is paid in full again.
 
-MOVES = 12
+MOVES = 8
 REPLIES: list[Callable[[random.Random], Any]] = [
     # Talk in a row climbs the ladder, so it comes more often.
     *[lambda draw: reply(f"Words {draw.random()}."), lambda _: reply("More words.")] * 5,
@@ -306,12 +206,12 @@ COMPACTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", COMPACTIONS)
-@pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(2, 7))]
-)
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.thorough)])
 def test_a_request_begins_with_the_one_before(seed: int, name: str, tmp_path: Path) -> None:
     model = drive(seed, tmp_path / "t.sqlite", COMPACTIONS[name])
     assert len(model.seen) > MOVES
+    for seen in model.seen:
+        assert_in_turn(seen.messages)
     for before, after in pairwise(model.seen):
         assert json.dumps(after.tools) == json.dumps(before.tools)
         # Notes that the model was asked for may be word for word those of before, of more turns.
@@ -323,48 +223,19 @@ def test_a_request_begins_with_the_one_before(seed: int, name: str, tmp_path: Pa
     assert any(summary_in(seen.messages) for seen in model.seen) == (name != "none")
 
 
-def test_a_summary_by_the_model_is_asked_for_in_turn() -> None:
-    steps = iter([*(call("look", where=f"{at} " + "x" * 900) for at in range(8)), FINISH])
-
-    def step(messages: list[BaseMessage]) -> Any:
-        return "Four notes." if messages[-1].text == "<note_down>" else next(steps)
-
-    model = ScriptedModel(step, profile={"max_input_tokens": 200_000})
-    policy = {"prompt_tokens": 2_500, "compaction": "model", "texts": WORDS}
-    reading = StructuredTool.from_function(look, metadata={"kind": "read"})
-    assert outcome_of(build_graph(model, [reading], policy=policy).invoke(GO)).status == "success"
-    asked = [seen.messages for seen in model.seen if seen.messages[-1].text == "<note_down>"]
-    assert asked
-    assert all(prompt[-2].text == LINE for prompt in asked)
-    for seen in model.seen:
-        assert_in_turn(seen.messages)
-    assert any("Four notes." in message.text for message in model.seen[-1].messages)
-
-
 # Plan, execute, think: after each batch of calls the model is asked what they show.
 
+TWO_TURNS = {"turns": 2}
 ROUNDS: dict[str, tuple[Play, int]] = {
     # And how often it is asked.
     "the first reply is free": (play([FINISH]), 0),
     "after a batch it is asked once": (play([[READ, WRITE], THINK, FINISH], ran="read write"), 1),
     "a thought opens the next round": (play([READ, THINK, WRITE, FINISH], ran="read write"), 2),
-    "a thought beside the batch has not seen it": (play([[THINK, READ], FINISH], ran="read"), 1),
     "who works on instead is asked again": (play([READ, WRITE, READ, FINISH], ran="read write read"), 3),
     "a finish comes first": (play([[WRITE, FINISH]], ran="write"), 0),
-    "so does a question": (play([[WRITE, ASK]], ran="write", reason=None), 0),
-    "so does the limit": (play([READ], limits={"turns": 1}, ran="read", reason="turns"), 0),
     "a call that cannot run is no batch": (play([call("write", raw='{"a": '), FINISH]), 0),
-    "nor is a tool that does not exist": (play([call("xyz"), FINISH]), 0),
-    "nor are words": (play(["Hello.", FINISH]), 0),
-    "near the limit both are said": (
-        play([READ, FINISH], limits={"turns": 2}, ran="read", told="<near_limit> 1 turn"),
-        1,
-    ),
-    "of a batch eight calls run": (
-        play([[THINK, *[READ] * 9], FINISH], ran="read " * 8, told="<too_many> 8 read"),
-        1,
-    ),
-    "or as many as are set": (play([[READ] * 3, FINISH], limits={"calls_per_reply": 2}, ran="read read"), 1),
+    "near a limit, too": (play([READ, FINISH], limits=TWO_TURNS, ran="read", told="<near_limit>"), 1),
+    "of a batch eight run": (play([[THINK, *[READ] * 9], FINISH], ran="read " * 8, told="<too_many>"), 1),
 }
 
 
@@ -376,13 +247,3 @@ def test_in_rounds(name: str) -> None:
     assert sum("<round>" in text for text in texts) == asked
     # The same tools in every call: a provider's cache of the prompt holds.
     assert {(len(seen.tools), seen.tool_choice) for seen in played.model.seen} == {(6, None)}
-
-
-def test_the_model_is_told_that_it_works_in_rounds() -> None:
-    told = [
-        check(play([FINISH], options={"control_tools": standard_controls(rounds=rounds)}))
-        for rounds in (True, False)
-    ]
-    in_rounds, without = [played.model.seen[0].messages[0].text for played in told]
-    assert TEXTS.rounds in in_rounds
-    assert TEXTS.rounds not in without
