@@ -82,7 +82,6 @@ READ_AS: dict[str, tuple[Any, str | None]] = {
     # What is wrong with it; None for a yes.
     **{repr(word): (word, None) for word in ("OK", " Confirm ", "Yes!", "accepted")},
     **{repr(word): (word, "<no_feedback>") for word in ("no", "Rejected.")},
-    "true": (True, None),
     "a yes, but": ("  yes, but the title is wrong ", "yes, but the title is wrong"),
     "a rejection with words": ({"type": "reject", "message": "wrong"}, "wrong"),
     "an inbox ignores": ({"type": "ignore", "args": None}, "<no_feedback>"),

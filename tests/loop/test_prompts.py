@@ -135,17 +135,14 @@ def test_system_messages_join_the_prompt_in_order() -> None:
 # Threads are driven at random through all that a run meets, by graphs that are built anew from the database
 # in between: a provider's cache is of prefixes, so whatever changes at the front is paid in full again.
 
-MOVES = 8
+MOVES = 12
 REPLIES: list[Callable[[random.Random], Any]] = [
     # Talk in a row climbs the ladder, so it comes more often.
     *[lambda draw: reply(f"Words {draw.random()}."), lambda _: reply("More words.")] * 5,
     lambda draw: reply(call("look", where=str(draw.random()))),
     lambda draw: reply("I look.", call("look", where=str(draw.random())), call("pay", amount=3)),
-    lambda _: reply(call("look", where="the same")),
     lambda _: reply(call("think", thought="Hm.", approach="Slowly.")),
     lambda _: reply(call("ask_user", question="Which?")),
-    lambda _: reply(call("look")),
-    lambda _: reply(call("no_such_tool", x=1)),
     lambda _: reply("Cut of", call("look", where="cut"), finish_reason="length"),
     lambda _: reply(""),
     lambda _: reply(call("finish_task", summary="")),
