@@ -159,6 +159,7 @@ RUN = {
     "it fails: a refusal": submits(NO_NETWORK, "sent", script=TWICE, refusals=1, told="no network"),
     "it fails again: a limit": submits(NO_NETWORK, script=TWICE, saved=False, reason="review_deadlock"),
     "it fails again: a person": submits(NO_NETWORK, script=TWICE, then=YES, verified="unverified"),
+    "its function fails": submits("x", decide=lambda value: value["no"], refusals=1, **THEN_FINISH),
     "it asks for a person": submits("look", decide=lambda _: "ask", then=YES, waits="finish", result="look"),
     "not beside a call that failed": play([[FAIL, SUBMIT], FINISH], options=UNRUN, ran="fail", refusals=1),
     "not after a check failed": play([SUBMIT, PARTIAL], options=UNRUN, checks=["false"], claim="partial"),
@@ -305,7 +306,7 @@ SHAPES: dict[str, tuple[Any, Any, Any, Any]] = {
     # What the model gives, the instance, and what is stored.
     "a model": (Page, {"title": "a", "seen": 3}, Page(title="a", seen=3), {"title": "a", "views": 3}),
     "a dataclass": (Place, {"name": "Graz", "day": "1"}, Place("Graz", 1), {"name": "Graz", "day": 1}),
-    "a TypedDict": (Sum, {"total": 3}, {"total": 3}, {"total": 3}),
+    "a TypedDict, given as text": (Sum, '{"total": 3}', {"total": 3}, {"total": 3}),
     "a JSON schema": (TAGS, TAGGED, TAGGED, TAGGED),
     "text around the object": (TAGS, '{"title": "a"}', A, A),
 }
