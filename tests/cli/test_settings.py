@@ -14,19 +14,17 @@ from langchain_core.tools import ToolException
 
 from signoff import sqlite_storage
 from signoff.tools import workspace_tools
-from tests.support.benches.cli import Bench, offered, one_sentence, steps
+from tests.support.benches.cli import ASK, DONE, LOOK, Bench, offered, one_sentence, steps
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
-DONE = 'call("finish_task", summary="All done.")'
-LOOK = 'call("read_file", path="config.py")'
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    made = Bench(tmp_path)
-    made.env |= {"SIGNOFF_CONFIG": None, "XDG_CONFIG_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
-    made.model(f"[{DONE}] * 9")
-    return made
+def bench(bench: Bench) -> Bench:
+    bench.env |= {"SIGNOFF_CONFIG": None, "XDG_CONFIG_HOME": str(bench.folder / "home")}
+    bench.env["HOME"] = str(bench.folder)
+    bench.model(f"[{DONE}] * 9")
+    return bench
 
 
 @pytest.fixture
@@ -54,13 +52,11 @@ TAGGED = ["--protocol", "tagged"]
 PLACES: dict[str, tuple[list[str] | None, list[str], dict[str, str], str, int]] = {
     "the default": (None, [], {}, "", 30),
     "the file": (None, [], {}, "turns = 2", 2),
-    "no file": (None, ["--config", "none"], {}, "turns = 2", 30),
     "the environment": (None, [], {"SIGNOFF_TURNS": "3"}, "turns = 2", 3),
     "an empty variable": (None, [], {"SIGNOFF_TURNS": ""}, "turns = 2", 2),
     "the thread": (["--turns", "4"], [], {"SIGNOFF_TURNS": "3"}, "turns = 2", 4),
     "an option": (["--turns", "4"], ["--turns", "5"], {"SIGNOFF_TURNS": "3"}, "turns = 2", 5),
     "another protocol": (["--turns", "4"], TAGGED, {}, "turns = 2", 2),
-    "another protocol alone": (["--turns", "4"], TAGGED, {}, "", 10),
 }
 
 
@@ -81,8 +77,7 @@ def test_a_thread_keeps_what_it_ran_with_also_that_it_had_no_limit(bench: Bench,
     written(own, "tokens = 9\nseconds = 9\nbase_url = 'http://x/v1'\n")
     bench("run", "y", "-t", "t1", OPENAI_BASE_URL="http://y")
     assert {"base_url": None, "workspace": str(bench.workspace), **fresh}.items() <= used(bench).items()
-    given = ["--turns", "7", "--tokens", "100", "--seconds", "1.5", "--model-seconds", "7.5"]
-    bench.run("z", *given)
+    bench.run("z", "--turns", "7", "--tokens", "100", "--seconds", "1.5", "--model-seconds", "7.5")
     bench("run", "z", "-t", "t1", "--turns", "3", "--talk-turns", "2")
     kept = {"turns": 3, "talk_turns": 2, "tokens": 100, "seconds": 1.5, "model_seconds": 7.5}
     assert kept.items() <= used(bench).items()
@@ -117,86 +112,80 @@ def test_the_docs_have_every_option_with_its_variables_and_its_help(bench: Bench
         assert f"SIGNOFF_{others[-1].upper()}" == variable, option
 
 
-@pytest.mark.parametrize(
-    ("text", "names", "listed"),
-    [
-        ("tools = 'files, python'", "tools", ["files", "python"]),
-        ("tools = ['files', 'python']", "tools", ["files", "python"]),
-        ("tools = 'none'", "tools", []),
-        ("tools = ['none']", "tools", []),
-        ("tools = []", "tools", []),
-        ("checks = 'true -q'", "checks", ["true -q"]),
-        ("checks = 'none'", "checks", []),
-    ],
-)
-def test_lists_and_texts_are_read_alike(
-    bench: Bench, own: Path, text: str, names: str, listed: list[str]
-) -> None:
+LISTS: dict[str, tuple[str, list[str]]] = {
+    "tools = 'files, python'": ("tools", ["files", "python"]),
+    "tools = ['files', 'python']": ("tools", ["files", "python"]),
+    "tools = ['none']": ("tools", []),
+    "checks = 'true -q'": ("checks", ["true -q"]),
+    "checks = 'none'": ("checks", []),
+}
+
+
+@pytest.mark.parametrize("text", LISTS)
+def test_lists_and_texts_are_read_alike(bench: Bench, own: Path, text: str) -> None:
+    name, listed = LISTS[text]
     written(own, text)
     bench.run("x")
-    assert used(bench)[names] == listed
+    assert used(bench)[name] == listed
 
 
-class TestTheUsersFile:
-    def test_one_that_was_named_is_named_again(self, bench: Bench, own: Path, tmp_path: Path) -> None:
-        written(own, "turns = 7")
-        database = tmp_path / "other.sqlite"
-        other = written(tmp_path / "other.toml", f"database = '{database}'\nturns = 1\n")
-        bench.model('["Hm."] * 9')
-        bench.env["SIGNOFF_DATABASE"] = None
-        result = bench.run("x", "--config", str(other))
-        (how,) = offered(result.stdout).values()
-        assert how == ["resume", "--config", str(other), "--database", str(database), "t1"]
-        assert "t1" in bench("threads", SIGNOFF_CONFIG=str(other)).stdout
+# The user's file.
 
-    HOSTILE = 'model = "m"\nbase_url = "http://h/v1"\ntools = ["shell"]\napprove = "none"\nturns = 1'
 
-    @pytest.mark.parametrize("place", ["signoff.toml", ".signoff/signoff.toml", "signoff/signoff.toml"])
-    def test_one_of_the_workspace_or_the_current_folder_is_ignored(
-        self, place: str, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        for folder in (bench.workspace, tmp_path / "elsewhere"):
-            (folder / place).parent.mkdir(parents=True, exist_ok=True)
-            written(folder / place, self.HOSTILE)
-            monkeypatch.chdir(folder)
-            # What the specification says of a relative folder: it is no folder.
-            for home in (bench.env["XDG_CONFIG_HOME"], ".", ""):
-                env = {"XDG_CONFIG_HOME": home, "HOME": str(tmp_path / "nobody"), "SIGNOFF_TOOLS": "files"}
-                thread = f"{folder.name}{len(home or '')}"
-                assert bench.run("x", "--approve", "write", thread=thread, **env).exit_code == 0
-                found = used(bench, thread)
-                assert (found["base_url"], found["turns"], found["model"]) == (
-                    None,
-                    30,
-                    bench.env["SIGNOFF_MODEL"],
-                )
-                assert (found["tools"], found["approve"]) == (["files"], ["write"])
+def test_one_that_was_named_is_named_again(bench: Bench, own: Path) -> None:
+    written(own, "turns = 7")
+    database = bench.folder / "other.sqlite"
+    other = written(bench.folder / "other.toml", f"database = '{database}'\nturns = 1\n")
+    bench.model('["Hm."] * 9')
+    bench.env["SIGNOFF_DATABASE"] = None
+    (how,) = offered(bench.run("x", "--config", str(other)).stdout).values()
+    assert how == ["resume", "--config", str(other), "--database", str(database), "t1"]
+    assert "t1" in bench("threads", SIGNOFF_CONFIG=str(other)).stdout
 
-    def test_one_in_the_workspace_is_refused_when_it_is_named(self, bench: Bench, tmp_path: Path) -> None:
-        inside = written(bench.workspace / "mine.toml", "turns = 3")
-        link = tmp_path / "link.toml"
-        link.symlink_to(inside)
-        within = bench.workspace / "link.toml"
-        within.symlink_to(written(tmp_path / "mine.toml", "turns = 3"))
-        for path in (inside, link, within):
-            one_sentence(bench.run("x", "--config", str(path)), str(path), "--config none")
 
-    def test_the_model_cannot_write_it(
-        self, bench: Bench, own: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("XDG_CONFIG_HOME", str(own.parent.parent))
-        tools = {tool.name: tool for tool in workspace_tools(bench.folder)}
-        with pytest.raises(ToolException):
-            tools["write_file"].invoke({"path": str(own.relative_to(bench.folder)), "content": self.HOSTILE})
-        assert not own.exists()
+HOSTILE = 'model = "m"\nbase_url = "http://h/v1"\ntools = ["shell"]\napprove = "none"\nturns = 1'
 
-    @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-    def test_one_that_others_may_write_is_refused(self, mode: int, bench: Bench, own: Path) -> None:
+
+@pytest.mark.parametrize("place", ["signoff.toml", ".signoff/signoff.toml", "signoff/signoff.toml"])
+def test_one_of_the_workspace_or_the_current_folder_is_ignored(
+    place: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in (bench.workspace, bench.folder / "elsewhere"):
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        written(folder / place, HOSTILE)
+        monkeypatch.chdir(folder)
+        # What the specification says of a relative folder: it is no folder.
+        for home in (bench.env["XDG_CONFIG_HOME"], "."):
+            env = {"XDG_CONFIG_HOME": home, "HOME": str(bench.folder / "nobody"), "SIGNOFF_TOOLS": "files"}
+            thread = f"{folder.name}{len(home or '')}"
+            assert bench.run("x", "--approve", "write", thread=thread, **env).exit_code == 0
+            settings = used(bench, thread)
+            kept = {"base_url": None, "turns": 30, "tools": ["files"], "approve": ["write"]}
+            assert {**kept, "model": bench.env["SIGNOFF_MODEL"]}.items() <= settings.items()
+
+
+def test_one_in_the_workspace_is_refused_when_it_is_named(bench: Bench) -> None:
+    inside = written(bench.workspace / "mine.toml", "turns = 3")
+    link, within = bench.folder / "link.toml", bench.workspace / "link.toml"
+    link.symlink_to(inside)
+    within.symlink_to(written(bench.folder / "mine.toml", "turns = 3"))
+    for path in (inside, link, within):
+        one_sentence(bench.run("x", "--config", str(path)), str(path), "--config none")
+
+
+def test_the_model_cannot_write_it(bench: Bench, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(own.parent.parent))
+    tools = {tool.name: tool for tool in workspace_tools(bench.folder)}
+    with pytest.raises(ToolException):
+        tools["write_file"].invoke({"path": str(own.relative_to(bench.folder)), "content": HOSTILE})
+    assert not own.exists()
+
+
+def test_one_that_others_may_write_or_own_is_refused(bench: Bench, own: Path) -> None:
+    for mode in (0o620, 0o602):
         written(own, "turns = 3").chmod(mode)
         one_sentence(bench("threads"), f"chmod go-w {own}")
-
-    @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
-    def test_one_of_another_user_is_refused(self, bench: Bench, own: Path) -> None:
+    if os.getuid() == 0:
         os.chown(written(own, "turns = 3"), 12_345, -1)
         one_sentence(bench("threads"), str(own))
 
@@ -204,30 +193,17 @@ class TestTheUsersFile:
 # What the file holds; what the one sentence names beside the place, and what it wants.
 WRONG: Mapping[str, tuple[str | bytes, str, str]] = {
     "not TOML": ("turns =", "", "TOML"),
-    "not text": (b"model = '\xff'", "", "TOML"),
     "too deep": ("a = " + "[" * 90_000, "", "TOML"),
     "too long": ("#" * 200_000, "", "100,000"),
     "an unknown key": ("turn = 3", "turn in", "turns, tokens"),
-    "a table": ("[run]\nturns = 3", "run in", "turns, tokens"),
-    "another case": ("Turns = 3", "Turns in", "turns, tokens"),
     "a key": ("api_key = 's3cret'", "api_key in", "turns, tokens"),
-    "the file itself": ("config = '/x'", "config in", "turns, tokens"),
     "no turns": ("turns = 0", "turns in", "whole number"),
-    "garbage turns": ("turns = 'many'", "turns in", "whole number"),
     "true turns": ("turns = true", "turns in", "number"),
-    "endless seconds": ("seconds = inf", "seconds in", "above 0"),
-    "no seconds": ("model_seconds = nan", "model_seconds in", "above 0"),
-    "a model that is a number": ("model = 3", "model in", "text"),
-    "rounds": ("rounds = 'perhaps'", "rounds in", "true or false"),
     "a protocol": ("protocol = 'soap'", "protocol in", "tools or tagged"),
     "tools": ("tools = ['files', 'shel']", "tools in", "python-write"),
-    "a tool that is a number": ("tools = 3", "tools in", "list"),
     "control tools": ("approve = ['control']", "approve in", "control"),
-    "a kind": ("approve = ['terminl']", "approve in", "terminal"),
     "an empty check": ("checks = ['']", "checks in", "'pytest -q'"),
     "a relative workspace": ("workspace = 'project'", "workspace in", "/ or ~"),
-    "a relative constitution": ("constitution = 'x.md'", "constitution in", "/ or ~"),
-    "a relative prompt": ("system_prompt = '@x.md'", "system_prompt in", "/ or ~"),
     "a relative script": ("model = 'scripted:x.py'", "model in", "/ or ~"),
     "a relative database": ("database = 'x.sqlite'", "database in", "/ or ~"),
 }
@@ -242,37 +218,14 @@ def test_what_is_wrong_in_the_file_is_one_sentence_that_names_it(case: str, benc
     assert "s3cret" not in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
-        ("SIGNOFF_TURNS", "0"),
-        ("SIGNOFF_TOOLS", "shel"),
-        ("SIGNOFF_APPROVE", "terminl"),
-        ("SIGNOFF_ROUNDS", "perhaps"),
-        ("SIGNOFF_CONFIG", "/no/such.toml"),
-    ],
-)
-def test_what_is_wrong_in_the_environment_is_one_sentence_that_names_it(
-    bench: Bench, variable: str, value: str
-) -> None:
-    one_sentence(bench.run("x", **{variable: value}), variable, value)
-
-
-def _link_to_a_pipe(path: Path) -> None:
-    os.mkfifo(path.with_name("pipe"))
-    path.symlink_to("pipe")
-
-
-def _sparse(path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(10**12)
+def test_what_is_wrong_in_the_environment_is_one_sentence_that_names_it(bench: Bench) -> None:
+    for variable, value in (("TURNS", "0"), ("APPROVE", "terminl"), ("ROUNDS", "perhaps")):
+        one_sentence(bench.run("x", **{f"SIGNOFF_{variable}": value}), f"SIGNOFF_{variable}", value)
 
 
 UNREADABLE: dict[str, Callable[[Path], object]] = {
     "a pipe": os.mkfifo,
-    "a link to a pipe": _link_to_a_pipe,
     "without an end": lambda path: path.symlink_to("/dev/zero"),
-    "very large": _sparse,
     "a folder": Path.mkdir,
     "no text": lambda path: written(path, b"caf\xe9"),
 }
@@ -321,7 +274,6 @@ SCRIPTS: dict[str, tuple[str, str]] = {
     "a script": (f"from signoff.models import *\nscript = [{DONE}]", ""),
     "neither": ("x = 1", "script"),
     "broken": ("1 / 0", "ZeroDivisionError"),
-    "no python": ("no python here", "SyntaxError"),
 }
 
 
@@ -337,22 +289,21 @@ def test_a_scripted_model_from_a_file(bench: Bench, case: str) -> None:
         assert result.exit_code == 0
 
 
-class TestDatabase:
-    def test_the_first_place_that_names_one_decides_and_commands_name_it_again(
-        self, bench: Bench, own: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(bench.folder)
-        bench.model(steps(LOOK, 'call("ask_user", question="?")'))
-        env: dict[str, str | None] = {"SIGNOFF_DATABASE": None, "XDG_DATA_HOME": str(bench.folder / "data")}
-        written(own, f"database = '{bench.folder / 'file.sqlite'}'")
-        for thread, options, variable, name in (
-            ("a", ["-d", "option.sqlite"], "variable.sqlite", "option.sqlite"),
-            ("b", [], "variable.sqlite", "variable.sqlite"),
-            ("c", [], "", "file.sqlite"),
-        ):
-            shown = bench.run("x", *options, thread=thread, **{**env, "SIGNOFF_DATABASE": variable}).stdout
-            words = offered(shown)["Answer"]
-            assert words[words.index("--database") + 1] == str(bench.folder / name)
-        own.unlink()
-        assert "--database" not in offered(bench.run("x", thread="d", **env).stdout)["Answer"]
-        assert list((bench.folder / "data").rglob("threads.sqlite")) != []
+def test_the_first_place_that_names_a_database_decides_and_commands_name_it_again(
+    bench: Bench, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(bench.folder)
+    bench.model(steps(LOOK, ASK))
+    env: dict[str, str | None] = {"SIGNOFF_DATABASE": None, "XDG_DATA_HOME": str(bench.folder / "data")}
+    written(own, f"database = '{bench.folder / 'file.sqlite'}'")
+    for options, variable, name in (
+        (["-d", "option.sqlite"], "variable.sqlite", "option.sqlite"),
+        ([], "variable.sqlite", "variable.sqlite"),
+        ([], "", "file.sqlite"),
+    ):
+        shown = bench.run("x", *options, **{**env, "SIGNOFF_DATABASE": variable}).stdout
+        words = offered(shown)["Answer"]
+        assert words[words.index("--database") + 1] == str(bench.folder / name)
+    own.unlink()
+    assert "--database" not in offered(bench.run("x", **env).stdout)["Answer"]
+    assert list((bench.folder / "data").rglob("threads.sqlite")) != []
