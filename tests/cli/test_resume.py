@@ -2,28 +2,29 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from signoff.text import WAITS
-from tests.support.benches.cli import Bench, bare, offered, one_sentence, steps, words_of
+from tests.support.benches.cli import (
+    ASK,
+    DONE,
+    EDIT,
+    SAY,
+    WRITE,
+    Bench,
+    bare,
+    offered,
+    one_sentence,
+    steps,
+    words_of,
+)
 
-WRITE = 'call("write_file", path="new.md", content="# New\\n")'
 OTHER = 'call("write_file", path="other.md", content="# New\\n")'
-EDIT = 'call("edit_file", path="config.py", old="3000", new="4000")'
-SAY = 'lambda m: call("finish_task", summary=m[-1].text)'
-DONE = 'call("finish_task", summary="All done.")'
-ASK = 'call("ask_user", question="Which?")'
 CLAIM = (
     'call("finish_task", summary="It is 4000.", pending_issues=["No tests"], requires_user_confirmation=True)'
 )
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
 
 
 def waiting(bench: Bench, *calls: str, approve: str = "write") -> dict[str, Any]:
@@ -34,28 +35,21 @@ def waiting(bench: Bench, *calls: str, approve: str = "write") -> dict[str, Any]
 
 def state(bench: Bench) -> tuple[Any, str, list[str]]:
     """All that an answer could change."""
-    return (
-        bench.json("show", "t1"),
-        bench.config.read_text(),
-        [file.name for file in bench.workspace.iterdir()],
-    )
+    files = [file.name for file in bench.workspace.iterdir()]
+    return bench.json("show", "t1"), bench.config.read_text(), files
 
 
-EDITED = {
-    "type": "edit",
-    "edited_action": {"name": "edit_file", "args": {"path": "config.py", "old": "3", "new": "5"}},
-}
+ARGS = {"path": "config.py", "old": "3", "new": "5"}
+EDITED = json.dumps([{"type": "edit", "edited_action": {"name": "edit_file", "args": ARGS}}])
 APPROVED, REJECTED = "PORT = 4000\n", "PORT = 3000\n"
 # An answer to the call that edits the file; what the file holds then, and what the model is told.
 DECISIONS: dict[str, tuple[str, str, str]] = {
     "approve": ("approve", APPROVED, "Edited config.py"),
     "in other words": (" Yes ", APPROVED, "Edited config.py"),
-    "reject": ("reject", REJECTED, "rejected"),
     "reject with a reason": ("reject: leave\nthe port", REJECTED, "leave\nthe port"),
     "no, and why": ("no, leave it", REJECTED, "leave it"),
-    "a list": ('[{"type": "approve"}]', APPROVED, "Edited config.py"),
     "decisions": ('{"decisions": [{"type": "reject", "message": "é \\ud800"}]}', REJECTED, "é \ufffd"),
-    "edit": (json.dumps([EDITED]), "PORT = 5000\n", "Edited config.py"),
+    "edit": (EDITED, "PORT = 5000\n", "Edited config.py"),
     "respond": ('{"type": "respond", "message": "I did it"}', REJECTED, "I did it"),
     "an inbox": ('[{"type": "accept"}]', APPROVED, "Edited config.py"),
 }
@@ -71,56 +65,42 @@ def test_an_answer_decides_on_a_call(bench: Bench, case: str) -> None:
     assert told in ended["outcome"]["summary"]
 
 
-# An answer that does not fit, and what the refusal names.
-MISFITS: dict[str, tuple[str, str]] = {
-    "a typo": ("aprove", "'aprove'"),
-    "nothing": ("", "''"),
-    "too many": ('[{"type": "approve"}, {"type": "approve"}]', "2 decisions"),
-    "none": ("[]", "answer"),
-    "no type": ("[{}]", "decision"),
-    "an unknown type": ('[{"type": "maybe"}]', "'maybe'"),
-    "an edit of nothing": ('[{"type": "edit"}]', "edited_action"),
-    "an edit into another tool": (
-        '[{"type": "edit", "edited_action": {"name": "run_shell", "args": {}}}]', "edit_file"
-    ),
-    "an edit with no number": ('[{"type": "edit", "edited_action": {"args": {"path": NaN}}}]', "NaN"),
-    "a number": ("[7]", "decision"),
-    "any text": ('["aprove"]', "aprove"),
-    "broken JSON": ('[{"type": ', "JSON"),
-    "a deep one": ("[" * 100_000, "nested"),
-    "null": ('{"decisions": null}', "decision"),
-    "no call is named": ("approve", "resume"),
-    "no call is named, in other words": ("yes", "resume"),
-    "no call is named, as JSON": (json.dumps([EDITED]), "resume"),
-    "an empty id": ("approve@", "id"),
-    "the id of others": ("approve@000000", "id"),
-    "a rejection with the id of others": ("reject@000000: why", "id"),
-    "words after an approval": ("approve@{shown}: but not now", "approve"),
-}  # fmt: skip
+# Answers that do not fit, and what the refusal names. How each is read, the door shows.
+MISFITS: dict[str, str] = {
+    "aprove": "'aprove'",
+    "": "''",
+    '[{"type": "approve"}, {"type": "approve"}]': "2 decisions",
+    '[{"type": "maybe"}]': "'maybe'",
+    '[{"type": "edit", "edited_action": {"args": {"path": NaN}}}]': "NaN",
+    '[{"type": ': "JSON",
+    "[" * 100_000: "nested",
+    # No call is named, or others.
+    "approve": "resume",
+    "yes": "resume",
+    EDITED: "resume",
+    "approve@": "id",
+    "approve@000000": "id",
+    "reject@000000: why": "id",
+    "approve@{shown}: but not now": "approve",
+}
 
 
-@pytest.mark.parametrize("case", MISFITS)
-def test_one_that_does_not_fit_changes_nothing(bench: Bench, case: str) -> None:
-    answer, named = MISFITS[case]
+def test_one_that_does_not_fit_changes_nothing(bench: Bench) -> None:
     shown = waiting(bench, EDIT)["approval"]["shown"]
     before = state(bench)
-    refused = bench("resume", "t1", answer.replace("{shown}", shown))
-    one_sentence(refused, named)
-    assert shown not in refused.stderr, "an id is shown with what it stands for"
-    assert state(bench) == before
-    assert bench("resume", "t1", bench.decide()).exit_code == 0
-
-
-def test_a_rejection_needs_no_id(bench: Bench) -> None:
-    waiting(bench, EDIT)
-    assert bench("resume", "t1", "reject").exit_code == 0
+    for answer, named in MISFITS.items():
+        refused = bench("resume", "t1", answer.replace("{shown}", shown))
+        one_sentence(refused, named)
+        assert shown not in refused.stderr, "an id is shown with what it stands for"
+        assert state(bench) == before
+    assert bench("resume", "t1", "reject").exit_code == 0, "a rejection needs no id"
     assert bench.config.read_text() == REJECTED
 
 
 def test_several_calls_are_decided_in_order_or_by_their_ids(bench: Bench) -> None:
     asked = waiting(bench, EDIT, WRITE)["approval"]
     assert [action["name"] for action in asked["action_requests"]] == ["edit_file", "write_file"]
-    for answer in ('[{"type": "approve"}]', "approve: x", "respond: it is done", 'edit: {"path": "x"}'):
+    for answer in ('[{"type": "approve"}]', "approve: x", 'edit: {"path": "x"}'):
         one_sentence(bench("resume", "t1", bench.decide(answer)))
     first, second = asked["call_ids"]
     by_ids = [{"call_id": second, "type": "approve"}, {"call_id": first, "type": "reject"}]
@@ -137,24 +117,15 @@ def test_what_waits_is_shown_in_full_with_the_commands_that_decide(bench: Bench)
     numbers = "".join(f"{number}\\n" for number in range(1000))
     waiting(bench, EDIT, f'call("write_file", path="new.md", content="{numbers}{"x" * 50_000}")')
     shown = bench("resume", "t1")
-    assert (shown.exit_code, bench("show", "t1").stdout.startswith("t1 · waiting for approval · ")) == (
-        4,
-        True,
-    )
+    assert (shown.exit_code, bench("show", "t1").stdout[:28]) == (4, "t1 · waiting for approval · ")
     lines = [line.strip() for line in shown.stdout.splitlines()]
-    wanted = [
-        f"{WAITS['approval'].title}:",
-        "1. edit_file  config.py",
-        "- 3000",
-        "+ 4000",
-        "2. write_file  new.md",
-    ]
-    wanted += [f"+ {number}" for number in range(1000)]
+    wanted = [f"{WAITS['approval'].title}:", "1. edit_file  config.py", "- 3000", "+ 4000"]
+    wanted += ["2. write_file  new.md", *(f"+ {number}" for number in range(1000))]
     assert [line for line in lines if line in wanted] == wanted
     assert "x" * 50_000 in shown.stdout
-    quiet = bench("resume", "t1", "--quiet").stdout.splitlines()
-    assert quiet[0] == "1. edit_file  config.py"
-    commands = offered("\n".join(quiet))
+    quiet = bench("resume", "t1", "--quiet").stdout
+    assert quiet.startswith("1. edit_file  config.py\n")
+    commands = offered(quiet)
     assert list(commands) == ["Approve", "Reject", "Decide each"]
     assert commands == offered(shown.stdout)
     assert bench(*commands["Decide each"]).exit_code == 0
@@ -174,7 +145,6 @@ def test_hostile_arguments_are_shown_harmless_and_in_full(bench: Bench) -> None:
 ENTERED_AGAIN = {
     "approve, then the same call": ("Approve", WRITE),
     "approve, then a question": ("Approve", ASK),
-    "reject, then another call": ("Reject", EDIT),
     "each, then as many calls": ("Decide each", f"[{WRITE}, {EDIT}]"),
     "each, then a finish": ("Decide each", CLAIM),
 }
@@ -193,23 +163,22 @@ def test_a_printed_command_decides_once(bench: Bench, case: str) -> None:
     assert state(bench) == before
 
 
-POLICIES: dict[str, tuple[str, bool | None]] = {
-    "a kind": ("write", True),
-    "a tool": ("edit_file", True),
-    "a list": (" terminal , edit_file", True),
-    "another kind": ("read", False),
-    "none": ("none", False),
-    "control tools": ("control", None),
-    "no kind": ("writes", None),
-    "a tool that only ends": ("finish_task", None),
-    "a tool that the run has not": ("run_python", None),
-    "empty": (" , ", None),
+# What --approve names, and whether the edit is asked about; None: it is refused.
+POLICIES: dict[str, bool | None] = {
+    "edit_file": True,
+    " terminal , edit_file": True,
+    "read": False,
+    "none": False,
+    "control": None,
+    "finish_task": None,
+    "run_python": None,
+    " , ": None,
 }
 
 
-@pytest.mark.parametrize("case", POLICIES)
-def test_which_calls_are_asked_about(bench: Bench, case: str) -> None:
-    policy, asks = POLICIES[case]
+@pytest.mark.parametrize("policy", POLICIES)
+def test_which_calls_are_asked_about(bench: Bench, policy: str) -> None:
+    asks = POLICIES[policy]
     if asks is None:
         one_sentence(bench.run("x", "--approve", policy), "--approve", policy.strip(" ,"))
         one_sentence(bench("show", "t1"), "t1")
@@ -229,49 +198,51 @@ def test_the_policy_is_remembered_until_it_is_changed(bench: Bench) -> None:
     assert bench.config.read_text() == APPROVED
 
 
-class TestConfirmation:
-    """A finish that a person must confirm: granted by a yes, else sent back."""
+# A finish that a person must confirm: granted by a yes, else sent back.
 
-    def claimed(self, bench: Bench) -> dict[str, Any]:
-        bench.model(steps(CLAIM, SAY, CLAIM))
-        return bench.json("run", "Do it", "-t", "t1", "-w", str(bench.workspace))
 
-    def test_it_is_shown_with_both_commands_and_each_fits_once(self, bench: Bench) -> None:
-        asked = self.claimed(bench)
-        (finish,) = asked["approval"]["action_requests"]
-        assert finish["args"]["pending_issues"] == ["No tests"]
-        shown = bench("show", "t1").stdout
-        assert shown.startswith("t1 · waiting for confirmation · ")
-        assert f"{WAITS['confirmation'].title}:\n  It is 4000.\n  • No tests\n" in shown
-        quiet = bench("resume", "t1", "--quiet").stdout
-        assert quiet.startswith("It is 4000.\n")
-        commands = offered(shown)
-        assert commands == offered(quiet) == offered(bench("resume", "t1").stdout)
-        assert words_of(asked["resume"]) == commands["Confirm"]
-        assert [bare(words)[-1] for words in commands.values()] == ["yes", "what is wrong"]
-        assert "what is wrong" in bench(*commands["Send back"]).stdout
-        assert bench("run", "And more", "-t", "t1").exit_code == 4
-        one_sentence(bench(*commands["Confirm"]), "id")
-        assert bench(*offered(bench("resume", "t1").stdout)["Confirm"]).exit_code == 0
+def claimed(bench: Bench) -> dict[str, Any]:
+    bench.model(steps(CLAIM, SAY, CLAIM))
+    return bench.json("run", "Do it", "-t", "t1", "-w", str(bench.workspace))
 
-    # An answer, and whether it is a yes, which ends the task without another turn.
-    ANSWERS: Mapping[str, bool] = {
-        **dict.fromkeys(("yes", " Yes. ", "ok", "approve", "confirmed", "true"), True),
-        **dict.fromkeys(("no", "The README\nsays 3000", "-1", "yes, but the README", "é\ud800"), False),
-    }
 
-    @pytest.mark.parametrize("answer", ANSWERS)
-    def test_a_yes_ends_the_task_and_anything_else_is_what_is_wrong(self, bench: Bench, answer: str) -> None:
-        is_yes = self.ANSWERS[answer]
-        self.claimed(bench)
-        before = state(bench)
-        for empty in ("", " ", "\n"):
-            one_sentence(bench("resume", "t1", empty))
-        assert state(bench) == before
-        found = bench.json("resume", "t1", "--", answer)
-        assert (found["exit_code"], found["outcome"]["turns"]) == (0, 1 if is_yes else 2)
-        told = "It is 4000." if is_yes else answer.replace("\ud800", "\ufffd")
-        assert answer == "no" or told in found["outcome"]["summary"]
+def test_a_finish_is_shown_with_both_commands_and_each_fits_once(bench: Bench) -> None:
+    asked = claimed(bench)
+    (finish,) = asked["approval"]["action_requests"]
+    assert finish["args"]["pending_issues"] == ["No tests"]
+    shown = bench("show", "t1").stdout
+    assert shown.startswith("t1 · waiting for confirmation · ")
+    assert f"{WAITS['confirmation'].title}:\n  It is 4000.\n  • No tests\n" in shown
+    quiet = bench("resume", "t1", "--quiet").stdout
+    assert quiet.startswith("It is 4000.\n")
+    commands = offered(shown)
+    assert commands == offered(quiet)
+    assert words_of(asked["resume"]) == commands["Confirm"]
+    assert [bare(words)[-1] for words in commands.values()] == ["yes", "what is wrong"]
+    assert "what is wrong" in bench(*commands["Send back"]).stdout
+    assert bench("run", "And more", "-t", "t1").exit_code == 4
+    one_sentence(bench(*commands["Confirm"]), "id")
+    assert bench(*offered(bench("resume", "t1").stdout)["Confirm"]).exit_code == 0
+
+
+# An answer, and whether it is a yes, which ends the task without another turn.
+ANSWERS: Mapping[str, bool] = {
+    **dict.fromkeys((" Yes. ", "approve"), True),
+    **dict.fromkeys(("no", "The README\nsays 3000", "-1", "yes, but the README", "é\ud800"), False),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_yes_ends_the_task_and_anything_else_is_what_is_wrong(bench: Bench, answer: str) -> None:
+    is_yes = ANSWERS[answer]
+    claimed(bench)
+    before = state(bench)
+    one_sentence(bench("resume", "t1", " \n"))
+    assert state(bench) == before
+    ended = bench.json("resume", "t1", "--", answer)
+    assert (ended["exit_code"], ended["outcome"]["turns"]) == (0, 1 if is_yes else 2)
+    told = "It is 4000." if is_yes else answer.replace("\ud800", "\ufffd")
+    assert answer == "no" or told in ended["outcome"]["summary"]
 
 
 def test_a_question_is_asked_again_until_it_is_answered(bench: Bench) -> None:
@@ -284,7 +255,7 @@ def test_a_question_is_asked_again_until_it_is_answered(bench: Bench) -> None:
     assert bench.config.read_text() == "PORT = 9090\n", "the second of its options"
 
 
-@pytest.mark.parametrize("answer", ["", "None", "{}", "-8080", "[bold]x[/bold]", "é\n日本"])
+@pytest.mark.parametrize("answer", ["", "{}", "-8080", "[bold]x[/bold]", "é\n日本"])
 def test_any_text_is_an_answer_to_a_question(bench: Bench, answer: str) -> None:
     bench.model(steps(ASK, SAY))
     bench.run()
