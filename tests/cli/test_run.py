@@ -2,11 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,35 +15,34 @@ import pytest
 
 from signoff import SetupError
 from signoff.text import WAITS, heading
-from tests.support.benches.cli import Bench, bare, first_offered, one_sentence, steps, words_of
+from tests.support.benches.cli import (
+    ASK,
+    CONFIRM,
+    DONE,
+    LOOK,
+    SAY,
+    Bench,
+    bare,
+    first_offered,
+    one_sentence,
+    steps,
+    words_of,
+)
+from tests.support.benches.cli_terminal import SECONDS
 from tests.support.process_table import runs
 from tests.support.servers.fake_provider import FakeProvider, Reply, error, tool_call
 from tests.support.servers.hostile_server import HostileServer, silent
 from tests.support.tagged_replies import DONE as TAGGED_DONE
 
-DONE = 'call("finish_task", summary="All done.")'
-LOOK = 'call("read_file", path="config.py")'
-ASK = 'call("ask_user", question="Which?")'
 CLAIM = 'call("finish_task", summary="Half.", outcome="{}")'
-CONFIRM = 'call("finish_task", summary="All done.", requires_user_confirmation=True)'
-SAY = 'lambda m: call("finish_task", summary=m[-1].text)'
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
 
 
 # The script, options of run; the exit code, the status, the command that goes on; what --quiet begins with.
 Ending = tuple[str, list[str], int, str, list[str] | None, str]
 ENDINGS: dict[str, Ending] = {
     "done": (steps(DONE), [], 0, "success", None, "All done.\n"),
-    "partial": (steps(CLAIM.format("partial")), [], 5, "success", None, "Half.\n"),
     "blocked": (steps(CLAIM.format("blocked")), [], 5, "success", None, "Half.\n"),
-    "impossible": (steps(CLAIM.format("impossible")), [], 5, "success", None, "Half.\n"),
     "no turns left": (f"[{LOOK}] * 9", ["--turns", "2"], 3, "limit", ["resume", "t1"], "Turn limit"),
-    "only talk": ('["Hm."] * 9', ["--talk-turns", "2"], 3, "limit", ["resume", "t1"], "Stopped"),
-    "the same again": (f"[{LOOK}] * 9", [], 3, "limit", ["resume", "t1"], "Stopped"),
     "no tokens left": (f"[{LOOK}] * 9", ["--tokens", "9"], 3, "limit", ["resume", "t1"], "Token limit"),
     "the model fails": (steps('OSError("gone")'), [], 1, "error", ["resume", "t1"], "The model failed"),
     "a question": (steps(ASK), [], 4, "waiting", ["resume", "t1", "your answer"], "Which?\nAnswer: "),
@@ -68,55 +68,63 @@ def test_every_end_has_an_exit_code_a_card_and_the_command_that_goes_on(bench: B
         assert shown.stdout.startswith(quiet) if only else f"\n{title}" in shown.stdout
 
 
-# A reply of the model, and the lines that tell it.
-LINES: dict[str, tuple[str, list[str]]] = {
-    "words beside a call": (f'["Let me look.", {LOOK}]', ["1 Let me look.", "✓ read_file  config.py"]),
-    "a long result": (LOOK, ["1|LINE_0 = 0", "… 49 more lines"]),
-    "a call that failed": ('call("read_file", path="no.py")', ["1 ✗ read_file  no.py"]),
-    "any arguments": (
-        'call("frob", n=3, deep={"a": [1]}, old="a\\nb", path="x.py", content="x" * 100)',
-        ['1 ✗ frob  x.py  n=3  deep={"a": [1]}  old="a b"  content="xxx'],
-    ),
-    "words alone": ('"So."', ["1 So.", "↻ reminded: "]),
-    "a thought": ('call("think", thought="First.", status="s")', ["1 think:", "First.", "status: s"]),
-    "a command": (
-        'call("run_shell", command="seq 9; (exit 3)")',
-        ["1 ✗ $ seq 9; (exit 3)", "… 3 lines before", "9", "exit code 3 · "],
-    ),
+# Replies of the model, and the lines that tell them.
+LINES: Mapping[str, Sequence[str]] = {
+    f'["Let me look.", {LOOK}]': [
+        "Let me look.",
+        "✓ read_file  config.py",
+        "1|LINE_0 = 0",
+        "… 49 more lines",
+    ],
+    'call("read_file", path="no.py")': ["✗ read_file  no.py"],
+    'call("frob", n=3, deep={"a": [1]}, old="a\\nb", path="x.py", content="x" * 100)': [
+        '✗ frob  x.py  n=3  deep={"a": [1]}  old="a b"  content="xxx',
+    ],
+    'call("think", thought="First.", status="s")': ["think:", "First.", "status: s"],
+    'call("run_shell", command="seq 9; (exit 3)")': [
+        "✗ $ seq 9; (exit 3)",
+        "… 3 lines before",
+        "9",
+        "exit code 3 · ",
+    ],
 }
 
 
-@pytest.mark.parametrize("case", LINES)
-def test_each_reply_is_told_in_short(bench: Bench, case: str) -> None:
-    reply, lines = LINES[case]
+def test_each_reply_is_told_in_short(bench: Bench) -> None:
     bench.config.write_text("".join(f"LINE_{n} = {n}\n" for n in range(50)))
-    bench.model(steps(reply, DONE))
-    shown = [line.strip() for line in bench.run("Look").stdout.splitlines()]
-    assert [line for line in lines if not any(one.startswith(line) for one in shown)] == []
+    bench.model(steps(*LINES, DONE))
+    shown = [re.sub(r"^\d+ +", "", line.strip()) for line in bench.run("Look").stdout.splitlines()]
+    for reply, lines in LINES.items():
+        missing = [line for line in lines if not any(part.startswith(line) for part in shown)]
+        assert missing == [], reply
     assert max(map(len, shown)) < 200
 
 
 EVIL = r"\x1b]0;owned\x07\x1b[2J[red]x[/red]\u202egnp.exe\x9b31m"
-HOSTILE = {
-    "a summary": f'call("finish_task", summary="{EVIL}", outcome="partial", pending_issues=["{EVIL}"])',
-    "words and calls": f'["{EVIL}", call("read_file", path="{EVIL}"), call("{EVIL}", x="{EVIL}")]',
-    "a thought": f'call("think", thought="{EVIL}", approach="{EVIL}", status="{EVIL}")',
-    "a question": f'call("ask_user", question="{EVIL}", options=["{EVIL}"])',
-    "a command": f"call(\"run_shell\", command=\"printf '%s' '{EVIL}'\")",
-    "an error": f'ValueError("{EVIL}")',
-}
 
 
-@pytest.mark.parametrize("case", HOSTILE)
+HOSTILE = (
+    f'["{EVIL}", call("read_file", path="{EVIL}"), call("{EVIL}", x="{EVIL}")]',
+    f"call(\"run_shell\", command=\"printf '%s' '{EVIL}'\")",
+    f'call("think", thought="{EVIL}", approach="{EVIL}", status="{EVIL}")',
+    f'call("ask_user", question="{EVIL}", options=["{EVIL}"])',
+)
+ENDS_HOSTILE = (
+    f'call("finish_task", summary="{EVIL}", outcome="partial", pending_issues=["{EVIL}"])',
+    f'ValueError("{EVIL}")',
+)
+
+
+@pytest.mark.parametrize("script", [HOSTILE, *ENDS_HOSTILE], ids=["work", "a finish", "an error"])
 def test_nothing_of_a_model_or_a_user_steers_the_terminal_and_markup_in_it_is_text(
-    bench: Bench, case: str
+    bench: Bench, script: str | tuple[str, ...]
 ) -> None:
     evil = EVIL.encode().decode("unicode_escape")
-    bench.model(steps(HOSTILE[case], '"Hm."'))
-    full = bench.run(evil, "--turns", "1", thread=evil).output + bench("threads").output
+    bench.model(steps(*([script] if isinstance(script, str) else script)))
+    full = bench.run(evil, thread=evil).output + bench("threads").output
     full += bench("show", "--", evil).output
-    quiet = bench.run(evil, "--turns", "1", "--quiet", thread="t2").output
-    assert not [one for one in full + quiet if not one.isprintable() and one != "\n"]
+    quiet = bench.run(evil, "--quiet", thread="t2").output
+    assert not [character for character in full + quiet if not character.isprintable() and character != "\n"]
     assert "[red]x[/red]" in full
 
 
@@ -128,7 +136,6 @@ UNSEEN = {
     "\x9b31m": "⟨U+009B⟩31m",
     "a\u2028b": "a⟨U+2028⟩b",
     "a\ud800b": "a\ufffdb",
-    "é 日本 👩‍💻": "é 日本 👩‍💻",
 }
 
 
@@ -143,39 +150,29 @@ def test_a_shell_reads_the_printed_command_as_it_was_meant(bench: Bench) -> None
     commands = []
     for thread in threads:
         bench.run(thread=thread)
-        (command,) = (
-            line.removeprefix("Answer: ")
-            for line in bench("show", "--", thread).stdout.splitlines()
-            if line.startswith("Answer: ")
-        )
-        assert command.isprintable()
-        commands.append(command)
+        (line,) = re.findall("^Answer: (.*)", bench("show", "--", thread).stdout, re.M)
+        assert line.isprintable()
+        commands.append(line)
     program = "\n".join(["signoff() { printf '%s\\0' \"${@: -2:1}\"; }", *commands])
     read = subprocess.run(["bash", "-c", program], capture_output=True, check=True).stdout
     assert read.decode().split("\0")[:-1] == threads
 
 
-def test_a_task_from_stdin(bench: Bench) -> None:
+def test_a_task_from_stdin_begins_a_thread_with_a_short_id(bench: Bench) -> None:
     bench.model(steps(SAY))
     result = bench("run", "-", "-w", str(bench.workspace), "--json", stdin="Do\nthis\n")
-    assert json.loads(result.stdout)["outcome"]["summary"] == "Do\nthis"
+    document = json.loads(result.stdout)
+    assert document["outcome"]["summary"] == "Do\nthis"
+    assert (len(document["thread_id"]) < 20, document["thread_id"].count("-")) == (True, 2)
 
 
-@pytest.mark.parametrize("way", ["as text", "in a file"])
-def test_a_system_prompt_is_shown_to_the_model_and_remembered(bench: Bench, way: str) -> None:
+def test_a_system_prompt_is_shown_to_the_model_and_remembered(bench: Bench) -> None:
     (bench.folder / "real").write_bytes(b"Speak Latin.\r\nAlways.")
     (bench.folder / "prompt").symlink_to("real")
     bench.model('[lambda m: call("finish_task", summary=m[0].text[:12])] * 2')
-    prompt = "Speak Latin." if way == "as text" else f"@{bench.folder / 'prompt'}"
-    assert bench.run("x", "--system-prompt", prompt, "-q").stdout == "Speak Latin.\n"
-    assert bench.run("y", "-q").stdout == "Speak Latin.\n"
-
-
-def test_a_new_thread_has_a_short_id_that_no_other_has(bench: Bench) -> None:
-    bench.model(steps(DONE))
-    names = {bench.json("run", "x", "-w", str(bench.workspace))["thread_id"] for _ in range(3)}
-    assert len(names) == 3
-    assert all(len(name) < 20 and name.count("-") == 2 for name in names)
+    for thread, prompt in (("t1", "Speak Latin."), ("t2", f"@{bench.folder / 'prompt'}")):
+        told = bench.run("x", "--system-prompt", prompt, "-q", thread=thread).stdout
+        assert told == bench.run("y", "-q", thread=thread).stdout == "Speak Latin.\n"
 
 
 def test_a_thread_takes_one_task_after_another_with_its_limits(bench: Bench) -> None:
@@ -215,7 +212,6 @@ class TestProviders:
             assert part in " ".join(result.stdout.split())
 
     SILENT: Mapping[str, tuple[list[str], int, str]] = {
-        "too long for the model": (["--model-seconds", "0.4"], 1, "error"),
         "too long for the task": (["--seconds", "0.4"], 3, "limit"),
         "a person interrupts": ([], 4, "stopped"),
     }
@@ -225,19 +221,17 @@ class TestProviders:
         words, code, status = self.SILENT[case]
 
         def interrupt() -> None:
-            if server.asked.wait(20) and not words:
+            if server.asked.wait(SECONDS) and not words:
                 os.kill(os.getpid(), signal.SIGINT)
 
         with HostileServer(silent) as server:
             person = threading.Thread(target=interrupt)
             person.start()
             address = ("--model", "m", "--base-url", server.url)
-            found = bench.json("run", "x", "-t", "t1", *address, *words, OPENAI_API_KEY="none")
+            document = bench.json("run", "x", "-t", "t1", *address, *words, OPENAI_API_KEY="none")
             person.join()
-        assert (found["exit_code"], found["status"]) == (code, status)
+        assert (document["exit_code"], document["status"]) == (code, status)
         assert bench.json("show", "t1")["status"] == status
-        # One that was silent is asked once more, unless a person has had enough.
-        assert words or len(server.requests) == 1
 
 
 FILES = {"list_files", "read_file", "write_file", "edit_file", "search_files"}
@@ -255,13 +249,7 @@ class TestTools:
 
     @pytest.mark.parametrize(
         ("tools", "names"),
-        [
-            ("files", FILES),
-            ("shell", {"run_shell"}),
-            (" shell, files,shell", FILES | {"run_shell"}),
-            ("", FILES | {"run_shell"}),
-            ("none", set()),
-        ],
+        [(" files,files", FILES), ("shell", {"run_shell"}), ("", FILES | {"run_shell"}), ("none", set())],
     )
     def test_the_model_has_those_that_are_named_and_the_thread_remembers_them(
         self, bench: Bench, tools: str, names: set[str]
@@ -273,7 +261,6 @@ class TestTools:
         "read-only": (["--tools", "python"], False),
         "may write": (["--tools", "python-write"], True),
         "the text protocol": (["--protocol", "tagged"], True),
-        "the text protocol with it": (["--protocol", "tagged", "--tools", "python"], True),
         "the text protocol without it": (["--protocol", "tagged", "--tools", "files"], None),
     }
 
@@ -290,14 +277,13 @@ class TestTools:
         assert ("Python may change" in shown) is bool(writes)
         assert ("      42\n" in shown) is (writes is not None)
 
-    @pytest.mark.parametrize("tools", ["shell", "python"])
     def test_one_that_this_host_cannot_have_is_refused_before_anything_begins(
-        self, bench: Bench, tools: str, monkeypatch: pytest.MonkeyPatch
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        if tools == "python":
-            monkeypatch.setattr("signoff.tools.choose_sandbox", _no_sandbox)
-        one_sentence(bench.run("x", "--tools", tools, PATH="/nowhere"), "bash" if tools == "shell" else tools)
-        one_sentence(bench("show", "t1"), "t1")
+        monkeypatch.setattr("signoff.tools.choose_sandbox", _no_sandbox)
+        for tools, named in (("shell", "bash"), ("python", "python")):
+            one_sentence(bench.run("x", "--tools", tools, PATH="/nowhere"), named)
+            one_sentence(bench("show", "t1"), "t1")
 
     def test_the_shell_has_no_secrets_and_ends_with_the_run(self, bench: Bench) -> None:
         bench.model(steps('call("run_shell", command="sleep 500 & echo $!; env")', SAY))
@@ -305,11 +291,6 @@ class TestTools:
         pid, _, environment = found["outcome"]["summary"].partition("\n")
         assert "hunter2" not in environment
         assert not runs(int(pid.split()[-1]))
-
-    @pytest.mark.parametrize("words", [["--json"], ["--quiet"]])
-    def test_what_a_command_writes_is_not_on_stdout(self, bench: Bench, words: list[str]) -> None:
-        bench.model(steps('call("run_shell", command="echo live")', DONE))
-        assert "live\n" not in bench.run("x", *words).stdout
 
     PYTHONS: Mapping[str, tuple[dict[str, str], str, bool]] = {
         "that of signoff": ({}, "{bin}/signoff", True),
