@@ -43,11 +43,6 @@ def test_the_prompt_can_be_budgeted_from_the_profile() -> None:
     assert profile["max_input_tokens"] == 4096 - 512
 
 
-def test_no_worked_example_is_about_the_task_of_the_demo() -> None:
-    for word in ("port", "config.py", "8080"):
-        assert word not in WORKED_EXAMPLES.lower().replace("import", "")
-
-
 def read_file(path: str) -> str:
     """Read a text file."""
     return path
@@ -73,13 +68,6 @@ class TestServer:
         calls = [(call["name"], call["args"]) for call in reply.tool_calls]
         assert calls == [("read_file", {"path": "notes.txt"})]
         assert reply.usage_metadata is not None
-
-    @pytest.mark.thorough
-    def test_a_tool_choice_leaves_what_may_be_called(self, model: LocalChatModel) -> None:
-        ask = "Read notes.txt with the tool."
-        chosen = model.bind_tools([read_file, finish_task], tool_choice="finish_task").invoke(ask)
-        assert {call["name"] for call in chosen.tool_calls} <= {"finish_task"}
-        assert model.bind_tools([read_file], tool_choice="none").invoke(ask).tool_calls == []
 
     @pytest.mark.thorough
     def test_several_calls_come_streamed(self, model: LocalChatModel) -> None:
@@ -112,10 +100,6 @@ class TestServer:
         assert "<examples>" not in prompt
         assert prompt.count("<|im_start|>") == prompt.count("<|im_end|>") + 1
         assert prompt.index("More.") < prompt.index("<|im_end|>")
-
-    @pytest.mark.thorough
-    def test_tokens_are_counted_by_the_model_itself(self, model: LocalChatModel) -> None:
-        assert model.get_num_tokens("hello world") == 2
 
     def test_only_the_holder_of_the_key_is_served(self, model: LocalChatModel) -> None:
         endpoint = model.start()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.benches.cli import Bench, one_sentence
+from tests.support.benches.cli import Bench
 from tests.support.tagged_replies import CODE, DONE
 
 WORKING = "<STATE_UPDATE>\nApproach: a\nStatus: Working\n</STATE_UPDATE>"
@@ -59,11 +59,8 @@ def test_a_thread_keeps_its_protocol_and_its_constitution(bench: Bench, tmp_path
 
 # The options of the first run and of the second, and the settings that the thread then has.
 SETTLED: dict[str, tuple[list[str], list[str], tuple[str, int, list[str]]]] = {
-    "by default": ([], [], ("tools", 30, ["files", "shell"])),
     "tagged": ([*TAGGED], [], ("tagged", 10, ["python", "files"])),
     "tagged with others": ([*TAGGED, "--turns", "4", "--tools", "shell"], [], ("tagged", 4, ["shell"])),
-    "given again": ([*TAGGED, "--turns", "7"], [*TAGGED], ("tagged", 7, ["python", "files"])),
-    "another one later": (["--turns", "7"], [*TAGGED], ("tagged", 10, ["python", "files"])),
     "back again": ([*TAGGED, "--turns", "7"], ["--protocol", "tools"], ("tools", 30, ["files", "shell"])),
 }
 
@@ -77,19 +74,3 @@ def test_what_a_protocol_brings(name: str, bench: Bench) -> None:
         assert bench.run("Compute", *options).exit_code == 0
     settings = bench.json("show", "t1")["settings"]
     assert (settings["protocol"], settings["turns"], settings["tools"]) == expected
-
-
-def test_what_cannot_be_is_told(bench: Bench, tmp_path: Path) -> None:
-    one_sentence(bench.run("Go", "--constitution", str(tmp_path)), "--constitution")
-    missing = bench.run("Go", *TAGGED, "--constitution", str(tmp_path / "none.txt"))
-    one_sentence(missing, "none.txt")
-    one_sentence(bench.run("Compute", "--protocol", "morse"), "--protocol", "morse")
-
-
-def test_a_thread_of_calls_can_go_on_by_text(bench: Bench) -> None:
-    finish = 'call("finish_task", summary="It is 3000.")'
-    bench.model(f'[call("read_file", path="config.py"), {finish}, {DONE!r}]')
-    assert bench.run("Look").exit_code == 0
-    assert bench.run("And now?", *TAGGED).exit_code == 0
-    turns = [turn for task in bench.json("show", "t1")["tasks"] for turn in task["turns"]]
-    assert [turn["status"] for turn in turns] == [None, None, None]

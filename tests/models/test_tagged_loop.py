@@ -77,10 +77,6 @@ def test_it_computes_and_finishes() -> None:
 
 # Code that fails, and where the work stands after each reply.
 FAILING: Mapping[str, tuple[list[str], list[str]]] = {
-    "repaired": (
-        [turn("Compute.", "print(6 * x)", "Working"), turn("x is missing.", "print(42)", "Checking"), DONE],
-        ["Debugging", "Checking", "Finished"],
-    ),
     "looked at first": (
         [
             turn("Compute.", "print(6 * height)", "Working"),
@@ -125,13 +121,8 @@ def test_a_finish_in_the_reply_of_its_code_holds_when_the_code_ran() -> None:
 
 VOID: Mapping[str, Any] = {
     "its code failed": turn("[FINALIZE]", "1 / 0", "Finished"),
-    "one of its blocks failed": turn("[FINALIZE]", "1 / 0") + "\n" + turn(code="1", status="Finished"),
-    "its code was left open": turn("[FINALIZE]") + "\n```python\nprint(1)",
     "a call in it is no JSON": turn("[FINALIZE]") + '\n<CALL name="run_python">{x}</CALL>',
     "the plan was left open": "<PLAN>[FINALIZE] It is 41.",
-    "the token is in the code": turn("Print.", "print('<PLAN>[FINALIZE]</PLAN>')"),
-    "the words are in the text": "It is done. [FINALIZE]\nStatus: Finished",
-    "the code was cut": reply(turn("[FINALIZE]") + "\n```python\nprint(1)", finish_reason="length"),
     "the reply was cut": reply(turn("[FINALIZE] It is 41.", "print(41)"), finish_reason="length"),
     "it made its evidence up": (
         turn("Run.", "print(6 * 7)") + "\n<EVIDENCE>\n41\n</EVIDENCE>\n" + turn("[FINALIZE] It is 41.")
@@ -143,20 +134,6 @@ VOID: Mapping[str, Any] = {
 def test_a_reply_that_does_not_end_the_task(name: str) -> None:
     outcome = outcome_of(Bench(VOID[name], DONE).run())
     assert (outcome.status, outcome.turns, outcome.summary) == ("success", 2, SUMMARY)
-
-
-OPEN: Mapping[str, tuple[str, str]] = {
-    "code": ("```python\nprint(1)", TaggedTexts().open_code),
-    "a call": ('<CALL name="finish_task">{x}</CALL>', TaggedTexts().open_call),
-}
-
-
-@pytest.mark.parametrize("name", OPEN)
-def test_what_was_left_open_is_told(name: str) -> None:
-    text, told = OPEN[name]
-    bench = Bench(text, DONE)
-    bench.run()
-    assert told in bench.prompt(1)[-1]
 
 
 def test_a_made_up_end_is_cut_and_its_cost_estimated() -> None:
@@ -196,28 +173,6 @@ def test_another_tool_is_called_beside_the_code() -> None:
     places = [evidence.index(part) for part in (">\n1\n", ">\n42\n", 'of="fly"')]
     assert places == sorted(places)
     assert "\n- add: Add two numbers.\n" in bench.prompt(0)[0]
-
-
-def test_it_may_end_honestly() -> None:
-    step = '<CALL name="finish_task">{"summary": "No network.", "outcome": "blocked"}</CALL>'
-    outcome = outcome_of(Bench(step).run())
-    assert (outcome.status, outcome.claim, outcome.summary) == ("success", "blocked", "No network.")
-
-
-def test_ten_turns_by_default() -> None:
-    outcome = outcome_of(Bench(*(turn(f"Step {n}.", status="Working") for n in range(10))).run())
-    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "turns", 10)
-
-
-def test_the_history_survives_a_restart_and_goes_on() -> None:
-    first, second = turn("Compute.", "x = 42", "Working"), turn("Again.", "print(42)", "Working")
-    bench = Bench(first, second, DONE)
-    assert outcome_of(bench.graph(Limits(turns=1)).invoke(TASK, CONFIG)).status == "limit"
-    Session(bench.graph(Limits(turns=1)), "t").go_on(turns=2)
-    bench.model.assert_done()
-    last = bench.model.seen[2].messages
-    assert last[0].text == bench.prompt(0)[0]
-    assert [message.text for message in last if message.type == "ai"] == [first, second]
 
 
 def test_a_constitution_and_where_the_work_stands_go_with_the_thread() -> None:

@@ -15,11 +15,10 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.tools import BaseTool, StructuredTool, tool
+from langchain_core.tools import BaseTool, tool
 
 from signoff import standard_controls
 from signoff.models import (
-    TAGGED_LIMITS,
     Progress,
     ScriptedModel,
     TaggedText,
@@ -30,7 +29,7 @@ from signoff.models import (
 )
 from signoff.tools import UnsafeSandbox, python_tool
 from tests.support.model_ways import Ask, every_way, stream
-from tests.support.tagged_replies import FAILED, bound, told
+from tests.support.tagged_replies import told
 
 TASK = HumanMessage("Do it.")
 CURRENT = "<CURRENT>\nApproach: none yet\nStatus: Starting\n</CURRENT>"
@@ -91,26 +90,6 @@ def test_the_system_message_holds_the_rules_the_principles_the_form_and_the_tool
     assert [(message.type, message.text) for message in rest] == [("human", f"Do it.\n\n{CURRENT}")]
 
 
-def test_the_example_is_in_the_form_that_it_teaches() -> None:
-    replies = [turn.split("\n[user]\n")[0] for turn in TaggedTexts().example.split("[you]\n")[1:]]
-    kinds = [[line.split(":")[0] for line in told(text)] for text in replies]
-    assert kinds == [["think", "run"], ["think", "finish"]]
-
-
-THERE: dict[str, tuple[list[BaseTool], list[str], list[str]]] = {
-    "a tool alone": ([write_file], ["- write_file", "<CALL"], ["```python", "[FINALIZE]", "<ASK>", "[you]"]),
-    "no tool": ([], ["Rules."], ["# Principles", "<PLAN>", "# Tools"]),
-}
-
-
-@pytest.mark.parametrize("name", THERE)
-def test_only_what_is_there_is_told(name: str) -> None:
-    tools, present, absent = THERE[name]
-    text = shown([SystemMessage("Rules."), TASK], tools)[0].text
-    assert [part for part in present if part not in text] == []
-    assert [part for part in absent if part in text] == []
-
-
 @pytest.mark.parametrize("options", [{"tools": []}, {"tool_choice": "none"}], ids=str)
 def test_without_tools_the_conversation_is_shown_as_it_is(options: dict[str, Any]) -> None:
     assert [message.text for message in shown([TASK], **options)] == ["Do it."]
@@ -169,9 +148,7 @@ def test_evidence_cannot_be_left() -> None:
 EVIDENCE: dict[str, tuple[ToolMessage, str]] = {
     "an error": (result("no", ok=False), 'of="run_python" status="error">\nno\n'),
     "of a thought": (result("no", "think", ok=False), 'of="think" status="error">\nno\n'),
-    "an answer": (result("blue", "ask_user"), 'of="ask_user" status="ok">\nblue\n'),
     "of a call that is known": (ToolMessage("1", tool_call_id="known"), 'of="write_file" status="ok">\n1\n'),
-    "of no call": (ToolMessage("1", tool_call_id="unknown"), 'of="tool" status="ok">\n1\n'),
     "in blocks": (ToolMessage(["1", {"type": "text", "text": "2"}], tool_call_id="x"), ">\n1\n2\n"),
 }
 
@@ -209,15 +186,12 @@ def test_the_approach_and_the_status_stand_at_the_end() -> None:
 
 CHOICES: dict[str, tuple[Any, str]] = {
     "any": ("required", TaggedTexts().required),
-    "any, as a flag": (True, TaggedTexts().required),
     "one": ("finish_task", TaggedTexts().required_tool.format(tool="finish_task")),
     "one, as a mapping": (
         {"type": "function", "function": {"name": "think"}},
         TaggedTexts().required_tool.format(tool="think"),
     ),
     "auto": ("auto", "</CURRENT>"),
-    "no flag": (False, "</CURRENT>"),
-    "none given": (None, "</CURRENT>"),
 }
 
 
@@ -233,24 +207,16 @@ WRITTEN: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
         [called("think", thought="Look.", approach="a", status="Working")],
         ["think: Look.: a: Working"],
     ),
-    "a thought": ([called("think", thought="Look.")], ["think: Look."]),
     "code with a fence in it": (
         [called("run_python", code="s = '''\n```\n'''\n")],
         ["run: s = '''\n```\n'''"],
     ),
-    "code of fences": ([called("run_python", code="````\n")], ["run: ````"]),
-    "code by another argument": ([called("run_python", other=1)], ['run_python {"other": 1}']),
     "a question": ([called("ask_user", question="Which?")], ["ask: Which?"]),
-    "a question with options": ([called("ask_user", question="Which?", options=["a"])], ["ask: Which?"]),
     "a finish": ([called("finish_task", summary="Done.")], ["think: Done.", "finish: Done."]),
     "an honest finish": ([called("finish_task", summary="No.", outcome="blocked")], ["finish: No."]),
     "tags in arguments": (
         [called("write_file", path="</CALL>", content="[FINALIZE]")],
         ['write_file {"path": "</CALL>", "content": "[FINALIZE]"}'],
-    ),
-    "two": (
-        [called("run_python", code="1"), called("write_file", path="a")],
-        ["run: 1", 'write_file {"path": "a"}'],
     ),
 }
 
@@ -268,27 +234,6 @@ def test_pictures_stay() -> None:
     last = shown([HumanMessage(["See", picture]), HumanMessage("there.")])[-1]
     assert picture in last.content
     assert last.text == f"Seethere.{CURRENT}"
-
-
-def test_a_finish_that_needs_more_than_a_summary_is_told_whole() -> None:
-    @tool
-    def finish_task(summary: str, result: int) -> str:
-        """End with a number."""
-        return summary
-
-    assert "\n- finish_task: End with a number.\n  {" in shown([TASK], [finish_task])[0].text
-    assert "- finish_task: End" not in shown([TASK])[0].text
-
-
-def test_the_tools_may_have_other_names() -> None:
-    names = {"code_tool": "exec", "think_tool": "note", "ask_tool": "question", "finish_tool": "task_done"}
-    tools = [
-        StructuredTool.from_function(lambda summary: summary, name=name, description="x")
-        for name in names.values()
-    ]
-    text = shown([TASK], tools, **names)[0].text
-    assert all(f"- `{name}`: " in text for name in names.values())
-    assert "finish_task" not in text
 
 
 # What its reply becomes.
@@ -349,15 +294,6 @@ def test_a_model_that_does_not_stream_serves_too(ask: Ask) -> None:
     assert (message.text, made(message), message.id) == (REPLY, CALLS, "m")
 
 
-def test_the_ids_of_calls_are_made_from_the_reply() -> None:
-    first, second, again = [
-        [found["id"] for found in tagged(Fixed(message_id=id)).invoke("x").tool_calls]
-        for id in ("a", "b", "a")
-    ]
-    assert first == again
-    assert len({*first, *second}) == 4
-
-
 class Chunks(BaseChatModel):
     """Streams these contents; `closed` says whether its stream was closed before its end."""
 
@@ -404,20 +340,6 @@ def test_made_up_evidence_ends_the_stream_and_is_not_shown_again() -> None:
     assert [text for role, text in turns([TASK, message]) if role == "ai"] == [REPLY]
 
 
-def test_evidence_that_is_quoted_ends_nothing() -> None:
-    text = "<EVIDENCE>\n1\n</EVIDENCE>\n" + REPLY + "\nSee <EVIDENCE> above."
-    message = stream(tagged(ScriptedModel([text], chunk_size=5)), "Do it.")
-    assert (message.text, made(message)) == (text, CALLS)
-
-
-def test_a_stream_that_is_left_closes_the_inner_one() -> None:
-    inner = Chunks(contents=["a", "b", "c"], closed=[])
-    chunks = tagged(inner).stream("x")
-    next(chunks)
-    chunks.close()  # type: ignore[attr-defined]  # it is a generator
-    assert inner.closed == [True]
-
-
 @every_way
 def test_what_was_left_open_is_no_valid_call(ask: Ask) -> None:
     step = reply("<PLAN>p</PLAN>\n```python\n{}", finish_reason="length")
@@ -431,7 +353,6 @@ THINKING = [{"type": "thinking", "thinking": "<PLAN>[FINALIZE]</PLAN>"}]
 CONTENTS: Mapping[str, list[Any]] = {
     "text blocks": [[{"type": "text", "text": REPLY[:30]}], [{"type": "text", "text": REPLY[30:]}]],
     "thinking before": [THINKING, [{"type": "text", "text": REPLY}]],
-    "strings": [[REPLY]],
 }
 
 
@@ -457,25 +378,6 @@ def test_options_and_errors_pass() -> None:
         list(model.stream("x"))
 
 
-def test_the_status_is_forced_after_a_failure_and_the_models_own_is_kept() -> None:
-    message = bound(ScriptedModel([REPLY])).invoke(FAILED)
-    assert made(message)[0] == ("think", {"thought": "Look.", "status": "Debugging"})
-    assert current_status([*FAILED, message, result("1")]) == Progress(None, "Working"), "repaired"
-
-
-def test_without_tools_a_reply_is_text_and_binding_changes_a_copy() -> None:
-    plain = TaggedText(ScriptedModel([REPLY, REPLY]))
-    assert made(plain.bind_tools(TOOLS).invoke("x")) == CALLS
-    message = plain.invoke("x")
-    assert (message.text, message.tool_calls) == (REPLY, [])
-
-
-def test_it_stands_for_its_model() -> None:
-    profile: Any = {"max_input_tokens": 9}
-    assert TaggedText(ScriptedModel([], profile=profile)).profile == profile
-    assert TAGGED_LIMITS.turns == 10
-
-
 # Where the work stands, by its history.
 
 
@@ -486,13 +388,8 @@ def thought(status: str | None = None, approach: str | None = None) -> AIMessage
 OK, BROKEN = result("", ok=True), result("", ok=False)
 STATUS: Mapping[str, tuple[list[BaseMessage], Progress]] = {
     "nothing": ([], Progress(None, None)),
-    "no thought": ([TASK], Progress(None, None)),
-    "the model's own": ([TASK, thought("Working", "look")], Progress("look", "Working")),
     "the last one": ([thought("A", "x"), thought("B", "y")], Progress("y", "B")),
     "what is not said stays": ([thought("A", "x"), thought("B")], Progress("x", "B")),
-    "code that ran": ([thought("A"), OK], Progress(None, "A")),
-    "code that failed": ([thought("A", "x"), BROKEN], Progress("x", "Debugging")),
-    "a thought after it": ([thought("A"), BROKEN, thought("B")], Progress(None, "B")),
     "repaired in silence": ([thought("A"), BROKEN, OK], Progress(None, "A")),
     "a shell": ([result("", "run_shell", ok=False)], Progress(None, "Debugging")),
     "another tool": ([thought("A"), result("", "read_file", ok=False)], Progress(None, "A")),
@@ -500,7 +397,6 @@ STATUS: Mapping[str, tuple[list[BaseMessage], Progress]] = {
         [own("", called("run_python")), ToolMessage("", tool_call_id="c", status="error")],
         Progress(None, "Debugging"),
     ),
-    "a result of nothing known": ([ToolMessage("", tool_call_id="c", status="error")], Progress(None, None)),
     "a new task": ([thought("Finished", "x"), BROKEN, TASK], Progress(None, None)),
 }
 

@@ -26,9 +26,6 @@ ORDER: Mapping[str, tuple[str, list[str]]] = {
         f"{PLAN}\n{CODE}\n<STATE_UPDATE>\nApproach: look\nStatus: Working\n</STATE_UPDATE>",
         ["think: Look.: look: Working", RUN],
     ),
-    "the plan after the code": (f"{CODE}\n{PLAN}", ["think: Look.", RUN]),
-    "no plan": (CODE, [RUN]),
-    "words around": (f"Well.\n{PLAN}\nSo:\n{CODE}\nThat is it.", ["think: Look.", RUN]),
     "several blocks": (f"{CODE}\nand\n```py\nprint(2)\n```", [RUN, "run: print(2)"]),
     "two plans": (f"{PLAN}\n{CODE}\n<PLAN>More.</PLAN>", ["think: Look.\n\nMore.", RUN]),
     "the last state update counts": (
@@ -40,7 +37,6 @@ ORDER: Mapping[str, tuple[str, list[str]]] = {
         [RUN, 'write_file {"path": "a"}', RUN],
     ),
     "a question": (f"{PLAN}\n<ASK>Which one?</ASK>", ["think: Look.", "ask: Which one?"]),
-    "a question before the code": (f"<ASK>Which?</ASK>\n{CODE}", ["ask: Which?", RUN]),
     "a finish": (DONE, ["think: It is 1.", "finish: It is 1."]),
     "a finish by the state update": (
         f"{PLAN}\n{FINISHED}",
@@ -50,10 +46,6 @@ ORDER: Mapping[str, tuple[str, list[str]]] = {
         f"{DONE}\n{CODE}\n{FINISHED}",
         ["think: It is 1.: look: Finished", RUN, "finish: It is 1.\n\nApproach: look"],
     ),
-    "a finish after a question": (
-        f"{DONE}\n<ASK>Sure?</ASK>",
-        ["think: It is 1.", "ask: Sure?", "finish: It is 1."],
-    ),
     "a finish that is called": (
         f'<CALL name="finish_task">{{"summary": "no", "outcome": "blocked"}}</CALL>\n{CODE}\n{DONE}',
         ["think: It is 1.", RUN, "finish: no"],
@@ -62,7 +54,6 @@ ORDER: Mapping[str, tuple[str, list[str]]] = {
         f"It is 1.\n{FINISHED}",
         ["think: : look: Finished", "finish: It is 1.\n\nApproach: look"],
     ),
-    "a summary from nothing": ("<PLAN>[FINALIZE]</PLAN>", ["think: ", "finish: Finished."]),
     "a summary from the status": (
         "<STATE_UPDATE>Status: Finished</STATE_UPDATE>",
         ["think: : Finished", "finish: Finished"],
@@ -73,49 +64,31 @@ ORDER: Mapping[str, tuple[str, list[str]]] = {
 
 FENCES: Mapping[str, tuple[str, list[str]]] = {
     "python": ("```python\nx\n```", ["run: x"]),
-    "Python": ("```Python\nx\n```", ["run: x"]),
-    "python3": ("```python3\nx\n```", ["run: x"]),
     "py with a title": ("``` py title=a.py\nx\n```", ["run: x"]),
     "tildes": ("~~~python\nx\n~~~", ["run: x"]),
-    "four backticks": ("````python\ns = '```'\n```\n````", ["run: s = '```'\n```"]),
     "no language": ("```\nx\n```", []),
     "another language": ("```bash\nrm -rf /\n```", []),
-    "pycon": ("```pycon\n>>> 1\n```", []),
-    "empty": ("```python\n\n```", []),
     "indented": ("  ```python\n  if x:\n      y\n  ```", ["run: if x:\n    y"]),
     "right after a tag": ("<PLAN>p</PLAN>```python\nx\n```", ["think: p", "run: x"]),
-    "within a line": ("see ```python\nx\n```", []),
     "a fence within a line of code": ("```python\ns = '```'\n```", ["run: s = '```'"]),
     "a fence in a long string": ('```python\ns = """\n```\n"""\n```', ['run: s = """\n```\n"""']),
-    "in a string of apostrophes": ("```python\ns = '''\n```\n'''\nx\n```", ["run: s = '''\n```\n'''\nx"]),
     "quotes in a comment": ('```python\nx # """\n```\ntext\n```\nno\n```', ['run: x # """']),
-    "quotes in a string": ("```python\nx = \"'''\"\n```\n```\nno\n```", ["run: x = \"'''\""]),
     "an escaped quote": ('```python\nx = """\\"""\n```\n"""\n```', ['run: x = """\\"""\n```\n"""']),
     "a string that never ends": ('```python\nx = """\n```\n<PLAN>p</PLAN>', ["think: p", 'run: x = """']),
     "left open": ("<PLAN>p</PLAN>\n```python\nx", ["think: p", "open run_python"]),
-    "left open with nothing": ("```python", ["open run_python"]),
-    "left open in another language": ("```\n<PLAN>p</PLAN>", []),
     "closed by tildes": ("```python\nx\n~~~", ["open run_python"]),
-    "closed by too few": ("````python\nx\n```", ["open run_python"]),
-    "closed with words": ("```python\nx\n``` end", ["open run_python"]),
     "in a plan": ("<PLAN>\n```python\nx\n```\n</PLAN>", ["think: ```python\nx\n```"]),
     "in a state update": (
         "<STATE_UPDATE>\nApproach: a\n```python\nx\n```\n</STATE_UPDATE>",
         ["think: : a"],
     ),
     "after a plan that was left open": ("<PLAN>\np\n```python\nx\n```", ["think: p", "run: x"]),
-    "only in the plan, and then": (
-        "<PLAN>\n```python\nx\n```\n</PLAN>\n```python\ny\n```",
-        ["think: ```python\nx\n```", "run: y"],
-    ),
 }  # fmt: skip
 
 
 CALLS: Mapping[str, tuple[str, list[str]]] = {
     "two": ('<CALL name="a">{"x": 1}</CALL><CALL name="b">{"y": 2}</CALL>', ['a {"x": 1}', 'b {"y": 2}']),
-    "lower case, apostrophes": ("<call name='a'>{}</call>", ["a {}"]),
     "no quotes": ("<CALL name=a>{}</CALL>", ["a {}"]),
-    "no arguments": ('<CALL name="a"></CALL>', ["a {}"]),
     "closed at once": ('<CALL name="a"/>', ["a {}"]),
     "in a block": ('<CALL name="a">\n```json\n{"x": 1}\n```\n</CALL>', ['a {"x": 1}']),
     "tags in its arguments": (
@@ -128,15 +101,10 @@ CALLS: Mapping[str, tuple[str, list[str]]] = {
     ),
     "whole, without its closing tag": ('<CALL name="a">{"x": 1}\n' + PLAN, ["think: Look.", 'a {"x": 1}']),
     "no JSON": ('<CALL name="a">{x: 1}</CALL>\n' + CODE, ["open a", RUN]),
-    "no object": ('<CALL name="a">[1]</CALL>', ["open a"]),
-    "cut": ('<CALL name="a">{"x": "12', ["open a"]),
     "cut by another part": ('<CALL name="a">{"x": \n' + PLAN, ["think: Look.", "open a"]),
     "nested too deep": ('<CALL name="a">' + '{"x":' * 5000 + "1" + "}" * 5000 + "</CALL>", ["open a"]),
-    "a number too long": ('<CALL name="a">{"x": ' + "1" * 5000 + "}</CALL>", ["open a"]),
     "no name": ("<CALL>{}</CALL>", []),
-    "in a sentence": ('Then I write <CALL name="a">{}</CALL> here.', []),
     "a question left open": ("<ASK>Which", ["open ask_user"]),
-    "a question in a block": ("```\n<ASK>Which?</ASK>\n```", []),
     "a question of several lines": ("<ASK>\nWhich?\nA or B?\n</ASK>", ["ask: Which?\nA or B?"]),
 }  # fmt: skip
 
@@ -182,18 +150,12 @@ def test_other_names_of_the_tools() -> None:
 
 FINISHES: Mapping[str, str] = {
     "the token": "<PLAN>[FINALIZE] It is 1.</PLAN>",
-    "the token at the end": "<PLAN>\nIt is 1.\n[FINALIZE]\n</PLAN>",
-    "lower case tags": "<plan>[FINALIZE]</plan>",
     "Finished": "<STATE_UPDATE>Status: Finished</STATE_UPDATE>",
     "finalized": "<STATE_UPDATE>\nstatus: finalized\n</STATE_UPDATE>",
-    "FINISHED.": "<state_update>Approach: a\nSTATUS: FINISHED.</state_update>",
     "in bold": "<STATE_UPDATE>\n**Approach:** a\n**Status:** **Finished!**\n</STATE_UPDATE>",
-    "as a list": "<STATE_UPDATE>\n- Approach: a\n- Status: Finished\n</STATE_UPDATE>",
     "on the next line": "<STATE_UPDATE>\nStatus:\nFinished\n</STATE_UPDATE>",
-    "after the status": "<STATE_UPDATE>\nStatus: Finished\nResult: 1\n</STATE_UPDATE>",
     "one after the other": "<PLAN>a</PLAN> <STATE_UPDATE>Status: Finished</STATE_UPDATE>",
     "a plan that quotes evidence": '<PLAN>\n<EVIDENCE of="x">\n1\n</EVIDENCE>\n[FINALIZE]\n</PLAN>',
-    "a closed plan after an open one": "<PLAN>\na\n<PLAN>\n[FINALIZE]\n</PLAN>",
     "after evidence that was quoted": f"<EVIDENCE>1</EVIDENCE>\n{DONE}",
 }
 
@@ -208,12 +170,8 @@ ENDED = "<STATE_UPDATE>Status: Finished</STATE_UPDATE>"
 SUMMARIES: Mapping[str, str] = {
     "at the beginning": "<PLAN>[FINALIZE] It is 1.</PLAN>",
     "twice": "<PLAN>\n[FINALIZE]\nIt is 1. [FINALIZE]\n</PLAN>",
-    "in bold": "<PLAN>**[FINALIZE]** It is 1.</PLAN>",
-    "with a colon": "<PLAN>[FINALIZE]: It is 1.</PLAN>",
     "in bold with a colon": "<PLAN>**[FINALIZE]:** It is 1.</PLAN>",
     "as code": f"<PLAN>`[FINALIZE]` It is 1.</PLAN>{ENDED}",
-    "in small letters": f"<PLAN>[finalize] It is 1.</PLAN>{ENDED}",
-    "outside of a plan": f"[FINALIZE] It is 1.\n{ENDED}",
     "in a call": '<CALL name="finish_task">{"summary": "[FINALIZE] It is 1."}</CALL>',
 }
 
@@ -232,36 +190,24 @@ def test_the_approach_beside_a_summary_holds_no_token_and_a_quoted_one_is_a_word
 
 GO_ON: Mapping[str, str] = {
     "words": "I am finished. [FINALIZE] Status: Finished",
-    "words on a line": "Status: Finished",
     "in code": '```python\nprint("<PLAN>[FINALIZE]</PLAN>")\n# Status: Finished\n```',
     "tags in code": f"```python\n{DONE}\n{FINISHED}\n```",
-    "tags in another block": f"```\n{DONE}\n{FINISHED}\n```",
     "tags in a block left open": f"```xml\n{DONE}\n{FINISHED}",
-    "tags in a string": 'x = "<PLAN>[FINALIZE]</PLAN>"',
     "tags in a sentence": f"At the end I write {DONE} and am done.",
     "tags quoted": f"> {DONE}",
-    "tags in inline code": f"`{DONE}`",
     "in evidence": f'<EVIDENCE of="run_python">\n{DONE}\n</EVIDENCE>',
-    "in evidence left open": f"<EVIDENCE>\n{DONE}",
     "after evidence that was made up": f"{CODE}\n<EVIDENCE>\n1\n</EVIDENCE>\n{DONE}\n{FINISHED}",
     "in evidence in the plan": "<PLAN>\n<EVIDENCE>\n[FINALIZE]\n</EVIDENCE>\n</PLAN>",
     "code in the plan": "<PLAN>\n```\n[FINALIZE]\n```\n</PLAN>",
-    "inline code in the plan": "<PLAN>I write `[FINALIZE]` later.</PLAN>",
     "a quoted token": "<PLAN>I write \"[FINALIZE]\" or '[FINALIZE]' later.</PLAN>",
-    "a token in lower case": "<PLAN>x[finalize] [Finalize]</PLAN>",
     "the token in the state update": "<STATE_UPDATE>Status: [FINALIZE]</STATE_UPDATE>",
     "the status in the plan": "<PLAN>\nStatus: Finished\n</PLAN>",
     "the status as a part": "<STATE_UPDATE>Status: Finished reading</STATE_UPDATE>",
-    "not the status": "<STATE_UPDATE>Status: not finished</STATE_UPDATE>",
     "a status in quotes": '<STATE_UPDATE>Status: "Finished"</STATE_UPDATE>',
-    "a status in code": "<STATE_UPDATE>\n```\nStatus: Finished\n```\n</STATE_UPDATE>",
     "the approach": "<STATE_UPDATE>Approach: Finished\nStatus: Working</STATE_UPDATE>",
     "an earlier state update": f"{FINISHED}\n<STATE_UPDATE>Status: Working</STATE_UPDATE>",
-    "an earlier plan": f"{DONE}\n<PLAN>Or not.</PLAN>",
     "in the arguments of a call": '<CALL name="a">{"t": "\n<PLAN>[FINALIZE]</PLAN>\n"}</CALL>',
     "in a question": "<ASK>\nShall I write [FINALIZE]?\nStatus: Finished\n</ASK>",
-    "tags of another name": "<PLANS>[FINALIZE]</PLANS><STATE>Status: Finished</STATE>",
-    "a closing tag only": "[FINALIZE]</PLAN>\nStatus: Finished</STATE_UPDATE>",
 }
 
 
@@ -272,10 +218,8 @@ def test_what_does_not_finish(case: str) -> None:
 
 OPEN: Mapping[str, str] = {
     "a plan": "<PLAN>[FINALIZE] It is 1.",
-    "a plan before the state update": "<PLAN>\n[FINALIZE]\n<STATE_UPDATE>\nStatus: x\n</STATE_UPDATE>",
     "a state update": "<STATE_UPDATE>\nStatus: Finished",
     "a call without its closing tag": '<CALL name="finish_task">{"summary": "It is 1."}',
-    "a state update closed as a plan": "<STATE_UPDATE>\nStatus: Finished\n</PLAN>",
 }
 
 
@@ -286,7 +230,6 @@ def test_a_finish_in_a_part_left_open_is_made_and_void(case: str) -> None:
 
 CUT: Mapping[str, str] = {
     "the token": DONE,
-    "the status": f"{PLAN}\n{FINISHED}\nand so",
     "a call that is whole": '<CALL name="finish_task">{"summary": "It is 1."}</CALL>',
 }
 
@@ -303,21 +246,13 @@ def test_nothing_in_a_reply_that_was_cut_finishes(case: str) -> None:
 FIELDS: Mapping[str, tuple[str, str]] = {
     "as the form has them": ("Approach: a\nStatus: b", "think: : a: b"),
     "the current approach": ("Current Approach: a\nCurrent Status: b", "think: : a: b"),
-    "in small letters": ("current approach: a\nstatus: b", "think: : a: b"),
-    "bold labels": ("**Current Approach:** a\n**Status**: b", "think: : a: b"),
     "a list": ("- Current Approach: a\n* Status: b", "think: : a: b"),
-    "a list in bold": ("• **Current Approach**: a\n+ **Status:** **b**", "think: : a: b"),
     "a numbered list": ("1. Approach: a\n2) Status: b", "think: : a: b"),
     "one line, a bar": ("Current Approach: a | Status: b", "think: : a: b"),
     "one line, a comma": ("Approach: a, then c, status: b", "think: : a, then c: b"),
-    "one line, a semicolon": ("Status: b; current approach: a", "think: : a: b"),
-    "one line, a sentence": ("Approach: a. Status: b", "think: : a: b"),
     "one line, a space": ("Approach: a Status: b", "think: : a: b"),
-    "one line, bold": ("**Approach:** a **Status:** b", "think: : a: b"),
     "a status within the approach": ("Approach: keep the status: open", "think: : keep the status: open"),
-    "a status in quotes": ('Approach: say "Status: Finished"', 'think: : say "Status: Finished"'),
     "an approach of two lines": ("Approach: a\nand c\nStatus: b", "think: : a\nand c: b"),
-    "no label": ("a\nb", "think: "),
 }
 
 
@@ -331,9 +266,7 @@ WORKING = "<STATE_UPDATE>Approach: a\nStatus: Working</STATE_UPDATE>"
 FORCED: Mapping[str, tuple[str, str]] = {
     "code beside a status": (f"{WORKING}\n{CODE}", "think: : a: Debugging"),
     "code without a status": (f"{PLAN}\n{CODE}", "think: Look.: Debugging"),
-    "code alone": (CODE, RUN),
     "a status without code": (WORKING, "think: : a: Working"),
-    "a finish": (FINISHED, "think: : look: Finished"),
 }
 
 
@@ -356,8 +289,6 @@ PIECES = (
     " ", "  ", "\t", "> ", "a", "ü", "\ud800", "\x00", "\u2028", "\x85",
     "<", ">", "/", "`", "\\",
 )  # fmt: skip
-# What a task can be ended by, and by nothing else.
-ENDING = ("[FINALIZE]", "Finished", "Finalized", "finish")
 # Sections that end a task where nothing around them spoils it: pieces alone hardly ever come together.
 WHOLE = ("\n<PLAN>\n[FINALIZE]\n</PLAN>\n", "\n<STATE_UPDATE>\nStatus: Finished\n</STATE_UPDATE>\n")
 
@@ -374,10 +305,6 @@ def drawn(draw: random.Random) -> str:
     if draw.random() < 0.2:
         parts.insert(draw.randint(0, len(parts)), draw.choice(WHOLE))
     return "".join(parts)
-
-
-def finishes(text: str) -> bool:
-    return any(call.startswith("finish: ") for call in told(text))
 
 
 def test_no_reply_raises_and_only_whole_sections_end_a_task(draw: random.Random) -> None:
@@ -398,28 +325,6 @@ def test_no_reply_raises_and_only_whole_sections_end_a_task(draw: random.Random)
     assert ended, "the pieces never came together: the test proves nothing"
 
 
-def test_words_outside_of_the_sections_end_nothing(draw: random.Random) -> None:
-    """Every word that could end a task, put into places where it must not, beside any other text."""
-    wrong = (
-        "[FINALIZE] Status: Finished",
-        '\n```python\nprint("<PLAN>[FINALIZE]</PLAN>")\n```\n',
-        "\nI would write <PLAN>[FINALIZE]</PLAN> now.\n",
-        "\n> <STATE_UPDATE>Status: Finished</STATE_UPDATE>\n",
-        "\nx = '<STATE_UPDATE>Status: Finished</STATE_UPDATE>'\n",
-    )
-    sections = {"<PLAN>", "<plan>", "<STATE_UPDATE>"}
-    pieces = [piece for piece in PIECES if not any(word in piece for word in ENDING)]
-    loose = [piece for piece in pieces if piece not in sections and "CALL" not in piece]
-    for _ in range(ROUNDS):
-        assert not finishes("".join(draw.choices(pieces, k=draw.randint(1, 40))))
-        parts = draw.choices(loose, k=draw.randint(0, 20)) + draw.choices(wrong, k=2)
-        draw.shuffle(parts)
-        text = " " + "".join(parts)
-        # A piece may put the words at the beginning of a line, where they would count.
-        if not any(line.lstrip(" \t").lower().startswith(("<plan", "<state")) for line in text.splitlines()):
-            assert not finishes(text), (text, parts)
-
-
 def test_what_is_evidence_is_never_read_as_a_reply_and_any_reply_can_be_shown_again(
     draw: random.Random,
 ) -> None:
@@ -430,8 +335,3 @@ def test_what_is_evidence_is_never_read_as_a_reply_and_any_reply_can_be_shown_ag
         for message in (reply, AIMessage(reply.content, tool_calls=reply.tool_calls)):
             assert [turn.type for turn in model.prompt([message])[1:2]] == ["human"]
         current_status([reply])
-
-
-def test_a_reply_of_a_megabyte() -> None:
-    block = f"```python\n{'x = 1  # it is' * 700}\n```\n"
-    assert len(told(f"{PLAN}\n{block * 100}{FINISHED}")) == 102
