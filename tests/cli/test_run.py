@@ -1,12 +1,9 @@
 """`signoff run`: how a run ends and what it prints, for people and as JSON; its tools and limits."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,10 +25,8 @@ from tests.support.benches.cli import (
     steps,
     words_of,
 )
-from tests.support.benches.cli_terminal import SECONDS
 from tests.support.process_table import runs
 from tests.support.servers.fake_provider import FakeProvider, Reply, error, tool_call
-from tests.support.servers.hostile_server import HostileServer, silent
 from tests.support.tagged_replies import DONE as TAGGED_DONE
 
 CLAIM = 'call("finish_task", summary="Half.", outcome="{}")'
@@ -128,23 +123,6 @@ def test_nothing_of_a_model_or_a_user_steers_the_terminal_and_markup_in_it_is_te
     assert "[red]x[/red]" in full
 
 
-UNSEEN = {
-    "a\tb": "a    b",
-    "a\r\nb": "a\nb",
-    "\x07\x7f": "␇␡",
-    "real\rfake": "real␍fake",
-    "\x9b31m": "⟨U+009B⟩31m",
-    "a\u2028b": "a⟨U+2028⟩b",
-    "a\ud800b": "a\ufffdb",
-}
-
-
-def test_what_cannot_be_seen_is_shown_by_its_name(bench: Bench) -> None:
-    bench.model(steps(f"[{chr(10).join(UNSEEN)!a}, {DONE}]"))
-    shown = bench.run("x").stdout.replace("\n    ", "\n")
-    assert [safe for safe in UNSEEN.values() if safe not in shown] == []
-
-
 def test_a_shell_reads_the_printed_command_as_it_was_meant(bench: Bench) -> None:
     threads = ["it's", "$HOME `id` \\", "a\nb'c\\d", "-x \x1b[31m", "é\u202e", '"q"; --', "t" * 500]
     commands = []
@@ -210,28 +188,6 @@ class TestProviders:
         assert (result.exit_code, result.stderr) == (1, "")
         for part in ("Incorrect key provided", "OPENAI_API_KEY"):
             assert part in " ".join(result.stdout.split())
-
-    SILENT: Mapping[str, tuple[list[str], int, str]] = {
-        "too long for the task": (["--seconds", "0.4"], 3, "limit"),
-        "a person interrupts": ([], 4, "stopped"),
-    }
-
-    @pytest.mark.parametrize("case", SILENT)
-    def test_a_silent_one_does_not_hold_the_run(self, bench: Bench, case: str) -> None:
-        words, code, status = self.SILENT[case]
-
-        def interrupt() -> None:
-            if server.asked.wait(SECONDS) and not words:
-                os.kill(os.getpid(), signal.SIGINT)
-
-        with HostileServer(silent) as server:
-            person = threading.Thread(target=interrupt)
-            person.start()
-            address = ("--model", "m", "--base-url", server.url)
-            document = bench.json("run", "x", "-t", "t1", *address, *words, OPENAI_API_KEY="none")
-            person.join()
-        assert (document["exit_code"], document["status"]) == (code, status)
-        assert bench.json("show", "t1")["status"] == status
 
 
 FILES = {"list_files", "read_file", "write_file", "edit_file", "search_files"}

@@ -270,7 +270,6 @@ def test_where_model_and_address_come_from_and_no_secret_is_kept(bench: Bench, c
 
 
 SCRIPTS: dict[str, tuple[str, str]] = {
-    "a model": (f"from signoff.models import *\nmodel = ScriptedModel([{DONE}])", ""),
     "a script": (f"from signoff.models import *\nscript = [{DONE}]", ""),
     "neither": ("x = 1", "script"),
     "broken": ("1 / 0", "ZeroDivisionError"),

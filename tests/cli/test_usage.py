@@ -5,9 +5,7 @@ Wrong usage is one sentence on stderr that names what is wrong, exit code 2, and
 
 import json
 import re
-import runpy
 import sqlite3
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -43,29 +41,6 @@ def test_every_command_stands_in_its_group_in_one_line_that_the_docs_have_too(be
 
 def test_the_version(bench: Bench) -> None:
     assert shown(bench, "--version").split()[0] == "signoff"
-
-
-PROGRAMS: dict[str, tuple[list[str], int, str]] = {
-    "the machine": (["signoff.machine"], 0, "stateDiagram"),
-    "a command that it has not": (["signoff.models.local", "nix"], 2, "signoff.models.local --help"),
-    "the sandbox": (["signoff.tools.sandbox", "--sandbox", "nix"], 2, "nix"),
-}
-
-
-@pytest.mark.parametrize("case", PROGRAMS)
-def test_what_is_no_command_is_a_program_of_its_own(
-    case: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words, code, said = PROGRAMS[case]
-    monkeypatch.setattr(sys, "argv", words)
-    monkeypatch.delitem(sys.modules, words[0], raising=False)
-    ended: object = 0
-    try:
-        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
-    except SystemExit as end:
-        ended = end.code or 0
-    assert ended == code
-    assert said in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize("forbidden", [False, True])
