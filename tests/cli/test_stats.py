@@ -141,10 +141,8 @@ def test_what_counts_as_reopened(case: str) -> None:
 # What went wrong in a task, and the part of the prompt that speaks of it.
 SIGNS: dict[str, tuple[list[TaskRecord], str]] = {
     "words only": ([task(figures={"talk": 1})], "How this ends"),
-    "failed siblings": ([task(figures=refused("siblings"))], "Look at the results"),
     "an empty summary": ([task(figures=refused("empty_summary"))], "the description of"),
     "failed checks": ([task(figures=refused("checks"))], "Before you call"),
-    "reopened": ([task(), task(SOON)], "Before you call"),
     "out of turns": ([limit()], "the reminder near"),
 }
 
