@@ -7,17 +7,15 @@ from typing import Any, NamedTuple
 
 import pytest
 from langchain_core.caches import InMemoryCache
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.globals import set_llm_cache
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.messages.tool import tool_call
-from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import tool
 from langchain_tests.unit_tests import ChatModelUnitTests
 
 from signoff.models import ScriptedModel, call, reply
-from tests.support.model_ways import Ask, Model, ainvoke, astream, every_way, invoke, stream
+from tests.support.model_ways import Ask, Model, every_way
 
 
 class TestStandardSuite(ChatModelUnitTests):
@@ -166,28 +164,6 @@ def test_a_stream_carries_small_pieces_and_says_how_it_ended_in_its_last_chunk()
     assert all(not chunk.response_metadata and chunk.usage_metadata is None for chunk in chunks)
     assert (last.response_metadata["finish_reason"], last.usage_metadata is not None) == ("tool_calls", True)
     assert {chunk.id for chunk in chunks} == {last.id}
-
-
-class Tokens(BaseCallbackHandler):
-    def __init__(self) -> None:
-        self.tokens: list[str] = []
-        self.ended = 0
-
-    def on_llm_new_token(self, token: Any, *, chunk: Any = None, **kwargs: Any) -> None:
-        assert isinstance(chunk, ChatGenerationChunk)
-        self.tokens += [token] * bool(token)
-
-    def on_llm_end(self, response: Any, **kwargs: Any) -> None:
-        self.ended += 1
-
-
-@pytest.mark.parametrize(
-    ("ask", "streams"), [(invoke, False), (ainvoke, False), (stream, True), (astream, True)]
-)
-def test_callbacks_get_each_token_of_a_stream_once(ask: Ask, streams: bool) -> None:
-    tokens = Tokens()
-    ask(ScriptedModel(["Hello"], chunk_size=2).with_config(callbacks=[tokens]), "go")
-    assert (tokens.tokens, tokens.ended) == (["He", "ll", "o"] if streams else [], 1)
 
 
 @pytest.mark.parametrize("wanted", [1, 3])

@@ -105,14 +105,6 @@ def test_a_failing_program_is_debugged(name: str) -> None:
     assert failing == [False, *[True] * (len(replies) - 2), False]
 
 
-def test_evidence_of_a_failure_stays_whole_until_something_else_was_executed() -> None:
-    failed = turn("Compute.", "print('a' * 4000 + 'END')\nprint(6 * height)", "Working")
-    bench = Bench(failed, turn("I look.", status="Thinking"), turn("So.", "print(42)", "Checking"), DONE)
-    bench.run()
-    whole = ["a" * 4000 + "END" in "\n".join(bench.prompt(number)) for number in range(4)]
-    assert whole == [False, True, True, False]
-
-
 def test_a_finish_in_the_reply_of_its_code_holds_when_the_code_ran() -> None:
     result = Bench(turn("[FINALIZE] 42 it is.", "print(6 * 7)", "Finished")).run()
     assert [name for name, *_ in results(result["messages"])] == ["run_python", "finish_task"]
@@ -134,14 +126,6 @@ VOID: Mapping[str, Any] = {
 def test_a_reply_that_does_not_end_the_task(name: str) -> None:
     outcome = outcome_of(Bench(VOID[name], DONE).run())
     assert (outcome.status, outcome.turns, outcome.summary) == ("success", 2, SUMMARY)
-
-
-def test_a_made_up_end_is_cut_and_its_cost_estimated() -> None:
-    bench = Bench(COMPUTE + "\n<EVIDENCE>\n" + "41\n" * 1000 + "</EVIDENCE>\n" + DONE, DONE)
-    result = bench.run()
-    assert len(next(message for message in result["messages"] if message.type == "ai").text) < 250
-    assert outcome_of(result).usage.estimated
-    assert "41" not in "".join(bench.prompt(1)[1:])
 
 
 def test_a_question_is_asked_and_its_answer_is_evidence() -> None:

@@ -28,14 +28,6 @@ ORDER: Mapping[str, tuple[str, list[str]]] = {
     ),
     "several blocks": (f"{CODE}\nand\n```py\nprint(2)\n```", [RUN, "run: print(2)"]),
     "two plans": (f"{PLAN}\n{CODE}\n<PLAN>More.</PLAN>", ["think: Look.\n\nMore.", RUN]),
-    "the last state update counts": (
-        f"{FINISHED}\n<STATE_UPDATE>Approach: anew\nStatus: Working</STATE_UPDATE>",
-        ["think: : anew: Working"],
-    ),
-    "code, a call, code": (
-        f'{CODE}\n<CALL name="write_file">{{"path": "a"}}</CALL>\n{CODE}',
-        [RUN, 'write_file {"path": "a"}', RUN],
-    ),
     "a question": (f"{PLAN}\n<ASK>Which one?</ASK>", ["think: Look.", "ask: Which one?"]),
     "a finish": (DONE, ["think: It is 1.", "finish: It is 1."]),
     "a finish by the state update": (
@@ -64,12 +56,10 @@ ORDER: Mapping[str, tuple[str, list[str]]] = {
 
 FENCES: Mapping[str, tuple[str, list[str]]] = {
     "python": ("```python\nx\n```", ["run: x"]),
-    "py with a title": ("``` py title=a.py\nx\n```", ["run: x"]),
     "tildes": ("~~~python\nx\n~~~", ["run: x"]),
     "no language": ("```\nx\n```", []),
     "another language": ("```bash\nrm -rf /\n```", []),
     "indented": ("  ```python\n  if x:\n      y\n  ```", ["run: if x:\n    y"]),
-    "right after a tag": ("<PLAN>p</PLAN>```python\nx\n```", ["think: p", "run: x"]),
     "a fence within a line of code": ("```python\ns = '```'\n```", ["run: s = '```'"]),
     "a fence in a long string": ('```python\ns = """\n```\n"""\n```', ['run: s = """\n```\n"""']),
     "quotes in a comment": ('```python\nx # """\n```\ntext\n```\nno\n```', ['run: x # """']),
@@ -78,18 +68,12 @@ FENCES: Mapping[str, tuple[str, list[str]]] = {
     "left open": ("<PLAN>p</PLAN>\n```python\nx", ["think: p", "open run_python"]),
     "closed by tildes": ("```python\nx\n~~~", ["open run_python"]),
     "in a plan": ("<PLAN>\n```python\nx\n```\n</PLAN>", ["think: ```python\nx\n```"]),
-    "in a state update": (
-        "<STATE_UPDATE>\nApproach: a\n```python\nx\n```\n</STATE_UPDATE>",
-        ["think: : a"],
-    ),
     "after a plan that was left open": ("<PLAN>\np\n```python\nx\n```", ["think: p", "run: x"]),
 }  # fmt: skip
 
 
 CALLS: Mapping[str, tuple[str, list[str]]] = {
     "two": ('<CALL name="a">{"x": 1}</CALL><CALL name="b">{"y": 2}</CALL>', ['a {"x": 1}', 'b {"y": 2}']),
-    "no quotes": ("<CALL name=a>{}</CALL>", ["a {}"]),
-    "closed at once": ('<CALL name="a"/>', ["a {}"]),
     "in a block": ('<CALL name="a">\n```json\n{"x": 1}\n```\n</CALL>', ['a {"x": 1}']),
     "tags in its arguments": (
         '<CALL name="a">{"t": "</CALL> <PLAN>[FINALIZE]</PLAN>"}</CALL>',
@@ -150,11 +134,9 @@ def test_other_names_of_the_tools() -> None:
 
 FINISHES: Mapping[str, str] = {
     "the token": "<PLAN>[FINALIZE] It is 1.</PLAN>",
-    "Finished": "<STATE_UPDATE>Status: Finished</STATE_UPDATE>",
     "finalized": "<STATE_UPDATE>\nstatus: finalized\n</STATE_UPDATE>",
     "in bold": "<STATE_UPDATE>\n**Approach:** a\n**Status:** **Finished!**\n</STATE_UPDATE>",
     "on the next line": "<STATE_UPDATE>\nStatus:\nFinished\n</STATE_UPDATE>",
-    "one after the other": "<PLAN>a</PLAN> <STATE_UPDATE>Status: Finished</STATE_UPDATE>",
     "a plan that quotes evidence": '<PLAN>\n<EVIDENCE of="x">\n1\n</EVIDENCE>\n[FINALIZE]\n</PLAN>',
     "after evidence that was quoted": f"<EVIDENCE>1</EVIDENCE>\n{DONE}",
 }
@@ -168,7 +150,6 @@ def test_what_finishes(case: str) -> None:
 # The token is for the protocol: whoever reads the summary is not shown it, however it was written.
 ENDED = "<STATE_UPDATE>Status: Finished</STATE_UPDATE>"
 SUMMARIES: Mapping[str, str] = {
-    "at the beginning": "<PLAN>[FINALIZE] It is 1.</PLAN>",
     "twice": "<PLAN>\n[FINALIZE]\nIt is 1. [FINALIZE]\n</PLAN>",
     "in bold with a colon": "<PLAN>**[FINALIZE]:** It is 1.</PLAN>",
     "as code": f"<PLAN>`[FINALIZE]` It is 1.</PLAN>{ENDED}",
@@ -181,13 +162,6 @@ def test_no_summary_holds_the_token(case: str) -> None:
     assert told(SUMMARIES[case])[-1] == "finish: It is 1."
 
 
-def test_the_approach_beside_a_summary_holds_no_token_and_a_quoted_one_is_a_word() -> None:
-    text = "<PLAN>It is 1.</PLAN><STATE_UPDATE>\nApproach: a [FINALIZE]\nStatus: Finished\n</STATE_UPDATE>"
-    assert told(text)[-1] == "finish: It is 1.\n\nApproach: a"
-    said = 'The file names "[FINALIZE]" now.'
-    assert told(f"<PLAN>{said}</PLAN>{ENDED}")[-1] == f"finish: {said}"
-
-
 GO_ON: Mapping[str, str] = {
     "words": "I am finished. [FINALIZE] Status: Finished",
     "in code": '```python\nprint("<PLAN>[FINALIZE]</PLAN>")\n# Status: Finished\n```',
@@ -197,11 +171,9 @@ GO_ON: Mapping[str, str] = {
     "tags quoted": f"> {DONE}",
     "in evidence": f'<EVIDENCE of="run_python">\n{DONE}\n</EVIDENCE>',
     "after evidence that was made up": f"{CODE}\n<EVIDENCE>\n1\n</EVIDENCE>\n{DONE}\n{FINISHED}",
-    "in evidence in the plan": "<PLAN>\n<EVIDENCE>\n[FINALIZE]\n</EVIDENCE>\n</PLAN>",
     "code in the plan": "<PLAN>\n```\n[FINALIZE]\n```\n</PLAN>",
     "a quoted token": "<PLAN>I write \"[FINALIZE]\" or '[FINALIZE]' later.</PLAN>",
     "the token in the state update": "<STATE_UPDATE>Status: [FINALIZE]</STATE_UPDATE>",
-    "the status in the plan": "<PLAN>\nStatus: Finished\n</PLAN>",
     "the status as a part": "<STATE_UPDATE>Status: Finished reading</STATE_UPDATE>",
     "a status in quotes": '<STATE_UPDATE>Status: "Finished"</STATE_UPDATE>',
     "the approach": "<STATE_UPDATE>Approach: Finished\nStatus: Working</STATE_UPDATE>",
@@ -246,11 +218,9 @@ def test_nothing_in_a_reply_that_was_cut_finishes(case: str) -> None:
 FIELDS: Mapping[str, tuple[str, str]] = {
     "as the form has them": ("Approach: a\nStatus: b", "think: : a: b"),
     "the current approach": ("Current Approach: a\nCurrent Status: b", "think: : a: b"),
-    "a list": ("- Current Approach: a\n* Status: b", "think: : a: b"),
     "a numbered list": ("1. Approach: a\n2) Status: b", "think: : a: b"),
     "one line, a bar": ("Current Approach: a | Status: b", "think: : a: b"),
     "one line, a comma": ("Approach: a, then c, status: b", "think: : a, then c: b"),
-    "one line, a space": ("Approach: a Status: b", "think: : a: b"),
     "a status within the approach": ("Approach: keep the status: open", "think: : keep the status: open"),
     "an approach of two lines": ("Approach: a\nand c\nStatus: b", "think: : a\nand c: b"),
 }
