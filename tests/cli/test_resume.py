@@ -45,7 +45,6 @@ APPROVED, REJECTED = "PORT = 4000\n", "PORT = 3000\n"
 # An answer to the call that edits the file; what the file holds then, and what the model is told.
 DECISIONS: dict[str, tuple[str, str, str]] = {
     "approve": ("approve", APPROVED, "Edited config.py"),
-    "in other words": (" Yes ", APPROVED, "Edited config.py"),
     "reject with a reason": ("reject: leave\nthe port", REJECTED, "leave\nthe port"),
     "no, and why": ("no, leave it", REJECTED, "leave it"),
     "decisions": ('{"decisions": [{"type": "reject", "message": "é \\ud800"}]}', REJECTED, "é \ufffd"),
@@ -144,7 +143,6 @@ def test_hostile_arguments_are_shown_harmless_and_in_full(bench: Bench) -> None:
 # The printed command that is entered twice, and the step of the model after it.
 ENTERED_AGAIN = {
     "approve, then the same call": ("Approve", WRITE),
-    "approve, then a question": ("Approve", ASK),
     "each, then as many calls": ("Decide each", f"[{WRITE}, {EDIT}]"),
     "each, then a finish": ("Decide each", CLAIM),
 }

@@ -38,7 +38,6 @@ ENDINGS: dict[str, Ending] = {
     "done": (steps(DONE), [], 0, "success", None, "All done.\n"),
     "blocked": (steps(CLAIM.format("blocked")), [], 5, "success", None, "Half.\n"),
     "no turns left": (f"[{LOOK}] * 9", ["--turns", "2"], 3, "limit", ["resume", "t1"], "Turn limit"),
-    "no tokens left": (f"[{LOOK}] * 9", ["--tokens", "9"], 3, "limit", ["resume", "t1"], "Token limit"),
     "the model fails": (steps('OSError("gone")'), [], 1, "error", ["resume", "t1"], "The model failed"),
     "a question": (steps(ASK), [], 4, "waiting", ["resume", "t1", "your answer"], "Which?\nAnswer: "),
     "a confirmation": (steps(CONFIRM), [], 4, "waiting", ["resume", "t1", "yes"], "All done.\nConfirm: "),
