@@ -296,9 +296,9 @@ def test_the_first_place_that_names_a_database_decides_and_commands_name_it_agai
         ([], "variable.sqlite", "variable.sqlite"),
         ([], "", "file.sqlite"),
     ):
-        shown = bench.run("x", *options, **{**env, "SIGNOFF_DATABASE": variable}).stdout
+        shown = bench.run("x", *options, thread="t1", **{**env, "SIGNOFF_DATABASE": variable}).stdout
         words = offered(shown)["Answer"]
         assert words[words.index("--database") + 1] == str(bench.folder / name)
     own.unlink()
-    assert "--database" not in offered(bench.run("x", **env).stdout)["Answer"]
+    assert "--database" not in offered(bench.run("x", thread="t1", **env).stdout)["Answer"]
     assert list((bench.folder / "data").rglob("threads.sqlite")) != []
