@@ -92,6 +92,10 @@ def damaged(path: Path) -> None:
 
 HARMS: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "touched": (touched, ["verify"]),
+    "its stamp is half written": (
+        lambda path: path.with_suffix(".verified.json").write_text('{"sha'),
+        ["verify"],
+    ),
     "damaged": (damaged, ["verify", "join"]),
     "shortened": (lambda path: path.write_bytes(path.read_bytes()[:-1]), ["join"]),
 }

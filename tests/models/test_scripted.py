@@ -246,6 +246,7 @@ WRONG: dict[str, Any] = {
         f"the step {step!r}": lambda step=step: ScriptedModel([step]).invoke("go")
         for step in (None, 3, HumanMessage("a"), {"text": "a"}, [3], [["a"]], ["a", None])
     },
+    "raw text and arguments": lambda: call("a", raw="{}", x=1),
     "arguments that are a list": lambda: call("a", args=["-l"]),  # type: ignore[arg-type]
     "arguments that are no JSON": lambda: call("a", x=object()),
 }

@@ -186,6 +186,7 @@ def test_the_approach_and_the_status_stand_at_the_end() -> None:
 
 CHOICES: dict[str, tuple[Any, str]] = {
     "any": ("required", TaggedTexts().required),
+    "any, as a flag": (True, TaggedTexts().required),
     "one": ("finish_task", TaggedTexts().required_tool.format(tool="finish_task")),
     "one, as a mapping": (
         {"type": "function", "function": {"name": "think"}},
@@ -227,6 +228,13 @@ def test_calls_of_another_model_are_shown_in_the_form(name: str) -> None:
     (text,) = [text for role, text in turns([TASK, AIMessage("So:", tool_calls=calls)]) if role == "ai"]
     assert text.startswith("So:\n\n")
     assert told(text) == expected
+
+
+def test_pictures_stay() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    last = shown([HumanMessage(["See", picture]), HumanMessage("there.")])[-1]
+    assert picture in last.content
+    assert last.text == f"Seethere.{CURRENT}"
 
 
 # What its reply becomes.

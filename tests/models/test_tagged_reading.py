@@ -74,6 +74,7 @@ FENCES: Mapping[str, tuple[str, list[str]]] = {
 
 CALLS: Mapping[str, tuple[str, list[str]]] = {
     "two": ('<CALL name="a">{"x": 1}</CALL><CALL name="b">{"y": 2}</CALL>', ['a {"x": 1}', 'b {"y": 2}']),
+    "closed at once": ('<CALL name="a"/>', ["a {}"]),
     "in a block": ('<CALL name="a">\n```json\n{"x": 1}\n```\n</CALL>', ['a {"x": 1}']),
     "tags in its arguments": (
         '<CALL name="a">{"t": "</CALL> <PLAN>[FINALIZE]</PLAN>"}</CALL>',
