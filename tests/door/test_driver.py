@@ -9,14 +9,12 @@ import pytest
 from signoff import (
     Action,
     Answer,
-    Approval,
     Decision,
     Ended,
     Graph,
     Message,
     Outcome,
     Paused,
-    Question,
     Session,
     Waiting,
     build_graph,
@@ -34,9 +32,9 @@ def shell(command: str) -> str:
 
 @pytest.fixture
 def build(tmp_path: Path) -> Callable[..., Graph]:
-    def make(*script: Any, **options: Any) -> Graph:
-        options = {"approvals": {"shell": "hand_over"}, **options}
-        return build_graph(ScriptedModel([*script]), [shell], storage=tmp_path / "t.sqlite", **options)
+    def make(*script: Any, approvals: Any = "hand_over", **options: Any) -> Graph:
+        model, storage = ScriptedModel([*script]), tmp_path / "t.sqlite"
+        return build_graph(model, [shell], approvals={"shell": approvals}, storage=storage, **options)
 
     return make
 
@@ -48,104 +46,90 @@ class Driver:
         self.session = Session(graph, "driven")
         self.given: list[str] = []
 
-    def next(self, decision: Decision) -> Decision | None:
-        """Does what is to be done about a decision; None at the end."""
+    def next(self, decision: Decision) -> Any:
+        """What comes after a decision: what to take the next step with, or "the end"."""
         match decision:
             case Message(text=text):
                 self.given.append(text)
-                return self.session.step()
+                return None
             case Action(args=args, unknown=False, interrupt_id=wait):
                 self.given.append(f"$ {args['command']}")
-                return self.session.step(Answer({"output": "hello", "status": "success"}, wait))
+                return Answer({"output": "hello", "status": "success"}, wait)
             case Action(interrupt_id=wait):
                 self.given.append("lost")
-                return self.session.step(Answer(LOST, wait))
+                return Answer(LOST, wait)
             case Waiting(interrupt_id=wait):
                 self.given.append(decision.document()["type"])
-                return self.session.step(Answer("yes", wait))
+                return Answer("yes", wait)
             case Ended(outcome=Outcome(status="error", error=text)):
                 self.given.append(f"error: {text}")
             case Ended(outcome=outcome):
                 self.given.append(f"{outcome.status}: {outcome.summary}")
             case Paused(by=by):
                 self.given.append(f"paused by {by}")
-        return None
+        return "the end"
 
-    def to_the_end(self, task: str | None) -> list[str]:
-        decision: Decision | None = self.session.step(task)
-        while decision is not None:
-            decision = self.next(decision)
+    def to_the_end(self, task: Any = "Look.") -> list[str]:
+        while task != "the end":
+            task = self.next(self.session.step(task))
+        return self.given
+
+    async def to_the_end_in_a_loop(self, task: Any = "Look.") -> list[str]:
+        while task != "the end":
+            task = self.next(await self.session.astep(task))
         return self.given
 
 
+LS = call("shell", command="ls")
 SCRIPT = [
-    reply("I look at what is here.", call("shell", command="ls")),
+    reply("I look at what is here.", LS),
     "It says hello.",
     call("ask_user", question="Shall I stop?"),
     DONE,
 ]
-BOTH: dict[str, Any] = {"shell": {"allowed_decisions": ["approve", "reject"], "hand_over": True}}
+ENDED = "success: It said hello."
+TOLD = ["I look at what is here.", "$ ls", "It says hello.", "question", ENDED]
+BOTH: Any = {"allowed_decisions": ["approve", "reject"], "hand_over": True}
 CONFIRMED = call("finish_task", summary="It said hello.", requires_user_confirmation=True)
 DRIVEN: dict[str, tuple[list[Any], dict[str, Any], list[str]]] = {
-    "text, an action, talk, a question, the end": (
-        SCRIPT,
-        {},
-        [
-            "I look at what is here.",
-            "$ ls",
-            "It says hello.",
-            "question",
-            "success: It said hello.",
-        ],
-    ),
+    "text, an action, talk, a question, the end": (SCRIPT, {}, TOLD),
     "a person decides, then the program runs it": (
-        [call("shell", command="ls"), DONE],
+        [LS, DONE],
         {"approvals": BOTH},
-        ["approval", "$ ls", "success: It said hello."],
+        ["approval", "$ ls", ENDED],
     ),
-    "a finish to confirm": ([CONFIRMED], {}, ["approval", "success: It said hello."]),
+    "a finish to confirm": ([CONFIRMED], {}, ["approval", ENDED]),
     "a limit": (["hm", "and", "so"], {"limits": {"turns": 2}}, ["hm", "and", "limit: "]),
 }
 
 
-@pytest.mark.parametrize("case", DRIVEN)
-def test_a_program_drives_a_thread_to_its_end(build: Callable[..., Graph], case: str) -> None:
-    script, options, given = DRIVEN[case]
+@pytest.mark.parametrize("name", DRIVEN)
+def test_a_program_drives_a_thread_to_its_end(build: Callable[..., Graph], name: str) -> None:
+    script, options, given = DRIVEN[name]
     with build(*script, **options) as graph:
-        assert Driver(graph).to_the_end("Look.") == given
-
-
-def test_an_error_is_the_third_kind(build: Callable[..., Graph]) -> None:
-    with build(ValueError("no quota")) as graph:
-        (said,) = Driver(graph).to_the_end("Look.")
-    assert said.startswith("error: ")
-    assert "no quota" in said
-
-
-def test_an_action_that_nobody_answered_is_handed_out_again_as_unknown(build: Callable[..., Graph]) -> None:
-    script = [call("shell", command="pay"), DONE]
-    with build(*script) as graph:
-        first = Session(graph, "driven").step("Pay.")
-        assert isinstance(first, Action)
-        assert not first.unknown
-    # The program has died, and another one goes on.
-    with build(*script[1:]) as graph:
-        driver = Driver(graph)
-        assert driver.to_the_end(None) == ["lost", "success: It said hello."]
-        (told,) = [m for m in driver.session.status().values["messages"] if m.name == "shell"]
-        assert (told.text, told.status) == (LOST["output"], "error")
+        assert Driver(graph).to_the_end() == given
 
 
 async def test_each_step_has_its_async_twin(build: Callable[..., Graph]) -> None:
     with build(*SCRIPT) as graph:
-        session = Session(graph, "driven")
-        kinds: list[str] = []
-        decision = await session.astep("Look.")
-        while not isinstance(decision, Ended):
-            kinds.append(type(decision).__name__)
-            match decision:
-                case Action() | Question() | Approval():
-                    decision = await session.astep(Answer("hello", decision.interrupt_id))
-                case _:
-                    decision = await session.astep()
-    assert kinds == ["Message", "Action", "Message", "Question"]
+        assert await Driver(graph).to_the_end_in_a_loop() == TOLD
+
+
+def test_an_error_is_the_third_kind(build: Callable[..., Graph]) -> None:
+    with build(ValueError("no quota")) as graph:
+        (told,) = Driver(graph).to_the_end()
+    assert told.startswith("error: ")
+    assert "no quota" in told
+
+
+def test_an_action_that_nobody_answered_is_handed_out_again_as_unknown(build: Callable[..., Graph]) -> None:
+    with build(LS, DONE) as graph:
+        first = Session(graph, "driven").step("Look.")
+        assert isinstance(first, Action)
+        assert not first.unknown
+    # The program has died, and another one goes on.
+    with build(DONE) as graph:
+        driver = Driver(graph)
+        assert driver.to_the_end(None) == ["lost", ENDED]
+        (told,) = [m for m in driver.session.status().values["messages"] if m.name == "shell"]
+        assert (told.text, told.status) == (LOST["output"], "error")

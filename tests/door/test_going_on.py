@@ -1,26 +1,21 @@
-"""Going on by every way to run a graph, after everything that stops a thread: one table."""
+"""Going on with a thread, whatever stopped it: one call, by any way in, which knows nothing of it."""
 
-import asyncio
-import os
-import shutil
-import subprocess
-import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.tools import StructuredTool
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from signoff import (
     Graph,
     Session,
     SetupError,
+    ThreadBusy,
     ThreadError,
     ThreadUnknown,
     build_graph,
@@ -32,40 +27,15 @@ from signoff import (
 )
 from signoff.guards import Guards, guarded
 from signoff.models import ScriptedModel, call
-from signoff.storage import SqliteStorage
 from tests.support.interrupting import interrupt_process
-from tests.support.ways import GRAPH_WAYS, WAYS
+from tests.support.plays import ASK, FINISH, GO, THREAD, results, saved
+from tests.support.ways import GRAPH_WAYS, SESSION_WAYS, WAYS
 
-CONFIG: Any = {"configurable": {"thread_id": "t"}}
-TASK: Any = {"messages": [("user", "Do it.")]}
-DONE = call("finish_task", summary="Done.")
-ASK = call("ask_user", question="Which colour?")
+QUOTA = ValueError("quota")
+PARTLY = call("finish_task", summary="It may have run.", outcome="partial")
+COMMANDS = {"go_on": go_on(), "undo": undo(), "stop": stop()}
 every_way = pytest.mark.parametrize("way", WAYS)
-
-# A program that dies in a tool, as by a power cut.
-DIES = '''
-import os, sys
-from signoff import build_graph, sqlite_storage
-from signoff.guards import Guards, guarded
-from signoff.models import ScriptedModel, call
-from langchain.agents import create_agent
-
-def look(place: str) -> str:
-    """Look somewhere."""
-    if place == "1":
-        os._exit(9)
-    return "nothing in " + place
-
-TASK, CONFIG = {"messages": [("user", "Do it.")]}, {"configurable": {"thread_id": "t"}}
-MODEL = ScriptedModel([call("look", place="0"), call("look", place="1")])
-with sqlite_storage(sys.argv[1]) as storage:
-    if sys.argv[2] == "graph":
-        graph = build_graph(MODEL, [look], storage=storage)
-    else:
-        saved = {"checkpointer": storage.checkpointer, "store": storage.store}
-        graph = create_agent(MODEL, [look], middleware=[Guards()], **saved)
-    graph.invoke(TASK, CONFIG)
-'''
+Build = Callable[..., Graph]
 
 
 def look(place: str) -> str:
@@ -77,145 +47,225 @@ def looks(number: int) -> list[Any]:
     return [call("look", place=str(at)) for at in range(number)]
 
 
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The folders with the databases of programs that died in a tool: of a graph, of an agent with guards."""
-    folders = {kind: tmp_path_factory.mktemp(kind) for kind in ("graph", "agent")}
-    for kind, folder in folders.items():
-        command = [sys.executable, "-W", "ignore", "-c", DIES, str(folder / "t.sqlite"), kind]
-        assert subprocess.run(command, env={**os.environ}, timeout=60).returncode == 9
-    return folders
+@pytest.fixture
+def build(tmp_path: Path) -> Iterator[Build]:
+    with sqlite_storage(tmp_path / "t.sqlite") as storage:
+
+        def make(*script: Any, tools: Any = (), **options: Any) -> Graph:
+            return build_graph(ScriptedModel([*script]), [look, *tools], storage=storage, **options)
+
+        yield make
 
 
-class Case(NamedTuple):
-    """begin: a graph whose thread is stopped. after: status and turns once it went on; None: it waits."""
-
-    begin: Callable[[SqliteStorage], Graph]
-    after: tuple[str, int] | None
-
-
-def after_a_kill(storage: SqliteStorage) -> Graph:
-    partly = call("finish_task", summary="The second look may have run.", outcome="partial")
-    return build_graph(ScriptedModel([partly]), [look], storage=storage)
+def begun(build: Build, *script: Any, **options: Any) -> Graph:
+    graph = build(*script, **options)
+    graph.invoke(GO, THREAD)
+    return graph
 
 
-def after_a_pause(storage: SqliteStorage) -> Graph:
+def answers(graph: Graph, answer: Any = "blue") -> Any:
+    """The program of the door."""
+    result = graph.invoke(go_on(), THREAD)
+    for wait in result.get("__interrupt__", ()):
+        result = graph.invoke(Command(resume={wait.id: answer}), THREAD)
+    return result
+
+
+class Work:
+    """A tool during which the process is interrupted, the first time, and how often it ran."""
+
+    def __init__(self, *, idempotent: bool = False) -> None:
+        self.ran = 0
+        self.tool = StructuredTool.from_function(self.work, metadata={"idempotent": idempotent})
+
+    def work(self) -> str:
+        """Work."""
+        self.ran += 1
+        if self.ran == 1:
+            interrupt_process()
+        return "worked"
+
+
+WORK = call("work")
+
+
+def after_a_kill(build: Build) -> Graph:
+    with pytest.raises(KeyboardInterrupt):
+        begun(build, *looks(1), WORK, tools=[Work().tool])
+    return build(PARTLY, tools=[Work().tool])
+
+
+def after_a_pause(build: Build) -> Graph:
     def rest() -> str:
         """Rest."""
         session.pause()
         return "rested"
 
-    graph = build_graph(ScriptedModel([call("rest"), DONE]), [rest], storage=storage)
+    graph = build(call("rest"), FINISH, tools=[rest])
     session = Session(graph, "t")
     session.run("Rest.")
     return graph
 
 
-def begun(storage: SqliteStorage, *script: Any, **options: Any) -> Graph:
-    graph = build_graph(ScriptedModel([*script]), [look], storage=storage, **options)
-    graph.invoke(TASK, CONFIG)
+def after_a_stop(build: Build) -> Graph:
+    graph = begun(build, ASK, FINISH)
+    graph.invoke(stop(), THREAD)
     return graph
 
 
-def after_a_stop(storage: SqliteStorage) -> Graph:
-    graph = begun(storage, ASK, DONE)
-    graph.invoke(stop(), CONFIG)
-    return graph
-
-
-CASES: dict[str, Case] = {
-    "a kill in a tool": Case(after_a_kill, ("success", 3)),
-    "a pause": Case(after_a_pause, ("success", 2)),
-    "a limit": Case(lambda storage: begun(storage, *looks(3), DONE, limits={"turns": 2}), ("success", 4)),
-    "an error": Case(lambda storage: begun(storage, ValueError("quota"), DONE), ("success", 1)),
-    "a person's stop": Case(after_a_stop, ("success", 2)),
-    "a question": Case(lambda storage: begun(storage, ASK), None),
-    "a success": Case(lambda storage: begun(storage, DONE), ("success", 1)),
+# What stopped it, and status and turns once it went on; None where it waits.
+STOPPED: dict[str, tuple[Callable[[Build], Graph], tuple[str, int] | None]] = {
+    "a kill in a tool": (after_a_kill, ("success", 3)),
+    "a pause": (after_a_pause, ("success", 2)),
+    "a limit": (lambda build: begun(build, *looks(3), FINISH, limits={"turns": 2}), ("success", 4)),
+    "an error": (lambda build: begun(build, QUOTA, FINISH), ("success", 1)),
+    "the same error again": (lambda build: begun(build, QUOTA, QUOTA), ("error", 0)),
+    "a person's stop": (after_a_stop, ("success", 2)),
+    "a question": (lambda build: begun(build, ASK), None),
+    "a success": (lambda build: begun(build, FINISH), ("success", 1)),
 }
 
 
-@pytest.fixture
-def storage(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SqliteStorage]:
-    if (
-        getattr(request.node, "callspec", None)
-        and "a kill in a tool" in request.node.callspec.params.values()
-    ):
-        shutil.copytree(request.getfixturevalue("killed")["graph"], tmp_path, dirs_exist_ok=True)
-    with sqlite_storage(tmp_path / "t.sqlite") as opened:
-        yield opened
+@pytest.mark.parametrize("way", ["invoke", "Session.aevents"])
+@pytest.mark.parametrize("name", STOPPED)
+def test_a_thread_goes_on(build: Build, name: str, way: str) -> None:
+    stopped, after = STOPPED[name]
+    graph = stopped(build)
+    before = graph.get_state(THREAD)
+    values = WAYS[way](graph, go_on(), THREAD)
+    state = graph.get_state(THREAD)
+    outcome = state.values["outcome"]
+    assert (outcome and (outcome["status"], outcome["turns"])) == after
+    assert values["outcome"] == outcome
+    if name in ("a question", "a success"):
+        assert (state.config, state.interrupts) == (before.config, before.interrupts), "nothing has run"
+    looked = results(state.values, "look")
+    assert len(looked) == len({*looked})
 
 
-@every_way
-@pytest.mark.parametrize("click", [None, "a click"])
-@pytest.mark.parametrize("stopped_by", CASES)
-def test_a_thread_goes_on(storage: SqliteStorage, stopped_by: str, click: str | None, way: str) -> None:
-    case = CASES[stopped_by]
-    graph = case.begin(storage)
-    before = graph.get_state(CONFIG)
-    values = WAYS[way](graph, go_on(id=click), CONFIG)
-    state = graph.get_state(CONFIG)
-    if case.after is None:
-        assert (state.config, state.interrupts) == (before.config, before.interrupts)
-        # LangGraph's events of a run name no interrupt.
-        if way in GRAPH_WAYS and way != "astream_events":
-            assert [wait.value["question"] for wait in values["__interrupt__"]] == ["Which colour?"]
-        return
-    outcome = outcome_of(state)
-    assert outcome_of(values) == outcome
-    assert (outcome.status, outcome.turns) == case.after
-    assert stopped_by != "a success" or state.config == before.config
-    seen = [message.text for message in state.values["messages"] if message.name == "look"]
-    assert len(seen) == len({*seen})
-
-
-@every_way
-def test_only_an_unknown_thread_raises(storage: SqliteStorage, way: str) -> None:
-    graph = build_graph(ScriptedModel([DONE]), storage=storage)
-    for command in (go_on(), go_on(turns=3, id="a"), undo(), stop()):
-        with pytest.raises(ThreadUnknown, match="'t'"):
-            WAYS[way](graph, command, CONFIG)
-    assert graph.get_state(CONFIG).values == {}
-
-
-@every_way
-@pytest.mark.parametrize("turns", [None, 1, 5])
-def test_it_goes_on_with_as_many_turns_as_it_says(
-    storage: SqliteStorage, turns: int | None, way: str
+@pytest.mark.parametrize(("idempotent", "ran", "came"), [(False, 1, "unknown"), (True, 2, "ok")])
+def test_a_call_that_was_killed_runs_again_only_where_it_may(
+    build: Build, idempotent: bool, ran: int, came: str
 ) -> None:
-    graph = begun(storage, *looks(9), limits={"turns": 2})
-    assert outcome_of(WAYS[way](graph, go_on(turns=turns), CONFIG)).turns == 2 + (turns or 2)
+    work = Work(idempotent=idempotent)
+    graph = build(WORK, FINISH if idempotent else PARTLY, tools=[work.tool])
+    with pytest.raises(KeyboardInterrupt):
+        graph.invoke(GO, THREAD)
+    (change,) = outcome_of(graph.invoke(go_on(id="a button"), THREAD)).changes
+    assert (change.came, work.ran) == (came, ran)
 
 
-BY_CONTEXT: dict[str, Callable[[Graph, Any, Any], Any]] = {
-    "invoke": lambda graph, given, context: graph.invoke(given, CONFIG, context=context),
-    "ainvoke": lambda graph, given, context: asyncio.run(graph.ainvoke(given, CONFIG, context=context)),
-    "stream": lambda graph, given, context: [*graph.stream(given, CONFIG, context=context)],
-    "Session": lambda graph, given, context: Session(graph, "t", context=context).run(
-        "Do it." if given is TASK else given
-    ),
+def test_one_program_for_whatever_stopped_it(build: Build) -> None:
+    graph = begun(build, *looks(3), QUOTA, ASK, FINISH, limits={"turns": 2})
+    ends = [outcome_of(answers(graph)).reason for _ in range(3)]
+    assert ends == ["model_error", "finish_task", "finish_task"]
+
+
+@every_way
+def test_it_grants_turns_once_for_each_id(build: Build, way: str) -> None:
+    graph = begun(build, *looks(12), limits={"turns": 2})
+
+    def turns(command: Any) -> int:
+        return outcome_of(WAYS[way](graph, command, THREAD)).turns
+
+    assert [turns(go_on(1, name)) for name in ("a", "a", "b", "a", "b")] == [3, 3, 4, 4, 4]
+    assert [turns(go_on()), turns(go_on(5))] == [6, 11]
+
+
+def test_an_id_is_spent_whatever_it_went_on_from(build: Build) -> None:
+    graph = begun(build, QUOTA, QUOTA, *looks(9), limits={"turns": 2})
+    reasons = [outcome_of(graph.invoke(go_on(id=name), THREAD)).reason for name in "aab"]
+    assert reasons == ["model_error", "model_error", "turns"]
+    assert outcome_of(graph.invoke(go_on(id="b"), THREAD)).turns == 2
+
+
+def test_an_id_whose_run_was_killed_is_taken_up(build: Build) -> None:
+    work = Work(idempotent=True)
+    graph = begun(build, *looks(2), WORK, FINISH, tools=[work.tool], limits={"turns": 2})
+    with pytest.raises(KeyboardInterrupt):
+        graph.invoke(go_on(id="a"), THREAD)
+    assert outcome_of(graph.invoke(go_on(id="a"), THREAD)).status == "success"
+
+
+def test_clicks_at_the_same_time_grant_once(build: Build) -> None:
+    graph, barrier, busy = begun(build, *looks(9), limits={"turns": 2}), threading.Barrier(3), list[int]()
+
+    def click() -> None:
+        barrier.wait(60)
+        try:
+            graph.invoke(go_on(1, "a click"), THREAD)
+        except ThreadBusy:
+            busy.append(1)
+
+    clicks = [threading.Thread(target=click, daemon=True) for _ in range(3)]
+    for thread in clicks:
+        thread.start()
+    for thread in clicks:
+        thread.join(60)
+    assert outcome_of(graph.get_state(THREAD)).turns == 3
+    assert len(busy) < 3
+
+
+def test_it_grants_as_many_turns_as_the_context_of_the_run_allows(build: Build) -> None:
+    graph = build(*looks(20), limits={"turns": 2})
+    for given, turns in ((GO, 3), (go_on(), 6), (go_on(1), 7)):
+        assert outcome_of(graph.invoke(given, THREAD, context={"turns": 3})).turns == turns
+    ended: Any = Session(graph, "t", context={"turns": 3}).go_on()
+    assert ended.outcome.turns == 10
+
+
+LIMITS: dict[str, tuple[dict[str, Any], list[Any]]] = {
+    "turns": ({"turns": 3}, looks(5)),
+    "tool_calls": ({"tool_calls": 2}, looks(4)),
+    "talk_turns": ({"talk_turns": 2}, ["hm", "hmm", "and", "so"]),
 }
 
 
-@pytest.mark.parametrize("way", BY_CONTEXT)
-def test_it_grants_as_many_turns_as_the_context_of_the_run_allows(storage: SqliteStorage, way: str) -> None:
-    graph = build_graph(ScriptedModel(looks(20)), [look], storage=storage, limits={"turns": 2})
-    for given, turns in ((TASK, 3), (go_on(), 6), (go_on(turns=1), 7)):
-        BY_CONTEXT[way](graph, given, {"turns": 3})
-        assert outcome_of(graph.get_state(CONFIG)).turns == turns
+@pytest.mark.parametrize("limit", LIMITS)
+def test_after_a_limit_every_limit_counts_anew(build: Build, limit: str) -> None:
+    limits, script = LIMITS[limit]
+    graph = begun(build, *script, FINISH, limits=limits)
+    assert outcome_of(graph.get_state(THREAD)).reason == limit
+    assert "success" in [outcome_of(graph.invoke(go_on(), THREAD)).status for _ in range(3)]
 
 
 @every_way
-def test_stop_ends_what_waits_and_going_on_takes_it_up(storage: SqliteStorage, way: str) -> None:
-    graph = begun(storage, ASK, DONE)
-    assert outcome_of(WAYS[way](graph, stop(), CONFIG)).reason == "cancelled"
-    with pytest.raises(ThreadError, match="ended"):
-        WAYS[way](graph, stop(), CONFIG)
-    assert outcome_of(WAYS[way](graph, go_on(), CONFIG)).status == "success"
+def test_what_waits_is_stopped_and_then_only_this_goes_on(build: Build, way: str) -> None:
+    graph = build(ASK, FINISH)
+    for command in (*COMMANDS.values(), go_on(3, "a")):
+        with pytest.raises(ThreadUnknown, match="'t'"):
+            WAYS[way](graph, command, THREAD)
+    assert graph.get_state(THREAD).values == {}
+    graph.invoke(GO, THREAD)
+    assert outcome_of(WAYS[way](graph, stop(), THREAD)).reason == "cancelled"
+    with pytest.raises(ThreadError):
+        WAYS[way](graph, stop(), THREAD)
+    assert outcome_of(WAYS[way](graph, go_on(), THREAD)).status == "success"
+
+
+@pytest.mark.parametrize("way", SESSION_WAYS)
+@pytest.mark.parametrize("name", ["a limit", "an error", "a success", "a person's stop"])
+def test_to_look_at_what_has_ended_grants_nothing(build: Build, name: str, way: str) -> None:
+    graph = STOPPED[name][0](build)
+    before = graph.get_state(THREAD)
+    SESSION_WAYS[way](graph, None, THREAD)
+    ended: Any = Session(graph, "t").step()
+    assert graph.get_state(THREAD).config == before.config
+    assert ended.outcome == outcome_of(before)
+
+
+def test_a_stop_keeps_what_was_saved_of_a_run_that_was_killed(build: Build) -> None:
+    graph = build(*looks(1), WORK, tools=[Work().tool])
+    with pytest.raises(KeyboardInterrupt):
+        graph.invoke(GO, THREAD)
+    result = graph.invoke(stop(), THREAD)
+    outcome = outcome_of(result)
+    assert (outcome.reason, [change.came for change in outcome.changes]) == ("cancelled", ["ok", "unknown"])
+    assert results(result, "look") == ["nothing in 0"]
 
 
 @every_way
-@pytest.mark.parametrize("ask", [False, True])
-def test_undo_takes_back_once(storage: SqliteStorage, ask: bool, way: str) -> None:
+def test_undo_takes_back_once(build: Build, way: str) -> None:
     taken_back = list[str]()
 
     def pay(to: str) -> str:
@@ -227,143 +277,108 @@ def test_undo_takes_back_once(storage: SqliteStorage, ask: bool, way: str) -> No
         return "taken back"
 
     tool = StructuredTool.from_function(pay, metadata={"undo": take_back})
-    graph = build_graph(ScriptedModel([call("pay", to="ada"), DONE]), [tool], storage=storage)
-    graph.invoke(TASK, CONFIG)
-    for _ in range(2):
-        WAYS[way](graph, undo(ask=ask), CONFIG)
-        for wait in graph.get_state(CONFIG).interrupts:
-            WAYS[way](graph, Command(resume={wait.id: "approve"}), CONFIG)
-        report = outcome_of(graph.get_state(CONFIG)).undo
+    graph = begun(build, call("pay", to="ada"), FINISH, tools=[tool])
+    for ask in (True, False):
+        WAYS[way](graph, undo(ask=ask), THREAD)
+        for wait in graph.get_state(THREAD).interrupts:
+            assert taken_back == []
+            WAYS[way](graph, Command(resume={wait.id: "approve"}), THREAD)
+        report = outcome_of(graph.get_state(THREAD)).undo
         assert report is not None
-        assert [one.said for one in report.undone] == ["taken back"]
+        assert [undone.said for undone in report.undone] == ["taken back"]
     assert taken_back == ["ada"]
 
 
-# With guards in an agent of LangChain.
-
-
-def agent(saved: Any, *script: Any, **options: Any) -> Any:
-    return create_agent(ScriptedModel([*script]), [look], middleware=[Guards(**options)], **saved)
-
-
-def memory() -> dict[str, Any]:
-    return {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
-
-
-def interrupted(place: str) -> str:
-    """Look somewhere, and be interrupted."""
-    interrupt_process()
-    return place
-
-
-class Guarded(NamedTuple):
-    script: list[Any]
-    options: dict[str, Any]
-    after: tuple[str, int] | None
-
-
-GUARDED: dict[str, Guarded] = {
-    "a limit": Guarded([*looks(3), DONE], {"limits": {"turns": 2}}, ("success", 4)),
-    "an error": Guarded([ValueError("quota"), DONE], {}, ("success", 1)),
-    "a question": Guarded([ASK], {}, None),
-    "a success": Guarded([DONE], {}, ("success", 1)),
+WRONG: dict[str, Callable[[], Any]] = {
+    "no turns": lambda: go_on(0),
+    "a flag for turns": lambda: go_on(True),
+    "an empty id": lambda: go_on(id=""),
+    "a number as id": lambda: go_on(id=3),  # type: ignore[arg-type]
+    "a number for ask": lambda: undo(3),  # type: ignore[arg-type]
+    "an unknown option": lambda: Command(update={"go_on": {"turn": 3}}),
+    "a number for options": lambda: Command(update={"go_on": 3}),
+    "an answer beside it": lambda: Command(update={"go_on": {}}, resume="yes"),
+    "an option of another": lambda: Command(update={"stop": {"ask": True}}),
 }
-AGENT_WAYS = {name: way for name, way in GRAPH_WAYS.items() if name != "astream_events"}
 
 
-@pytest.mark.parametrize("way", AGENT_WAYS)
-@pytest.mark.parametrize("stopped_by", GUARDED)
-def test_a_guarded_agent_goes_on(stopped_by: str, way: str) -> None:
-    case = GUARDED[stopped_by]
-    held = guarded(agent(memory(), *case.script, **case.options))
-    held.invoke(TASK, CONFIG)
-    before = held.get_state(CONFIG)
-    for _ in range(2):
-        AGENT_WAYS[way](held, go_on(id="a click"), CONFIG)
-        state = held.get_state(CONFIG)
-        if case.after is None:
-            assert (state.config, state.interrupts) == (before.config, before.interrupts)
-        else:
-            outcome = outcome_of(state)
-            assert (outcome.status, outcome.turns) == case.after
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_option_is_refused(build: Build, name: str) -> None:
+    graph = begun(build, *looks(2), limits={"turns": 1})
+    before = graph.get_state(THREAD)
+    with pytest.raises(SetupError, match=r"go_on|undo|stop"):
+        graph.invoke(WRONG[name](), THREAD)
+    assert graph.get_state(THREAD).config == before.config
 
 
-@pytest.mark.parametrize("way", AGENT_WAYS)
-def test_a_guarded_agent_goes_on_once_by_one_click(way: str) -> None:
-    held = guarded(agent(memory(), *looks(9), limits={"turns": 2}))
-    held.invoke(TASK, CONFIG)
-    for click in ("a", "a", "b", "a", "b"):
-        AGENT_WAYS[way](held, go_on(turns=1, id=click), CONFIG)
-    assert outcome_of(held.get_state(CONFIG)).turns == 4
+def test_the_command_is_the_same_as_json(build: Build) -> None:
+    assert (go_on().update, go_on(3, "a").update) == ({"go_on": {}}, {"go_on": {"turns": 3, "id": "a"}})
+    assert (undo().update, stop().update) == ({"undo": {"ask": False}}, {"stop": {}})
+    graph = begun(build, *looks(1), FINISH, limits={"turns": 1})
+    assert outcome_of(graph.invoke(Command(update={"go_on": None}), THREAD)).status == "success"
 
 
-@pytest.mark.parametrize("way", AGENT_WAYS)
-def test_a_guarded_agent_says_what_it_cannot(way: str) -> None:
-    held = guarded(agent(memory(), DONE))
-    with pytest.raises(ThreadUnknown, match="'t'"):
-        AGENT_WAYS[way](held, go_on(), CONFIG)
-    held.invoke(TASK, CONFIG)
-    for command in (undo(), stop()):
-        with pytest.raises(SetupError, match="no undo"):
-            AGENT_WAYS[way](held, command, CONFIG)
-    with pytest.raises(SetupError, match="needs a thread"):
-        AGENT_WAYS[way](guarded(agent({}, DONE)), go_on(), None)
+# Where there is no storage, in the graph of somebody else, and with guards in an agent of LangChain.
 
 
-@pytest.mark.parametrize("given", [go_on(), None], ids=["go_on", "None"])
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-def test_an_agent_goes_on_after_a_kill(killed: dict[str, Path], tmp_path: Path, way: str, given: Any) -> None:
-    shutil.copytree(killed["agent"], tmp_path, dirs_exist_ok=True)
-    with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        saved = {"checkpointer": storage.checkpointer, "store": storage.store}
-        partly = call("finish_task", summary="The second look may have run.", outcome="partial")
-        plain = agent(saved, partly)
-        GRAPH_WAYS[way](plain if given is None else guarded(plain), given, CONFIG)
-        outcome = outcome_of(plain.get_state(CONFIG))
-        assert (outcome.status, outcome.turns) == ("success", 3)
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_without_a_storage_there_is_nothing_to_go_on_with(command: Any) -> None:
+    with pytest.raises(SetupError, match="storage"):
+        build_graph(ScriptedModel([FINISH])).invoke(command)
 
 
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
-def test_with_plain_guards_a_message_begins_anew_after_a_limit(way: str) -> None:
-    plain = agent(memory(), *looks(2), DONE, limits={"turns": 2})
-    plain.invoke(TASK, CONFIG)
-    assert outcome_of(plain.get_state(CONFIG)).reason == "turns"
-    GRAPH_WAYS[way](plain, {"messages": [("user", "Go on.")]}, CONFIG)
-    assert outcome_of(plain.get_state(CONFIG)).status == "success"
+def outer_graph(node: Any, **options: Any) -> Any:
+    graph = StateGraph(MessagesState).add_node("agent", node).add_edge(START, "agent").add_edge("agent", END)
+    return graph.compile(**options)
 
 
-# In the graph of somebody else, that graph goes on.
-
-
-@pytest.mark.parametrize("way", ["invoke", "stream", "batch"])
-@pytest.mark.parametrize("command", [go_on(), undo(), stop()], ids=["go_on", "undo", "stop"])
-def test_a_node_of_somebody_elses_graph_cannot_use_it(way: str, command: Any) -> None:
-    inner = build_graph(ScriptedModel([DONE]))
+@pytest.mark.parametrize(("way", "name"), [("invoke", "go_on"), ("stream", "undo"), ("batch", "stop")])
+def test_a_node_of_somebody_elses_graph_cannot_use_it(way: str, name: str) -> None:
+    inner = build_graph(ScriptedModel([FINISH]))
 
     def node(state: MessagesState) -> Any:
-        return GRAPH_WAYS[way](inner, command, None)
+        return GRAPH_WAYS[way](inner, COMMANDS[name], None)
 
-    outer = StateGraph(MessagesState).add_node("agent", node).add_edge(START, "agent").add_edge("agent", END)
-    with pytest.raises(SetupError, match="in the graph of somebody else, continue that graph"):
-        outer.compile(checkpointer=InMemorySaver()).invoke(TASK, CONFIG)
+    with pytest.raises(SetupError, match="graph"):
+        outer_graph(node, **saved()).invoke(GO, THREAD)
 
 
 def test_somebody_elses_graph_goes_on_by_its_own_means() -> None:
-    runs = list[str]()
-
-    def work(place: str) -> str:
-        """Work, and be interrupted the first time."""
-        runs.append(place)
-        if len(runs) == 1:
-            interrupt_process()
-        return place
-
-    tool = StructuredTool.from_function(work, metadata={"idempotent": True})
-    inner = build_graph(ScriptedModel([ASK, call("work", place="a"), DONE]), [tool])
-    outer = StateGraph(MessagesState).add_node("agent", inner).add_edge(START, "agent").add_edge("agent", END)
-    compiled = outer.compile(checkpointer=InMemorySaver(), store=InMemoryStore())
-    (wait,) = compiled.invoke(TASK, CONFIG)["__interrupt__"]
+    work = Work(idempotent=True)
+    graph = outer_graph(build_graph(ScriptedModel([ASK, WORK, FINISH]), [work.tool]), **saved())
+    (wait,) = graph.invoke(GO, THREAD)["__interrupt__"]
     with pytest.raises(KeyboardInterrupt):
-        compiled.invoke(Command(resume={wait.id: "blue"}), CONFIG)
-    assert compiled.invoke(None, CONFIG)["messages"][-1].text == "Done."
-    assert runs == ["a", "a"]
+        graph.invoke(Command(resume={wait.id: "blue"}), THREAD)
+    assert graph.invoke(None, THREAD)["messages"][-1].text == "All of it."
+    assert work.ran == 2
+
+
+def agent(script: list[Any], limits: Any = None, **options: Any) -> Any:
+    return create_agent(ScriptedModel(script), [look], middleware=[Guards(limits=limits)], **options)
+
+
+@pytest.mark.parametrize("way", [name for name in GRAPH_WAYS if name != "astream_events"])
+def test_a_guarded_agent_goes_on_and_says_what_it_cannot(way: str) -> None:
+    run, graph = GRAPH_WAYS[way], guarded(agent([*looks(4), QUOTA, ASK, FINISH], {"turns": 2}, **saved()))
+    with pytest.raises(ThreadUnknown, match="'t'"):
+        run(graph, go_on(), THREAD)
+    graph.invoke(GO, THREAD)
+    for command in (undo(), stop()):
+        with pytest.raises(SetupError, match="undo"):
+            run(graph, command, THREAD)
+    turns = [outcome_of(run(graph, go_on(1, name), THREAD)).turns for name in "aabab"]
+    assert turns == [3, 3, 4, 4, 4]
+    assert outcome_of(run(graph, go_on(), THREAD)).reason == "model_error"
+    for _ in range(2):
+        run(graph, go_on(), THREAD)
+        (wait,) = graph.get_state(THREAD).interrupts
+    graph.invoke(Command(resume={wait.id: "blue"}), THREAD)
+    assert outcome_of(run(graph, go_on(), THREAD)).status == "success"
+    with pytest.raises(SetupError, match="thread"):
+        run(guarded(agent([FINISH])), go_on(), None)
+
+
+def test_with_plain_guards_a_message_begins_anew_after_a_limit() -> None:
+    graph = agent([*looks(2), FINISH], {"turns": 2}, **saved())
+    assert outcome_of(graph.invoke(GO, THREAD)).reason == "turns"
+    assert outcome_of(graph.invoke(GO, THREAD)).status == "success"

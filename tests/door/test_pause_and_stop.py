@@ -4,354 +4,260 @@ status of the thread says meanwhile and afterwards."""
 import asyncio
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.tools import StructuredTool
 
-from signoff import (
-    Decision,
-    Ended,
-    Graph,
-    Paused,
-    Question,
-    Session,
-    Storage,
-    ThreadError,
-    build_graph,
-    delegate,
-    go_on,
-    postgres_storage,
-    sqlite_storage,
-)
+from signoff import Ended, Graph, Paused, Question, Session, ThreadError, build_graph, delegate, go_on
+from signoff.events import Said
 from signoff.models import ScriptedModel, call
 from signoff.session import request_pause
+from tests.support.databases import storage_at
 from tests.support.interrupting import interrupt_process
+from tests.support.plays import ASK, FINISH, GO, THREAD
+from tests.support.ways import WAYS
 
-TASK: Any = {"messages": [("user", "Do it.")]}
-CONFIG: Any = {"configurable": {"thread_id": "t"}}
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgres":
-        return str(request.getfixturevalue("postgres_url"))
-    return str(tmp_path / "t.sqlite")
+ROOT = Path(__file__).parents[2]
 
 
-def storage_at(where: str) -> Storage:
-    return postgres_storage(where) if where.startswith("postgres") else sqlite_storage(where)
+def until(condition: Callable[[], Any], failing: str) -> None:
+    for _ in range(6_000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError(failing)
 
 
 class Work:
-    """A tool that runs until it is let go, and a graph that calls it and then goes on for long."""
+    """A graph that calls a tool until it is let go, and then goes on; a session that runs it, and one with
+    connections of its own that looks on."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, storage: Any, other: Any, folder: Path) -> None:
+        self.storage, self.other_storage = storage, other
         self.begun, self.released = folder / "begun", folder / "released"
+        self.session, self.other = (Session(self.graph(each), "t") for each in (storage, other))
 
-    def graph(self, storage: Storage | None, last: Any = None) -> Graph:
-        begun, released = self.begun, self.released
-
+    def graph(self, storage: Any, last: Any = FINISH, calls: int = 3) -> Graph:
         def work(number: int) -> str:
             """Work."""
-            begun.touch()
-            end = time.monotonic() + 30
-            while not released.exists():
-                assert time.monotonic() < end, "nobody has let it go"
-                time.sleep(0.01)
+            self.begun.touch()
+            until(self.released.exists, "nobody has let it go")
             return f"worked {number}"
 
         def step(messages: list[Any]) -> Any:
             done = sum(message.type == "tool" for message in messages)
-            if done < 3:
-                return call("work", number=done)
-            return last or call("finish_task", summary="Done.")
+            return call("work", number=done) if done < calls else last
 
-        return build_graph(ScriptedModel(step), [work], storage=storage)
+        return build_graph(ScriptedModel(step), [work], storage=storage, limits={"turns": 2_000})
 
-    def wait(self) -> None:
-        end = time.monotonic() + 30
-        while not self.begun.exists():
-            assert time.monotonic() < end, "nothing runs"
-            time.sleep(0.01)
+    def starts(self, run: Callable[[], Any]) -> Future[Any]:
+        """The run in a thread, once the tool runs."""
+        future = ThreadPoolExecutor(1).submit(run)
+        self.is_at_work()
+        return future
+
+    def is_at_work(self) -> None:
+        until(self.begun.exists, "nothing runs")
 
     def release(self) -> None:
         self.released.touch()
 
 
+@contextmanager
+def working(address: str, folder: Path) -> Iterator[Work]:
+    with storage_at(address) as storage, storage_at(address) as other:
+        yield Work(storage, other, folder)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    is_postgres = request.param == "postgres"
+    return str(request.getfixturevalue("postgres_url") if is_postgres else tmp_path / "t.sqlite")
+
+
 @pytest.fixture
-def work(tmp_path: Path) -> Work:
-    return Work(tmp_path)
+def work(address: str, tmp_path: Path) -> Iterator[Work]:
+    with working(address, tmp_path) as opened:
+        yield opened
 
 
-class Running:
-    """A run, and the decision that it has come to."""
-
-    def __init__(self, run: Callable[[], Decision]) -> None:
-        self._found: list[Decision] = []
-        self._thread = threading.Thread(target=lambda: self._found.append(run()))
-        self._thread.start()
-
-    def decision(self) -> Decision:
-        self._thread.join(30)
-        (found,) = self._found
-        return found
+def reason(decision: Any) -> str:
+    assert isinstance(decision, Ended)
+    return decision.outcome.reason
 
 
-_PROGRAM = """
+def conditions(work: Work) -> set[str]:
+    """Where the thread stands, as its status and the rows of the storage say."""
+    return {str(work.other.status().condition), *(str(row.condition) for row in work.other_storage.threads())}
+
+
+def test_another_session_pauses_a_run(work: Work) -> None:
+    run = work.starts(lambda: work.session.run("Do it."))
+    assert conditions(work) == {"running"}
+    assert work.other.pause()
+    work.release()
+    assert run.result(60) == Paused("request")
+    status = work.other.status()
+    assert (conditions(work), status.waits, status.outcome) == ({"paused"}, (), None)
+    assert (reason(work.other.run()), conditions(work)) == ("finish_task", {"ended"})
+
+
+def test_another_session_stops_a_run(work: Work) -> None:
+    run = work.starts(lambda: work.session.run("Do it."))
+    assert work.other.stop() is None
+    work.release()
+    ended = run.result(60)
+    assert (reason(ended), work.other.status().outcome) == ("cancelled", ended.outcome)
+    with pytest.raises(ThreadError):
+        work.other.stop()
+
+
+def test_an_event_loop_pauses_and_stops_a_run(work: Work) -> None:
+    async def program() -> None:
+        run = asyncio.create_task(work.session.arun("Do it."))
+        await asyncio.to_thread(work.is_at_work)
+        assert await work.other.apause()
+        work.release()
+        assert await run == Paused("request")
+        assert (await work.other.astatus()).condition == "paused"
+        work.begun.unlink()
+        work.released.unlink()
+        run = asyncio.create_task(work.session.ago_on())
+        await asyncio.to_thread(work.is_at_work)
+        assert await work.other.astop() is None
+        work.release()
+        assert reason(await run) == "cancelled"
+
+    asyncio.run(program())
+
+
+PROGRAM = """
 import sys
 from pathlib import Path
-from signoff import Session
-from tests.door.test_pause_and_stop import Work, storage_at
+from tests.door.test_pause_and_stop import working
 
-with storage_at(sys.argv[1]) as storage:
-    decision = Session(Work(Path(sys.argv[2])).graph(storage), "t").run("Do it.")
-outcome = getattr(decision, "outcome", None)
-print(type(decision).__name__, getattr(decision, "by", ""), outcome.reason if outcome else "")
+with working(sys.argv[1], Path(sys.argv[2])) as work:
+    decision = work.session.run("Do it.")
+print(getattr(decision, "by", "") or decision.outcome.reason)
 """
 
 
-class InProcess(Running):
-    def __init__(self, where: str, folder: Path) -> None:
-        command = [sys.executable, "-c", _PROGRAM, where, str(folder)]
-        root = Path(__file__).parents[2]
-        self.process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
-
-    def said(self) -> str:
-        said, _ = self.process.communicate(timeout=60)
-        return said.strip()
-
-
-def test_another_session_pauses_a_run(where: str, work: Work) -> None:
-    with storage_at(where) as storage, storage_at(where) as other:
-        run = Running(lambda: Session(work.graph(storage), "t").run("Do it."))
-        work.wait()
-        session = Session(work.graph(other), "t")
-        assert session.status().condition == "running"
-        assert [row.condition for row in other.threads("running")] == ["running"]
-        assert session.pause()
-        work.release()
-        assert run.decision() == Paused("request")
-
-        assert (session.status().condition, session.status().waits, session.status().outcome) == (
-            "paused",
-            (),
-            None,
-        )
-        assert [row.thread_id for row in other.threads("paused")] == ["t"]
-        assert other.threads("stopped") == other.threads("running") == []
-        decision = session.run()
-        assert isinstance(decision, Ended)
-        assert (decision.outcome.status, session.status().condition) == ("success", "ended")
-
-
-def test_another_session_stops_a_run(where: str, work: Work) -> None:
-    with storage_at(where) as storage, storage_at(where) as other:
-        run = Running(lambda: Session(work.graph(storage), "t").run("Do it."))
-        work.wait()
-        session = Session(work.graph(other), "t")
-        assert session.stop() is None
-        work.release()
-        ended = run.decision()
-        assert isinstance(ended, Ended)
-        assert (ended.outcome.status, ended.outcome.reason) == ("error", "cancelled")
-        assert session.status().outcome == ended.outcome
-        with pytest.raises(ThreadError, match="has ended"):
-            session.stop()
-
-
-def test_an_event_loop_pauses_and_stops_a_run(where: str, work: Work) -> None:
-    async def program() -> tuple[bool, Decision, Decision]:
-        with storage_at(where) as storage, storage_at(where) as other:
-            one, two = (Session(work.graph(each), "t") for each in (storage, other))
-            run = asyncio.create_task(one.arun("Do it."))
-            await asyncio.to_thread(work.wait)
-            asked = await two.apause()
-            work.release()
-            paused = await run
-            assert (await two.astatus()).condition == "paused"
-            work.begun.unlink()
-            work.released.unlink()
-            run = asyncio.create_task(one.ago_on())
-            await asyncio.to_thread(work.wait)
-            assert (await two.astatus()).condition == "running"
-            assert await two.astop() is None
-            work.release()
-            return asked, paused, await run
-
-    asked, paused, ended = asyncio.run(program())
-    assert (asked, paused) == (True, Paused("request"))
-    assert isinstance(ended, Ended)
-    assert ended.outcome.reason == "cancelled"
+@contextmanager
+def in_process(work: Work, address: str, folder: Path) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-c", PROGRAM, address, str(folder)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            work.is_at_work()
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["pause", "stop"])
-def test_a_run_in_another_process(where: str, work: Work, tmp_path: Path, way: str) -> None:
-    run = InProcess(where, tmp_path)
-    work.wait()
-    with storage_at(where) as storage:
-        session = Session(work.graph(storage), "t")
-        assert session.status().condition == "running"
-        assert (session.pause() if way == "pause" else session.stop()) == (True if way == "pause" else None)
+@pytest.mark.parametrize(("way", "told"), [("pause", "request"), ("stop", "cancelled")])
+def test_a_run_in_another_process(work: Work, address: str, tmp_path: Path, way: str, told: str) -> None:
+    with in_process(work, address, tmp_path) as process:
+        assert conditions(work) == {"running"}
+        assert getattr(work.other, way)() is (True if way == "pause" else None)
         work.release()
-        assert run.said() == ("Paused request" if way == "pause" else "Ended  cancelled")
-        assert session.status().condition == ("paused" if way == "pause" else "ended")
-        decision = session.run(go_on())
-        assert isinstance(decision, Ended)
-        assert decision.outcome.status == "success"
+        assert process.communicate(timeout=60)[0].strip() == told
+    assert conditions(work) == {"paused" if way == "pause" else "ended"}
+    assert reason(work.other.run(go_on())) == "finish_task"
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_is_stopped(where: str, work: Work, tmp_path: Path) -> None:
-    run = InProcess(where, tmp_path)
-    work.wait()
-    run.process.kill()
-    run.process.communicate()
-    work.release()
-    with storage_at(where) as storage:
-        session = Session(work.graph(storage), "t")
-        end = time.monotonic() + 20
-        while session.status().condition == "running":
-            assert time.monotonic() < end, "the lock of a dead process"
-            time.sleep(0.05)
-        assert session.status().condition == "stopped"
-        assert [row.thread_id for row in storage.threads("stopped")] == ["t"]
-        assert not session.pause()
+def test_a_run_that_was_killed_is_stopped(work: Work, address: str, tmp_path: Path) -> None:
+    with in_process(work, address, tmp_path):
+        pass
+    until(lambda: work.other.status().condition != "running", "the lock of a dead process")
+    assert conditions(work) == {"stopped"}
+    assert not work.other.pause()
 
 
-def team(member: Graph, storage: Storage) -> Graph:
-    lead = [call("member", task="work"), call("finish_task", summary="Both.")]
-    tool = delegate("member", member, description="Works.")
-    return build_graph(ScriptedModel(lead), [tool], storage=storage)
-
-
-WAYS: dict[str, Callable[[Graph], Any]] = {
+GOES_ON: dict[str, Callable[[Graph], Any]] = {
     "Session.run": lambda graph: Session(graph, "t").run(),
-    "Session.go_on": lambda graph: Session(graph, "t").go_on(),
-    "invoke(go_on())": lambda graph: graph.invoke(go_on(), CONFIG),
-    "invoke(None)": lambda graph: graph.invoke(None, CONFIG),
-    "invoke(a message)": lambda graph: graph.invoke(TASK, CONFIG),
-    "ainvoke(go_on())": lambda graph: asyncio.run(graph.ainvoke(go_on(), CONFIG)),
+    "go_on()": lambda graph: graph.invoke(go_on(), THREAD),
+    "None": lambda graph: graph.invoke(None, THREAD),
+    "a message": lambda graph: graph.invoke(GO, THREAD),
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_whoever_goes_on_takes_the_pause_away(where: str, work: Work, way: str) -> None:
+@pytest.mark.parametrize("name", GOES_ON)
+def test_whoever_goes_on_takes_the_pause_away(work: Work, name: str) -> None:
     """Also where nothing new of the thread itself is saved before it is interrupted: its delegate works."""
+
+    def team(member: Graph) -> Graph:
+        script = [call("member", task="work"), FINISH]
+        tool = delegate("member", member, description="Works.")
+        return build_graph(ScriptedModel(script), [tool], storage=work.storage)
 
     def interrupted(number: int) -> str:
         """Work."""
         interrupt_process()
         return ""
 
-    with storage_at(where) as storage:
-        session = Session(team(work.graph(None), storage), "t")
-        run = Running(lambda: session.run("Do it."))
-        work.wait()
-        assert session.pause()
-        work.release()
-        assert run.decision() == Paused("pause")
-        assert session.status().condition == "paused"
-
-        tools = [StructuredTool.from_function(interrupted, name="work")]
-        member = build_graph(ScriptedModel(lambda _: call("work", number=2)), tools)
-        with pytest.raises(KeyboardInterrupt):
-            WAYS[way](team(member, storage))
-        assert session.status().condition == "stopped"
-
-
-def test_a_stop_in_the_last_step_before_a_question_ends_the_task(where: str, work: Work) -> None:
-    with storage_at(where) as storage, storage_at(where) as other:
-        graph = work.graph(storage, call("ask_user", question="Which?"))
-        other_session = Session(work.graph(other), "t")
-        events = Session(graph, "t").events("Do it.")
-        work.release()
-        for event in events:
-            if type(event).__name__ == "Said" and event.calls[0].name == "ask_user":  # type: ignore[union-attr]
-                assert other_session.stop() is None
-        decided: Any = event
-        assert isinstance(decided.decision, Ended)
-        assert decided.decision.outcome.reason == "cancelled"
-
-
-def test_a_pause_in_the_last_step_before_a_question_leaves_the_question(where: str, work: Work) -> None:
-    with storage_at(where) as storage, storage_at(where) as other:
-        graph = work.graph(storage, call("ask_user", question="Which?"))
-        other_session = Session(work.graph(other), "t")
-        work.release()
-        for event in Session(graph, "t").events("Do it."):
-            if type(event).__name__ == "Said" and event.calls[0].name == "ask_user":  # type: ignore[union-attr]
-                assert other_session.pause()
-        decision = Session(graph, "t").run()
-        assert isinstance(decision, Question)
-        assert other_session.status().condition == "waiting"
-
-
-def test_a_run_of_delegates_is_paused_and_stopped(where: str, work: Work) -> None:
-    with storage_at(where) as storage, storage_at(where) as other:
-        run = Running(lambda: Session(team(work.graph(None), storage), "t").run("Do it."))
-        work.wait()
-        session = Session(team(work.graph(None), other), "t")
-        assert session.pause()
-        work.release()
-        assert run.decision() == Paused("request")
-        assert session.status().condition == "paused"
-        ended = session.stop()
-        assert isinstance(ended, Ended)
-        assert ended.outcome.reason == "cancelled"
-
-
-def test_nothing_runs_to_be_paused(where: str, work: Work) -> None:
+    session = Session(team(work.graph(None)), "t")
+    run = work.starts(lambda: session.run("Do it."))
+    assert session.pause()
     work.release()
-    with storage_at(where) as storage:
-        session = Session(work.graph(storage), "t")
-        assert not session.pause()
-        assert session.status().condition == "unknown"
-        session.run("Do it.")
-        assert not session.pause()
-        assert session.status().condition == "ended"
+    assert isinstance(run.result(60), Paused)
+    assert conditions(work) == {"paused"}
+    tools = [StructuredTool.from_function(interrupted, name="work")]
+    with pytest.raises(KeyboardInterrupt):
+        GOES_ON[name](team(build_graph(ScriptedModel(lambda _: call("work", number=2)), tools)))
+    assert conditions(work) == {"stopped"}
 
 
-async def _last(items: Any) -> Any:
-    return [item async for item in items][-1]
-
-
-PLAIN: dict[str, Callable[[Graph], Any]] = {
-    "invoke": lambda graph: graph.invoke(TASK, CONFIG),
-    "stream": lambda graph: [*graph.stream(TASK, CONFIG, stream_mode="values")][-1],
-    "ainvoke": lambda graph: asyncio.run(graph.ainvoke(TASK, CONFIG)),
-    "astream": lambda graph: asyncio.run(_last(graph.astream(TASK, CONFIG, stream_mode="values"))),
-}
-
-
-@pytest.mark.parametrize("how", PLAIN)
 @pytest.mark.parametrize("asked", ["pause", "stop"])
-def test_a_run_that_no_session_drives_is_reached(how: str, asked: str, where: str, work: Work) -> None:
-    with storage_at(where) as storage:
-        graph = work.graph(storage)
-        run = Running(lambda: PLAIN[how](graph))
-        work.wait()
-        other = Session(work.graph(storage), "t")
-        assert other.pause() if asked == "pause" else other.stop() is None
-        # The storage is read a few times a second.
-        time.sleep(0.3)
-        work.release()
-        result: Any = run.decision()
-        status = other.status()
-        if asked == "stop":
-            assert result["outcome"]["reason"] == status.outcome.reason == "cancelled"  # type: ignore[union-attr]
-            return
-        assert (result.get("outcome"), status.condition) == (None, "paused")
-        assert graph.invoke(go_on(), CONFIG)["outcome"]["status"] == "success"
-
-
-def test_what_was_asked_of_an_earlier_run_is_not_meant_for_the_next(where: str, work: Work) -> None:
+def test_in_the_last_step_before_a_question_a_stop_ends_the_task_and_a_pause_leaves_it(
+    work: Work, asked: str
+) -> None:
     work.release()
-    with storage_at(where) as storage:
-        request_pause(storage.store, "t")
-        assert work.graph(storage).invoke(TASK, CONFIG)["outcome"]["status"] == "success"
+    session = Session(work.graph(work.storage, ASK), "t")
+    for event in session.events("Do it."):
+        if isinstance(event, Said) and event.calls[0].name == "ask_user":
+            getattr(work.other, asked)()
+    decision = session.run()
+    if asked == "stop":
+        assert reason(decision) == "cancelled"
+    else:
+        assert isinstance(decision, Question)
+        assert conditions(work) == {"waiting"}
+
+
+def test_nothing_runs_to_be_paused(work: Work) -> None:
+    work.release()
+    assert not work.session.pause()
+    assert work.session.status().condition == "unknown"
+    work.session.run("Do it.")
+    assert not work.session.pause()
+    assert conditions(work) == {"ended"}
+
+
+@pytest.mark.parametrize(
+    ("way", "asked"), [("invoke", "pause"), ("stream", "stop"), ("ainvoke", "stop"), ("astream", "pause")]
+)
+def test_a_run_that_no_session_drives_is_reached(work: Work, way: str, asked: str) -> None:
+    # It asks the storage a few times a second, and would have work for longer.
+    graph = work.graph(work.storage, calls=1_000)
+    run = work.starts(lambda: WAYS[way](graph, GO, THREAD))
+    getattr(work.other, asked)()
+    work.release()
+    outcome = run.result(60).get("outcome")
+    if asked == "stop":
+        assert outcome["reason"] == "cancelled"
+        return
+    assert (outcome, conditions(work)) == (None, {"paused"})
+    assert work.graph(work.storage, calls=0).invoke(go_on(), THREAD)["outcome"]["status"] == "success"
+
+
+def test_what_was_asked_of_an_earlier_run_is_not_meant_for_the_next(work: Work) -> None:
+    work.release()
+    request_pause(work.storage.store, "t")
+    assert work.graph(work.storage).invoke(GO, THREAD)["outcome"]["status"] == "success"

@@ -18,10 +18,10 @@ from signoff import (
     StorageError,
     ThreadBusy,
     build_graph,
-    postgres_storage,
     sqlite_storage,
 )
 from signoff.models import ScriptedModel, call
+from tests.support.databases import storage_at
 
 ENDS: dict[str, Any] = {
     "asks": call("ask_user", question="Which?", options=["red", "green"]),
@@ -44,24 +44,29 @@ def graph_on(storage: Storage) -> Graph:
         done = any(message.type == "tool" for message in messages)
         return ENDS["ends"] if done else ENDS[first.text.split()[0]]
 
-    return build_graph(
-        ScriptedModel(step), [pay], approvals={"pay": True}, storage=storage, limits={"turns": 3}
-    )
+    model, approvals = ScriptedModel(step), {"pay": True}
+    return build_graph(model, [pay], approvals=approvals, storage=storage, limits={"turns": 3})
+
+
+def session_on(storage: Storage, thread: str) -> Session[Any]:
+    return Session(graph_on(storage), thread)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
-    if request.param == "postgres":
-        opened: Storage = postgres_storage(request.getfixturevalue("postgres_url"))
-    else:
-        opened = sqlite_storage(tmp_path / "t.sqlite")
-    with opened:
+    is_postgres = request.param == "postgres"
+    address = request.getfixturevalue("postgres_url") if is_postgres else str(tmp_path / "t.sqlite")
+    with storage_at(address) as opened:
         yield opened
 
 
 def begin(storage: Storage, *tasks: str) -> None:
     for task in tasks:
-        Session(graph_on(storage), task.split()[0]).run(task)
+        session_on(storage, task.split()[0]).run(task)
+
+
+def ids(rows: Any) -> list[str]:
+    return [row.thread_id for row in rows]
 
 
 def test_the_rows_say_where_each_thread_stands(storage: Storage) -> None:
@@ -76,12 +81,17 @@ def test_the_rows_say_where_each_thread_stands(storage: Storage) -> None:
     ends = [row.outcome and (row.outcome.status, row.outcome.reason) for row in rows]
     assert ends == [("limit", "turns"), ("success", "finish_task"), None, None]
     assert [row.changed for row in rows] == sorted((row.changed for row in rows), reverse=True)
+    for condition in ("unknown", "running", "waiting", "paused", "stopped", "ended"):
+        expected = {"waiting": ["pays", "asks"], "ended": ["talks", "ends"]}.get(condition, [])
+        assert ids(storage.threads(condition)) == expected
+        assert ids(asyncio.run(storage.athreads(condition, limit=5))) == expected
 
 
 def test_the_waits_are_those_of_the_status(storage: Storage) -> None:
     begin(storage, "asks", "pays")
     for row in storage.threads("waiting"):
-        status = Session(graph_on(storage), row.thread_id).status()
+        session = session_on(storage, row.thread_id)
+        status = session.status()
         assert (row.waits, row.condition, row.changed) == (status.waits, status.condition, status.changed)
         (wait,) = row.waits
         match wait:
@@ -90,94 +100,78 @@ def test_the_waits_are_those_of_the_status(storage: Storage) -> None:
             case Approval(calls=(pending,)):
                 assert (pending.name, dict(pending.args)) == ("pay", {"amount": 3})
         assert wait.document()["interrupt_id"] == wait.interrupt_id
-        decision = Session(graph_on(storage), row.thread_id).resume("approve", wait.interrupt_id)
-        assert isinstance(decision, Ended)
-    assert storage.threads("waiting") == []
-    assert len(storage.threads("ended")) == 2
+        assert isinstance(session.resume("approve", wait.interrupt_id), Ended)
+    assert (storage.threads("waiting"), len(storage.threads("ended"))) == ([], 2)
 
 
 def test_pages(storage: Storage) -> None:
     begin(storage, "asks", "pays", "ends", "talks")
-    everything = storage.threads()
     first = storage.threads(limit=3)
     rest = storage.threads(before=first[-1].cursor)
-    assert ([*first, *rest], len(rest)) == (everything, 1)
+    assert ([*first, *rest], len(rest)) == (storage.threads(), 1)
     assert storage.threads(before=rest[-1].cursor) == []
-    (one,) = storage.threads("waiting", limit=1)
-    (two,) = storage.threads("waiting", limit=1, before=one.cursor)
-    assert [one.thread_id, two.thread_id] == ["pays", "asks"]
+    (newest,) = storage.threads("waiting", limit=1)
+    assert ids([newest, *storage.threads("waiting", limit=1, before=newest.cursor)]) == ["pays", "asks"]
     # A thread that changes meanwhile is at the top; a page does not show it twice.
-    Session(graph_on(storage), "asks").resume("red")
-    assert [row.thread_id for row in storage.threads()] == ["asks", "talks", "ends", "pays"]
-    assert [row.thread_id for row in storage.threads(before=first[-1].cursor)] == []
+    session_on(storage, "asks").resume("red")
+    assert ids(storage.threads()) == ["asks", "talks", "ends", "pays"]
+    assert storage.threads(before=first[-1].cursor) == []
 
 
-@pytest.mark.parametrize("condition", ["unknown", "running", "waiting", "paused", "stopped", "ended"])
-def test_every_condition_can_be_asked_for(storage: Storage, condition: str) -> None:
-    begin(storage, "asks", "ends")
-    expected = {"waiting": ["asks"], "ended": ["ends"]}.get(condition, [])
-    assert [row.thread_id for row in storage.threads(condition)] == expected
-    assert [row.thread_id for row in asyncio.run(storage.athreads(condition, limit=5))] == expected
-
-
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "a status": ({"condition": "success"}, "condition"),
-    "no word": ({"condition": 3}, "condition"),
-    "a list": ({"condition": ["waiting"]}, "condition"),
-    "none": ({"limit": 0}, "limit"),
-    "less than none": ({"limit": -1}, "limit"),
-    "a truth": ({"limit": True}, "limit"),
-    "text": ({"limit": "10"}, "limit"),
-    "no cursor": ({"before": "yesterday"}, "before"),
-    "an empty cursor": ({"before": ""}, "before"),
-    "a row": ({"before": 3}, "before"),
+WRONG: dict[str, tuple[str, Any]] = {
+    "a status": ("condition", "success"),
+    "a number": ("condition", 3),
+    "a list": ("condition", ["waiting"]),
+    "none": ("limit", 0),
+    "a flag": ("limit", True),
+    "text": ("limit", "10"),
+    "no cursor": ("before", "yesterday"),
+    "an empty cursor": ("before", ""),
+    "a number as cursor": ("before", 3),
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_argument_is_named(storage: Storage, case: str) -> None:
-    options, name = WRONG[case]
-    with pytest.raises(SetupError, match=rf"threads\({name}=\)"):
-        storage.threads(**options)
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_argument_is_named(storage: Storage, name: str) -> None:
+    argument, value = WRONG[name]
+    with pytest.raises(SetupError, match=rf"threads\({argument}=\)"):
+        storage.threads(**{argument: value})
 
 
 def test_a_thread_is_held_and_deleted(storage: Storage) -> None:
     begin(storage, "asks", "ends")
+    session = session_on(storage, "asks")
     with storage.runner("asks"):
-        assert [row.thread_id for row in storage.threads("running")] == ["asks"]
         (row,) = storage.threads("running")
-        assert (row.waits, row.outcome, row.task) == ((), None, "asks")
-        assert Session(graph_on(storage), "asks").status().condition == "running"
-        with pytest.raises(ThreadBusy):
-            Session(graph_on(storage), "asks").resume("red")
-        with pytest.raises(ThreadBusy):
-            storage.delete("asks")
-    storage.delete("asks")
-    storage.delete("no such thread")
-    assert [row.thread_id for row in storage.threads()] == ["ends"]
-    for act in (storage.runner, storage.delete):
+        assert (row.thread_id, row.waits, row.outcome, row.task) == ("asks", (), None, "asks")
+        assert session.status().condition == "running"
+        for act in (lambda: session.resume("red"), lambda: storage.delete("asks")):
+            with pytest.raises(ThreadBusy):
+                act()
+    for thread in ("asks", "no such thread"):
+        storage.delete(thread)
+    assert ids(storage.threads()) == ["ends"]
+    for refused in (storage.runner, storage.delete):
         with pytest.raises(SetupError):
-            act("")
+            refused("")
 
 
 def test_many_who_look_at_once_do_not_take_each_other_for_a_runner(storage: Storage) -> None:
     begin(storage, "asks")
-    session = Session(graph_on(storage), "asks")
+    session = session_on(storage, "asks")
 
     async def look() -> set[str]:
-        return {
-            str(found.condition) for found in await asyncio.gather(*(session.astatus() for _ in range(60)))
-        }
+        found = await asyncio.gather(*(session.astatus() for _ in range(60)))
+        return {str(status.condition) for status in found}
 
     assert asyncio.run(look()) == {"waiting"}
 
 
 def test_swap_compares_and_sets(storage: Storage) -> None:
     place = (("mine",), "seats")
-    assert storage.swap(*place, None, {"free": 2})
-    assert not storage.swap(*place, None, {"free": 9})
-    assert storage.swap(*place, {"free": 2}, {"free": 1})
-    assert not storage.swap(*place, {"free": 2}, {"free": 0})
+    moves: list[tuple[Any, Any]] = [(None, 2), (None, 9), (2, 1), (2, 0)]
+    swapped = [storage.swap(*place, before and {"free": before}, {"free": after}) for before, after in moves]
+    assert swapped == [True, False, True, False]
     item = storage.store.get(*place)
     assert item is not None
     assert item.value == {"free": 1}
@@ -185,14 +179,10 @@ def test_swap_compares_and_sets(storage: Storage) -> None:
 
 def test_a_storage_is_open_when_it_is_made_and_closes_once(storage: Storage) -> None:
     begin(storage, "asks")
-    graph = graph_on(storage)
+    session = session_on(storage, "asks")
     storage.close()
     storage.close()
-    for act in (
-        storage.threads,
-        lambda: storage.swap(("mine",), "seats", None, {}),
-        Session(graph, "asks").status,
-    ):
+    for act in (storage.threads, lambda: storage.swap(("mine",), "seats", None, {}), session.status):
         with pytest.raises(StorageError):
             act()
 
@@ -202,7 +192,5 @@ def test_one_that_cannot_be_read_is_a_row_too(tmp_path: Path) -> None:
         begin(storage, "asks", "ends")
         with storage.checkpointer.cursor() as cursor:
             cursor.execute("UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 'asks'")
-        assert [(row.thread_id, row.condition) for row in storage.threads()] == [
-            ("ends", "ended"),
-            ("asks", "unknown"),
-        ]
+        rows = [(row.thread_id, row.condition) for row in storage.threads()]
+        assert rows == [("ends", "ended"), ("asks", "unknown")]

@@ -1,5 +1,6 @@
-"""Two waits at once, in delegates: each answer goes to its wait, or is refused and changes nothing."""
+"""A plain message approves nothing, and of two waits each takes the answer with its id alone."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from langgraph.types import Command
 
 from signoff import (
+    Answer,
     Approval,
     BadAnswer,
     Ended,
@@ -22,116 +24,139 @@ from signoff import (
     sqlite_storage,
 )
 from signoff.models import ScriptedModel, call
-from signoff.storage import SqliteStorage
+from tests.support.plays import FINISH, GO, THREAD, results
+from tests.support.ways import GRAPH_WAYS, SESSION_WAYS, WAYS
 
 # A delegate has no storage of its own: it waits in that of the thread.
 pytestmark = pytest.mark.filterwarnings("ignore::signoff.graph.errors.ApprovalWarning")
-CONFIG: Any = {"configurable": {"thread_id": "team"}}
-TASK = {"messages": [("user", "Do both.")]}
+every_way = pytest.mark.parametrize("way", WAYS)
+PAY, CONFIRM = call("pay", amount=5), call("finish_task", summary="x", requires_user_confirmation=True)
+BARE = ["yes", "Yes.", " ok ", "approve", "OK!"]
 
 
-def pay(amount: int) -> str:
-    """Pay."""
-    return f"paid {amount}"
+class Bank:
+    """A graph that has a person approve each payment, alone or by one of two delegates that wait at once."""
+
+    def __init__(self, storage: Any) -> None:
+        self.storage, self.paid = storage, list[int]()
+
+    def pay(self, amount: int) -> str:
+        """Pay."""
+        self.paid.append(amount)
+        return f"paid {amount}"
+
+    def one(self, *script: Any) -> Graph:
+        graph = build_graph(
+            ScriptedModel([*script, FINISH]), [self.pay], approvals={"pay": True}, storage=self.storage
+        )
+        graph.invoke(GO, THREAD)
+        return graph
+
+    def two(self) -> Graph:
+        asker = build_graph(ScriptedModel([call("ask_user", question="Which year?"), FINISH]))
+        payer = build_graph(ScriptedModel([PAY, FINISH]), [self.pay], approvals={"pay": True})
+        team = [delegate("asker", asker, description="Asks."), delegate("payer", payer, description="Pays.")]
+        both: Any = [call("asker", task="ask"), call("payer", task="pay")]
+        graph = build_graph(ScriptedModel([both, FINISH]), team, storage=self.storage)
+        graph.invoke(GO, THREAD)
+        return graph
 
 
-def build(storage: SqliteStorage) -> Graph:
-    done = call("finish_task", summary="Done.")
-    asker = build_graph(ScriptedModel([call("ask_user", question="Which year?"), done]))
-    payer = build_graph(ScriptedModel([call("pay", amount=5), done]), tools=[pay], approvals={"pay": True})
-    team = [delegate("asker", asker, description="Asks."), delegate("payer", payer, description="Pays.")]
-    lead: list[Any] = [[call("asker", task="ask"), call("payer", task="pay")]]
-    return build_graph(ScriptedModel([*lead, call("finish_task", summary="Both.")]), team, storage=storage)
-
-
-def test_each_is_answered_by_its_id(tmp_path: Path) -> None:
+@pytest.fixture
+def bank(tmp_path: Path) -> Iterator[Bank]:
     with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        session = Session(build(storage), "team")
-        decision = session.run("Do both.")
+        yield Bank(storage)
+
+
+def say(graph: Graph, way: str, text: str) -> Any:
+    return WAYS[way](graph, text if way in SESSION_WAYS else {"messages": [("user", text)]}, THREAD)
+
+
+def waits_of(graph: Graph) -> list[str]:
+    return [wait.id for wait in graph.get_state(THREAD).interrupts]
+
+
+def edit(amount: Any) -> dict[str, Any]:
+    action = {"name": "pay", "args": {"amount": amount}}
+    return {"decisions": [{"type": "edit", "edited_action": action}]}
+
+
+@every_way
+@pytest.mark.parametrize(("first", "paid"), [(PAY, [5]), (CONFIRM, [])], ids=["a call", "a finish"])
+def test_a_bare_yes_changes_nothing_and_says_how_to_answer(
+    bank: Bank, first: Any, paid: list[int], way: str
+) -> None:
+    graph = bank.one(first)
+    before, ids = graph.get_state(THREAD), waits_of(graph)
+    for word in BARE:
+        say(graph, way, word)
+        assert (graph.get_state(THREAD).config, waits_of(graph)) == (before.config, ids)
+    decision = Session(graph, "t").run("yes")
+    assert isinstance(decision, Approval)
+    assert "its id" in decision.problem
+    assert bank.paid == []
+    graph.invoke(Command(resume={decision.interrupt_id: "yes"}), THREAD)
+    assert (bank.paid, outcome_of(graph.get_state(THREAD)).status) == (paid, "success")
+
+
+@every_way
+def test_what_a_message_says_is_wrong_is_a_rejection(bank: Bank, way: str) -> None:
+    graph = bank.one(PAY)
+    say(graph, way, "Yes, but not today.")
+    state = graph.get_state(THREAD)
+    assert (bank.paid, state.interrupts, outcome_of(state).status) == ([], (), "success")
+    assert "Yes, but not today." in results(state.values, "pay")[0]
+
+
+@every_way
+def test_one_message_to_two_waits_answers_none(bank: Bank, way: str) -> None:
+    graph = bank.two()
+    before, ids = graph.get_state(THREAD), waits_of(graph)
+    for text in ("2024", "yes", "No, stop both."):
+        say(graph, way, text)
+        assert waits_of(graph) == ids
+        assert graph.get_state(THREAD).values["messages"] == before.values["messages"]
+    decision = Session(graph, "t").run("2024")
+    assert isinstance(decision, Waiting)
+    assert "its id" in decision.problem
+    assert all("its id" in wait.value["problem"] for wait in graph.invoke(GO, THREAD)["__interrupt__"])
+    assert (len(ids), bank.paid) == (2, [])
+
+
+def test_each_of_two_is_answered_by_its_id(bank: Bank) -> None:
+    graph = bank.two()
+    session, paths, decision = Session(graph, "t"), list[Any](), None
+    unnamed: list[Any] = [Answer("2024"), Command(resume="2024"), Answer("approve")]
+    for answer in unnamed:
         with pytest.raises(BadAnswer):
-            session.resume("2024")
-        with pytest.raises(BadAnswer):
-            session.run(Command(resume="2024"))
-        for wait in session.status().waits:
-            match wait:
-                case Question():
-                    assert wait.path == ("asker",)
-                    assert wait.read("2024") == "2024"
-                    decision = session.resume("2024", wait.interrupt_id, by="ada")
-                case Approval():
-                    assert wait.path == ("payer",)
-                    decision = session.resume("approve", wait.interrupt_id)
-        assert isinstance(decision, Ended)
-        assert decision.outcome.status == "success"
-        with pytest.raises(TooLate):
-            session.resume("x", wait.interrupt_id)
+            session.run(answer)
+    for wait in session.status().waits:
+        assert isinstance(wait, Question | Approval)
+        paths.append(wait.path)
+        text = "2024" if isinstance(wait, Question) else "approve"
+        if isinstance(wait, Question):
+            assert wait.read(text) == text
+        decision = session.resume(text, wait.interrupt_id, by="ada")
+    assert isinstance(decision, Ended)
+    assert (paths, bank.paid, decision.outcome.status) == ([("asker",), ("payer",)], [5], "success")
+    with pytest.raises(TooLate):
+        session.resume("x", wait.interrupt_id)
 
 
-def test_both_are_answered_at_once_in_langgraphs_way(tmp_path: Path) -> None:
-    with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        graph = build(storage)
-        waits = graph.invoke(TASK, CONFIG)["__interrupt__"]
-        both = {
-            wait.id: "2024" if wait.value["type"] == "question" else {"decisions": [{"type": "approve"}]}
-            for wait in waits
-        }
-        assert outcome_of(graph.invoke(Command(resume=both), CONFIG)).status == "success"
+def test_both_are_answered_at_once_in_langgraphs_way(bank: Bank) -> None:
+    graph = bank.two()
+    question, approval = waits_of(graph)
+    both = {question: "2024", approval: {"decisions": [{"type": "approve"}]}}
+    assert outcome_of(graph.invoke(Command(resume=both), THREAD)).status == "success"
+    assert bank.paid == [5]
 
 
-def test_a_message_while_several_wait_changes_nothing(tmp_path: Path) -> None:
-    with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        graph = build(storage)
-        before = graph.invoke(TASK, CONFIG)
-        after = graph.invoke({"messages": [("user", "2024")]}, CONFIG)
-        assert [wait.id for wait in after["__interrupt__"]] == [wait.id for wait in before["__interrupt__"]]
-        assert all("by its id" in wait.value["problem"] for wait in after["__interrupt__"])
-        assert after["messages"] == before["messages"]
-        waiting = Session(graph, "team").run("2024")
-        assert isinstance(waiting, Waiting)
-        assert "by its id" in waiting.problem
-
-
-@pytest.mark.parametrize("word", ["yes", "Yes.", "ok", "approve"])
-@pytest.mark.parametrize("what", ["a call", "a finish"])
-def test_a_bare_yes_approves_nothing(tmp_path: Path, word: str, what: str) -> None:
-    first = call("pay", amount=5)
-    if what == "a finish":
-        first = call("finish_task", summary="x", requires_user_confirmation=True)
-    with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        script = [first, call("finish_task", summary="Done.")]
-        graph = build_graph(ScriptedModel(script), [pay], approvals={"pay": True}, storage=storage)
-        graph.invoke(TASK, CONFIG)
-        result = graph.invoke({"messages": [("user", word)]}, CONFIG)
-        (wait,) = result["__interrupt__"]
-        assert "by its id" in wait.value["problem"]
-        assert len(result["messages"]) == 2
-        assert outcome_of(graph.invoke(Command(resume={wait.id: "yes"}), CONFIG)).status == "success"
-
-
-def test_a_mistyped_edit_leaves_the_approval(tmp_path: Path) -> None:
-    with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        script = [call("pay", amount=5), call("finish_task", summary="Done.")]
-        graph = build_graph(ScriptedModel(script), [pay], approvals={"pay": True}, storage=storage)
-        (wait,) = graph.invoke(TASK, CONFIG)["__interrupt__"]
-        edit = {"type": "edit", "edited_action": {"name": "pay", "args": {"amount": "five"}}}
-        for refused in (
-            lambda: graph.invoke(Command(resume={wait.id: edit}), CONFIG),
-            lambda: Session(graph, "team").resume(edit),
-            lambda: list(graph.stream(Command(resume=[edit]), CONFIG)),
-        ):
-            with pytest.raises(BadAnswer, match="amount"):
-                refused()
-            assert graph.get_state(CONFIG).interrupts == (wait,)
-        edit["edited_action"]["args"] = {"amount": 6}  # type: ignore[index]
-        result = graph.invoke(Command(resume={wait.id: edit}), CONFIG)
-        assert "paid 6" in [message.text for message in result["messages"]][2]
-
-
-def test_a_mistyped_edit_of_a_delegates_call_leaves_the_approval(tmp_path: Path) -> None:
-    with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        graph = build(storage)
-        _, wait = graph.invoke(TASK, CONFIG)["__interrupt__"]
-        edit = {"type": "edit", "edited_action": {"name": "pay", "args": {"amount": "five"}}}
-        with pytest.raises(ThreadError, match="amount"):
-            graph.invoke(Command(resume={wait.id: edit}), CONFIG)
-        assert [one.id for one in graph.get_state(CONFIG).interrupts][1] == wait.id
+@pytest.mark.parametrize("way", GRAPH_WAYS)
+def test_a_mistyped_edit_of_a_delegates_call_leaves_its_approval(bank: Bank, way: str) -> None:
+    graph = bank.two()
+    question, approval = waits_of(graph)
+    with pytest.raises(ThreadError, match="amount"):
+        GRAPH_WAYS[way](graph, Command(resume={approval: edit("five")}), THREAD)
+    assert (waits_of(graph), bank.paid) == ([question, approval], [])
+    graph.invoke(Command(resume={approval: edit(6), question: "2024"}), THREAD)
+    assert (bank.paid, outcome_of(graph.get_state(THREAD)).status) == ([6], "success")
