@@ -1,6 +1,5 @@
-"""A database that takes no more is one sentence, and the thread goes on when there is room again."""
+"""A database that takes no more is an error, and the thread goes on when there is room again."""
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,16 +9,20 @@ from typing import Any
 
 import pytest
 
-from signoff import Session, StorageError, build_graph, sqlite_storage
-from signoff.graph.build import Graph
+from signoff import Graph, Session, StorageError, build_graph, outcome_of, sqlite_storage
 from signoff.models import ScriptedModel, call
 from signoff.storage import SqliteStorage
-from tests.support.ends import is_finished
+from tests.support.plays import FINISH, GO, THREAD
+from tests.support.ways import WAYS
 
-GO: Any = {"messages": [("user", "go")]}
-BIG = [("user", "x" * 100_000)]
-CONFIG: Any = {"configurable": {"thread_id": "t"}}
-SENTENCE = r"The database failed \(.*\); what was saved before is kept, and the thread can continue when"
+BIG = {"messages": [("user", "x" * 100_000)]}
+HOW: dict[str, Callable[[Graph], object]] = {
+    "invoke": lambda graph: graph.invoke(GO, THREAD),
+    "astream": lambda graph: WAYS["astream"](graph, GO, THREAD),
+    "batch": lambda graph: graph.batch([GO], THREAD),
+    "update_state": lambda graph: graph.update_state(THREAD, BIG, "nudge"),
+    "a session": lambda graph: Session(graph, "t").run("go"),
+}
 
 
 @contextmanager
@@ -36,48 +39,27 @@ def full(storage: SqliteStorage) -> Iterator[None]:
             connection.execute("PRAGMA max_page_count = 1000000")
 
 
-async def astream(graph: Graph) -> None:
-    async for _ in graph.astream(GO, CONFIG):
-        pass
+def look(n: int) -> str:
+    """Look."""
+    return "x" * 5_000
 
 
-WAYS: dict[str, Callable[[Graph], object]] = {
-    "invoke": lambda graph: graph.invoke(GO, CONFIG),
-    "stream": lambda graph: list(graph.stream(GO, CONFIG)),
-    "batch": lambda graph: graph.batch([GO], CONFIG),
-    "ainvoke": lambda graph: asyncio.run(graph.ainvoke(GO, CONFIG)),
-    "astream": lambda graph: asyncio.run(astream(graph)),
-    "abatch": lambda graph: asyncio.run(graph.abatch([GO], CONFIG)),
-    "update_state": lambda graph: graph.update_state(
-        CONFIG, {"messages": [("user", "x" * 100_000)]}, "nudge"
-    ),
-    "Session": lambda graph: Session(graph, "t").run("go"),
-}
+def looks(messages: list[Any]) -> Any:
+    looked = sum(message.type == "tool" for message in messages)
+    return call("look", n=looked) if looked < 12 else FINISH
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_full_disk_is_a_sentence_and_the_thread_goes_on(way: str, tmp_path: Path) -> None:
-    asked: list[int] = []
-
-    def look(n: int) -> str:
-        """Look."""
-        asked.append(n)
-        return "x" * 2_000
-
-    def model() -> ScriptedModel:
-        left = [call("look", n=n) for n in range(len(asked), 12)]
-        return ScriptedModel([*left, call("finish_task", summary="x")])
-
+@pytest.mark.parametrize("name", HOW)
+def test_a_full_disk_is_an_error_and_the_thread_goes_on(name: str, tmp_path: Path) -> None:
     with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        graph = build_graph(model(), [look], storage=storage)
-        with full(storage), pytest.raises(StorageError, match=SENTENCE):
-            WAYS[way](graph)
+        graph = build_graph(ScriptedModel(looks), [look], storage=storage)
+        with full(storage), pytest.raises(StorageError, match="full"):
+            HOW[name](graph)
     with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        graph = build_graph(model(), [look], storage=storage)
-        begun = graph.get_state(CONFIG).values.get("messages")
-        found = Session(graph, "t").run(None if begun else "go")
-        assert is_finished(found)
-        assert found.outcome.succeeded
+        graph = build_graph(ScriptedModel(looks), [look], storage=storage)
+        begun = graph.get_state(THREAD).values.get("messages")
+        Session(graph, "t").run(None if begun else "go")
+        assert outcome_of(graph.get_state(THREAD)).status == "success"
 
 
 @pytest.mark.slow
@@ -88,14 +70,9 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "none", place], check=False)
     if mounted.returncode:
         pytest.skip("only root may mount a file system")
-
-    def look(n: int) -> str:
-        """Look."""
-        return "x" * 5_000
-
     try:
         script = [call("look", n=n) for n in range(300)]
-        with sqlite_storage(place / "t.sqlite") as storage, pytest.raises(StorageError, match=SENTENCE):
-            build_graph(ScriptedModel(script), [look], storage=storage).invoke(GO, CONFIG)
+        with sqlite_storage(place / "t.sqlite") as storage, pytest.raises(StorageError, match="full"):
+            build_graph(ScriptedModel(script), [look], storage=storage).invoke(GO, THREAD)
     finally:
         subprocess.run(["umount", "-l", place], check=True)
