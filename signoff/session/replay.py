@@ -165,7 +165,11 @@ class _Again:
     def _look(self, at: int, moment: ReplayStep) -> bool:
         """Checks the moment; returns whether it could be decided again."""
         run = self._run(moment)
-        self._turn = run.task(moment.before).turns + (moment.state is State.CALL_LLM)
+        task = run.task(moment.before)
+        self._turn = task.turns + (moment.state is State.CALL_LLM)
+        if moment.state is not LAST:
+            # A task that went on: of an end that a kill kept from being saved, the record may be there.
+            self._recorded.pop(task.id, None)
         if moment.state is None:
             self._differs(moment, "state", moment.step.name, f"one of: {', '.join(State)}")
             return False
