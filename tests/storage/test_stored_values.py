@@ -14,16 +14,16 @@ from langgraph.checkpoint.base import CheckpointTuple
 from typing_extensions import is_typeddict
 
 from signoff import Outcome
-from signoff.graph.finish.recorded import Figures
-from signoff.graph.machine import Event
 from signoff.graph.messages import KEY, Marks
-from signoff.graph.outcome import Change, CheckRun, Usage
 from signoff.graph.state import MIDDLEWARE, AgentState, HookMarks
+from signoff.machine import Event
+from signoff.outcome import Change, CheckRun, Usage
+from signoff.records import Figures
 from signoff.storage import SqliteStorage
 
 Keys = set[tuple[str, str]]
 
-# The marks on messages (see graph/messages.py) that incidents leave, and the values of those that name kinds.
+# The marks on messages that incidents leave.
 MARKS = {
     "accepted", "after", "answer", "answered", "answers", "at", "at_turn", "begins", "by", "call_refused",
     "confirmed", "cut",
@@ -31,18 +31,6 @@ MARKS = {
     "not_run", "nudge", "order", "phase", "ran", "reply", "responded", "retries", "said",
     "seconds", "sent_back", "shown", "undone", "unknown", "wait", "waited",
 }  # fmt: skip
-NUDGES = {
-    "empty", "filtered", "middleware", "near_limit", "repeating", "resumed", "round", "sent_back", "talked",
-    "truncated",
-}  # fmt: skip
-NOT_RUN = {
-    "after_control", "cost", "ended", "filtered", "invalid", "malformed", "middleware", "rejected",
-    "superseded", "too_many", "tool_calls", "truncated", "unknown",
-}  # fmt: skip
-WAITS = {"action", "answer", "approval", "confirmation", "word"}
-VERDICTS = {"accepted", "goes on", "needs a person", "phase"}
-REFUSALS = {"checks", "empty_summary", "middleware", "sent_back"}
-DECISIONS = {"approve", "edit", "reject", "respond"}
 # An input is written by LangGraph, without an event; a review ends in a deadlock where nobody can be asked,
 # which is where nothing is stored.
 NOT_STORED = {Event.INPUT}
@@ -70,10 +58,6 @@ class Recording:
 
     def of(self, channel: str) -> list[Any]:
         return [value for name, value in self.channels if name == channel and value is not None]
-
-    def marks(self, name: str) -> list[Any]:
-        """The values of this mark on all messages."""
-        return [found[name] for found in self._marks() if name in found]
 
     def _marks(self) -> Iterator[Mapping[str, Any]]:
         for message in _flat(self.of("messages")):
@@ -177,20 +161,13 @@ def test_every_field_of_an_outcome_occurs(recording: Recording) -> None:
     assert {outcome["status"] for outcome in outcomes} == {"success", "limit", "error"}
 
 
-def test_every_kind_of_verdict_and_decision_occurs(recording: Recording) -> None:
-    verdicts = [one for found in recording.of("verdicts") for one in found["calls"].values()]
-    assert {one for one in verdicts if isinstance(one, str)} == VERDICTS
-    assert {one["kind"] for one in verdicts if not isinstance(one, str)} >= REFUSALS
+def test_both_attempts_at_a_decision_occur(recording: Recording) -> None:
     decided = [one for found in recording.of("approvals") for one in found["calls"].values()]
-    assert {one["type"] for one in decided} == DECISIONS
     assert {one["attempt"] for one in decided} == {0, 1}
 
 
 def test_every_mark_of_a_message_occurs(recording: Recording) -> None:
     assert recording.all_marks() == MARKS
-    assert set(recording.marks("nudge")) == NUDGES
-    assert set(recording.marks("not_run")) == NOT_RUN
-    assert set(recording.marks("wait")) == WAITS
 
 
 def test_channels_of_a_users_own_occur(recording: Recording) -> None:
