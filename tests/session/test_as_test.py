@@ -3,10 +3,9 @@ hides secrets, and fails when a decision differs."""
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, Field
 from typer.testing import CliRunner
 
-from signoff import Answer, Graph, Limits, Session, build_graph, delegate, go_on, sqlite_storage, stop
+from signoff import Answer, Graph, Limits, Session, build_graph, delegate, sqlite_storage, stop
 from signoff.cli.app import app
 from signoff.models import ScriptedModel, call
 from tests.incidents.player import graph_of as incident_graph
@@ -28,7 +27,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 ROOT = Path(__file__).parents[2]
 KEY = "sk-abcdefghijklmnop1234567890"
 LOOK, ASK = call("look", path="a"), call("ask_user", question="Which?")
-APPROVE = {"decisions": [{"type": "approve"}]}
 GRAPHS: list[Graph] = []
 
 
@@ -39,10 +37,6 @@ def latest() -> Graph:
 
 def nobody(text: str) -> str:
     return text.replace("Ada", "N. N.").replace(KEY, "N. N.")
-
-
-def no_text(text: str) -> Any:
-    return None
 
 
 def broken(text: str) -> str:
@@ -58,11 +52,16 @@ def written(graph: Graph, database: Path, *options: str, thread: str = "t", code
     return result.stderr if code else result.stdout
 
 
-def passes(source: str, folder: Path) -> bool:
-    """Whether the test of a file passes, as pytest would run it."""
+def names_of(source: str, folder: Path) -> dict[str, Any]:
+    """What stands in a file."""
     names: dict[str, Any] = {"__name__": "written", "__file__": str(folder / "written.py")}
     exec(compile(source, "written.py", "exec"), names)
-    (test,) = [value for name, value in names.items() if name.startswith("test_")]
+    return names
+
+
+def passes(source: str, folder: Path) -> bool:
+    """Whether the test of a file passes, as pytest would run it."""
+    (test,) = [value for name, value in names_of(source, folder).items() if name.startswith("test_")]
     own = folder / f"run {len(list(folder.iterdir()))}"
     own.mkdir()
     try:
@@ -76,17 +75,31 @@ def done(summary: str = "Done.") -> Any:
     return call("finish_task", summary=summary)
 
 
+def to(task: str, name: str = "child") -> Any:
+    return call(name, task=task)
+
+
 def look(path: str) -> str:
     """Look."""
     return f"{path}: password=hunter2, {KEY}"
 
 
-def run(graph: Graph, thread: str = "t", task: Any = "go", moves: Sequence[Any] = ()) -> Graph:
-    session = Session(graph, thread)
-    session.run(task)
-    for move in moves:
-        session.run(move(session) if callable(move) else move)
-    return graph
+def recorded(
+    database: Path,
+    script: Any,
+    tools: Any = (),
+    task: Any = "go",
+    thread: str = "t",
+    moves: Any = (),
+    **options: Any,
+) -> Graph:
+    """A graph whose thread has been given a task, and these moves."""
+    with sqlite_storage(database) as storage:
+        graph: Graph = build_graph(ScriptedModel(script), tools, storage=storage, **options)
+        session = Session(graph, thread)
+        for move in (task, *moves):
+            session.run(move(session) if callable(move) else move)
+        return graph
 
 
 @pytest.fixture
@@ -135,32 +148,14 @@ def test_the_thread_of_an_incident_is_a_test_that_passes_or_is_refused(
 
 
 @pytest.mark.slow
-def test_the_file_stands_alone_and_fails_in_a_version_without_the_rule(
-    tmp_path: Path, database: Path
-) -> None:
-    with sqlite_storage(database) as storage:
-        graph = run(
-            build_graph(ScriptedModel([ASK, done()]), storage=storage), moves=[lambda _: Answer("red")]
-        )
-    file, other = tmp_path / "test_it.py", tmp_path / "other"
-    file.write_text(written(graph, database), "utf-8")
-    shutil.copytree(ROOT / "signoff", other / "signoff", ignore=shutil.ignore_patterns("__pycache__"))
-    rules = other / "signoff" / "graph" / "rules.py"
-    kept = [line for line in rules.read_text("utf-8").splitlines() if '    Rule("asked"' not in line]
-    rules.write_text("\n".join(kept), "utf-8")
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"]
-    for path, code, said in ((ROOT, 0, "1 passed"), (other, 1, "1 failed")):
-        ran = subprocess.run(
-            [*command, "--rootdir", str(elsewhere), str(file)],
-            cwd=elsewhere,
-            env={**os.environ, "PYTHONPATH": str(path)},
-            capture_output=True,
-            text=True,
-            timeout=200,
-        )
-        assert (ran.returncode, said in ran.stdout) == (code, True), ran.stdout
+def test_the_file_stands_alone(tmp_path: Path, database: Path) -> None:
+    graph = recorded(database, [ASK, done()], moves=[Answer("red")])
+    (tmp_path / "test_it.py").write_text(written(graph, database), "utf-8")
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "--rootdir", str(tmp_path)]
+    command = [sys.executable, "-P", "-m", "pytest", *options, "test_it.py"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200)
+    assert (ran.returncode, "1 passed" in ran.stdout) == (0, True), ran.stdout
 
 
 class Account(BaseModel):
@@ -168,46 +163,28 @@ class Account(BaseModel):
 
     name: str
     password: str = Field(default="none", description="Never shown.")
-    cents: list[int] = Field(default_factory=list, max_length=2)
 
 
-SCHEMAS: dict[str, Any] = {
-    "a model": Account,
-    "its JSON schema": {**Account.model_json_schema(), "description": "What the task must give."},
-    "a field named description": {
-        "type": "object",
-        "properties": {"description": {"type": "string"}, "name": {"enum": ["Ada"]}},
-    },
-}
-
-
-@pytest.mark.parametrize("schema", SCHEMAS)
-@pytest.mark.parametrize("below", [False, True], ids=["of the thread", "of a delegate"])
-def test_results_must_fit_as_they_had_to(schema: str, below: bool, tmp_path: Path, database: Path) -> None:
+@pytest.mark.parametrize("is_below", [False, True], ids=["of the thread", "of a delegate"])
+def test_results_must_fit_as_they_had_to(is_below: bool, tmp_path: Path, database: Path) -> None:
     finishes = [call("finish_task", summary="Done.", result=one) for one in ({"name": 1}, {"name": "Ada"})]
-    with sqlite_storage(database) as storage:
-        if below:
-            child = build_graph(ScriptedModel(finishes), response_format=SCHEMAS[schema])
-            tools = [delegate("child", child, description="Works.")]
-            graph: Graph = build_graph(ScriptedModel([to("go"), done()]), tools, storage=storage)
-        else:
-            graph = build_graph(ScriptedModel(finishes), storage=storage, response_format=SCHEMAS[schema])
-        run(graph)
+    if is_below:
+        below = build_graph(ScriptedModel(finishes), response_format=Account)
+        tools = [delegate("child", below, description="Works.")]
+        graph = recorded(database, [to("go"), done()], tools)
+    else:
+        graph = recorded(database, finishes, response_format=Account)
     source = written(graph, database)
     assert passes(source, tmp_path)
     assert (source.count("response_format={"), "What the task must give" in source) == (1, False)
-    assert not passes(re.sub(r"response_format=\{", "response_format={} and {", source), tmp_path)
+    assert not passes(source.replace("response_format={", "response_format={} and {"), tmp_path)
 
 
-@pytest.mark.parametrize("name", ["from", "class", "None", "id", "args", "x-y"])
+@pytest.mark.parametrize("name", ["class", "id", "x-y"])
 def test_an_argument_may_have_any_name(name: str, tmp_path: Path, database: Path) -> None:
     schema = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
     send = StructuredTool(name="send", description="Send.", func=lambda **given: "sent", args_schema=schema)
-    with sqlite_storage(database) as storage:
-        graph = run(
-            build_graph(ScriptedModel([call("send", args={name: "Ada"}), done()]), [send], storage=storage)
-        )
-    source = written(graph, database)
+    source = written(recorded(database, [call("send", args={name: "Ada"}), done()], [send]), database)
     assert f"{{'{name}': 'Ada'}}" in source
     assert passes(source, tmp_path)
 
@@ -217,27 +194,19 @@ def test_an_argument_may_have_any_name(name: str, tmp_path: Path, database: Path
 # A text, and what of it is written.
 SECRETS: list[tuple[str, str]] = [
     ("nothing to hide", "nothing to hide"),
-    (f"{KEY} and {KEY}", "[secret] and [secret]"),
     ("sk-ant-api03-" + "a1" * 20 + "-uvwxyz, that", "[secret], that"),
-    ("sk-proj-abcDEF_123-456ghi789", "[secret]"),
     ("ghp_" + "a" * 36 + " AKIA" + "B" * 16, "[secret] [secret]"),
-    ("hf_" + "a" * 34 + " npm_" + "b" * 36, "[secret] [secret]"),
     ("postgresql://me:pass@host/db", "postgresql://[secret]@host/db"),
-    ("redis://:pass@host", "redis://[secret]@host"),
     ("Authorization: Bearer abcdef123456", "Authorization: Bearer [secret]"),
-    ("Authorization: Basic dXNlcjpwdw==", "Authorization: Basic [secret]"),
     ("X-Api-Key: abc-123", "X-Api-Key: [secret]"),
     ("?password=hunter2&x=1", "?password=[secret]&x=1"),
-    ("password: x", "password: [secret]"),
     ("login --password hunter2 --user ada", "login --password [secret] --user ada"),
-    ("AWS_SECRET_ACCESS_KEY=wJalr/bPx+k=", "AWS_SECRET_ACCESS_KEY=[secret]"),
     ('export GITHUB_TOKEN="a b"', 'export GITHUB_TOKEN="[secret]"'),
     ('{"password": "hunter2 x", "n": 1}', '{"password": "[secret]", "n": 1}'),
     ("{'api_key': 'it\\'s', 'b': 2}", "{'api_key': '[secret]', 'b': 2}"),
     ('"{\\"accessToken\\": \\"abc\\"}"', '"{\\"accessToken\\": \\"[secret]\\"}"'),
     ('{"token": 123, "max_tokens": 5}', '{"token": "[secret]", "max_tokens": 5}'),
     ('{"token": ["a", "b"]}', '{"token": "[secret]"}'),
-    ("token: null, secret=true", "token: null, secret=true"),
     ("total_tokens: 100, tokens=3, tokenizer: x", "total_tokens: 100, tokens=3, tokenizer: x"),
     ("The password is secret.", "The password is secret."),
     ("-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----", "[secret]"),
@@ -245,8 +214,6 @@ SECRETS: list[tuple[str, str]] = [
 # An argument, and what of it is written.
 NAMED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"accessToken": "a", "access_key": "a"}, {"accessToken": "[secret]", "access_key": "[secret]"}),
-    ({"token": ["a", {"b": "c"}]}, {"token": ["[secret]", {"b": "[secret]"}]}),
-    ({"token": 123}, {"token": "[secret]"}),
     ({"credentials": {"user": "u", "on": True}}, {"credentials": {"user": "[secret]", "on": True}}),
     ({"X-Api-Key": "a", "Authorization": "Basic a"}, {"X-Api-Key": "[secret]", "Authorization": "[secret]"}),
     ({"tokens": 123, "max_tokens": 5, "token": None}, {"tokens": 123, "max_tokens": 5, "token": None}),
@@ -270,43 +237,31 @@ def test_what_counts_as_a_secret(tmp_path: Path, database: Path) -> None:
 
     notes = [call("note", about=value) for value, _ in NAMED]
     notes += [call("note", about={"n": n}) for n in range(len(SECRETS) - len(NAMED))]
-    limits = Limits(turns=60, repeats=None)
-    with sqlite_storage(database) as storage:
-        model = ScriptedModel([*notes, done()])
-        graph = run(build_graph(model, [note], limits=limits, storage=storage))
+    graph = recorded(database, [*notes, done()], [note], limits=Limits(turns=60, repeats=None))
     source = written(graph, database)
     assert passes(source, tmp_path)
-    names: dict[str, Any] = {}
-    exec(compile(source, "written.py", "exec"), names)
-    about = [unnumbered(args["about"]) for _, args, _, _ in names["RESULTS"]]
+    results = names_of(source, tmp_path)["RESULTS"]
+    about = [unnumbered(args["about"]) for _, args, _, _ in results]
     assert about[: len(NAMED)] == [value for _, value in NAMED]
-    told = [unnumbered(text) for *_, text in names["RESULTS"]]
-    assert told == [expected for _, expected in SECRETS]
+    assert [unnumbered(text) for *_, text in results] == [expected for _, expected in SECRETS]
 
 
-@dataclass
-class Recorded:
-    """A thread that looked once and finished: what its tool gives, and what it was asked."""
+def secretive(database: Path, result: str = "done", **options: Any) -> Graph:
+    """A thread that looked once and finished."""
 
-    result: str = "done"
-    task: str = "Ask Ada."
-    thread: str = "t"
+    def look(token: str) -> str:
+        """Look."""
+        return result
 
-    def graph(self, database: Path) -> Graph:
-        def look(token: str) -> str:
-            """Look."""
-            return self.result
-
-        script = [call("look", token="hunter2"), done(f"Saw {KEY}.")]
-        with sqlite_storage(database) as storage:
-            graph: Graph = build_graph(ScriptedModel(script), [look], storage=storage)
-            return run(graph, self.thread, self.task)
+    return recorded(
+        database, [call("look", token="hunter2"), done(f"Saw {KEY}.")], [look], "Ask Ada.", **options
+    )
 
 
 def test_secrets_are_not_written_and_long_values_are_cut(tmp_path: Path, database: Path) -> None:
     # What looks like secrets all over is looked through in a moment, too.
     pieces = "".join(piece * 3_000 for piece in ('token="', ",,;", "token: [", "--a-", "://:", "token: ,;"))
-    source = written(Recorded(f"the key is {KEY}; " + "x" * 10_000 + pieces).graph(database), database)
+    source = written(secretive(database, f"the key is {KEY}; " + "x" * 10_000 + pieces), database)
     assert (KEY in source, "hunter2" in source, len(source) < 50_000) == (False, False, True)
     # What was equal stays equal, and what differed stays different.
     assert re.findall(r"key is \[secret (\d+)\]", source) == re.findall(r"Saw \[secret (\d+)\]", source)
@@ -314,73 +269,46 @@ def test_secrets_are_not_written_and_long_values_are_cut(tmp_path: Path, databas
 
 
 def test_a_function_of_ones_own_takes_the_place_of_the_patterns(database: Path) -> None:
-    source = written(Recorded().graph(database), database, "--redact", f"{__name__}:nobody")
+    graph = secretive(database)
+    source = written(graph, database, "--redact", f"{__name__}:nobody")
     assert ("Ask N. N." in source, KEY in source, "hunter2" in source) == (True, False, True)
-
-
-@pytest.mark.parametrize(("redact", "named"), [(no_text, "None"), (broken, "KeyError")])
-def test_a_function_of_ones_own_that_fails_is_told(
-    redact: Callable[[str], Any], named: str, database: Path
-) -> None:
-    graph = Recorded().graph(database)
-    assert named in written(graph, database, "--redact", f"{__name__}:{redact.__name__}", code=2)
-
-
-def test_what_is_too_large_to_record_is_refused(database: Path) -> None:
-    with sqlite_storage(database) as storage:
-        graph = run(
-            build_graph(ScriptedModel([done()]), storage=storage), task=[HumanMessage("x" * 1_900)] * 600
-        )
-    assert "too large" in written(graph, database, code=2)
+    # One that fails is told.
+    assert "KeyError" in written(graph, database, "--redact", f"{__name__}:broken", code=2)
 
 
 def test_nothing_that_is_recorded_ends_its_place_in_the_file(tmp_path: Path, database: Path) -> None:
     thread = '"""\nraise SystemExit #'
-    graph = Recorded("done @path@ @script@", thread=thread).graph(database)
-    source = written(graph, database, thread=thread)
+    source = written(secretive(database, "done @path@ @script@", thread=thread), database, thread=thread)
     assert "'done @path@ @script@'" in source
     assert passes(source, tmp_path)
 
 
-def test_what_is_not_there_or_runs_is_refused(database: Path) -> None:
-    graph = Recorded().graph(database)
+def test_what_is_not_there_or_runs_or_is_too_large_is_refused(database: Path) -> None:
+    graph = secretive(database)
     assert "'nobody'" in written(graph, database, thread="nobody", code=2)
     with sqlite_storage(database) as storage, storage.runner("t"):
         assert "'t'" in written(graph, database, code=2)
+    large = recorded(database, [done()], task=[HumanMessage("x" * 1_900)] * 600, thread="large")
+    assert written(large, database, thread="large", code=2)
 
 
 # Threads with delegates: every machine plays its own script, at every level.
 
 THINK = call("think", thought="Hm.")
-LONG = [call("write", path=f"p{number}") for number in range(12)]
 CONFIRMED = call("finish_task", summary="Done.", requires_user_confirmation=True)
-TURNS = Limits(turns=2)
+APPROVE = {"decisions": [{"type": "approve"}]}
+EDITED = [{"type": "edit", "edited_action": {"name": "child", "args": {"task": "1"}}}]
 
 
-def to(task: str, name: str = "child") -> Any:
-    return call(name, task=task)
+def child(*scripts: Sequence[Any], tools: Any = (look,), name: str = "child", **options: Any) -> Any:
+    """A delegate that plays a script by the number in its task, each from its beginning."""
 
-
-def turned(*scripts: Sequence[Any]) -> ScriptedModel:
-    """A model that plays a script by the words of its task, each from its beginning."""
-
-    def say(messages: Sequence[Any]) -> Any:
+    def step(messages: Sequence[Any]) -> Any:
         # A message that the machine puts before a reminder is of no model.
         replies = sum("model_name" in message.response_metadata for message in messages)
         return scripts[int(re.sub(r"\D", "", messages[1].text) or 0)][replies]
 
-    return ScriptedModel(say)
-
-
-def child(
-    *scripts: Sequence[Any], tools: Sequence[Any] = (look,), name: str = "child", **options: Any
-) -> Any:
-    return delegate(name, build_graph(turned(*scripts), list(tools), **options), description="Works.")
-
-
-def write(path: str) -> str:
-    """Write."""
-    return path + " word" * 150
+    return delegate(name, build_graph(ScriptedModel(step), list(tools), **options), description="Works.")
 
 
 def counting() -> Callable[[], str]:
@@ -399,14 +327,15 @@ def only_after_a_look(messages: Sequence[Any]) -> bool:
 
 def nested() -> Any:
     helper = child([LOOK, done("Deep.")], name="helper", limits={"turns": 5})
-    asks = {"look": ["approve", "reject"]}
     scripts = [[LOOK, ASK, to("help", "helper"), done()], [ASK, LOOK, done()]]
-    return [child(*scripts, tools=[look, helper], approvals=asks, limits={"turns": 7})]
+    asks = {"look": ["approve", "reject"]}
+    return child(*scripts, tools=[look, helper], approvals=asks, limits={"turns": 7})
 
 
 def itself() -> Any:
-    below = delegate("same", itself, description="Works.")
-    return build_graph(turned([to("1", "same"), done()], [done()]), [below])
+    below = delegate("child", itself, description="Works.")
+    first = [to("1"), done()]
+    return build_graph(ScriptedModel(lambda m: done() if "1" in m[1].text else first[len(m) > 3]), [below])
 
 
 def answered(value: Any, at: int = 0) -> Callable[[Session], Answer]:
@@ -416,138 +345,81 @@ def answered(value: Any, at: int = 0) -> Callable[[Session], Answer]:
 
 @dataclass(frozen=True)
 class Team:
-    """script: of the machine at the top. delegates: makes its delegates. moves: after the first message.
+    """below: makes the delegate. script: of the machine at the top. moves: after the first message.
     texts: which the test has to have. misses: it fails once these are replaced in it."""
 
-    script: Sequence[Any]
-    delegates: Callable[[], Any]
+    below: Callable[[], Any]
+    script: Sequence[Any] = (to("0"), done())
     moves: Sequence[Any] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     texts: Sequence[str] = ()
     misses: Sequence[tuple[str, str]] = ()
 
+    def recorded(self, database: Path) -> Graph:
+        return recorded(database, self.script, [self.below()], moves=self.moves, **self.options)
 
-TEAMS: Mapping[str, Team] = {
+
+BOTH = [[to("0"), to("1")], done()]
+TEAMS = {
     "one after the other": Team(
+        lambda: child([LOOK, done("First.")], [done("Second.")]),
         [to("0"), to("1"), done()],
-        lambda: [child([LOOK, done("First.")], [done("Second.")])],
-        texts=["'task': '0'", "'child / execute: done'"],
+        texts=["'task': '0'"],
         misses=[("'child / execute: done'", "'child / execute: waits'")],
     ),
-    "the same task twice, with other results": Team(
-        [to("0"), to("0"), done()],
-        lambda: [child([call("count"), done()], tools=[counting()])],
-        texts=["'It is 1.'", "'It is 2.'"],
-    ),
     "nested, beside each other, and waiting": Team(
-        [[to("0"), to("1")], done()],
         nested,
+        BOTH,
         [answered(APPROVE), answered("red", -1), answered("blue"), answered(APPROVE), answered(APPROVE)],
         {"approvals": {"look": True}},
         ["answer_below(('child', 'helper')", "'child / helper / approve: decided'"],
         [("turns=7", "turns=2"), ("turns=5", "turns=1")],
     ),
     "ended at its limit": Team(
+        lambda: child([THINK, THINK, done()], limits=Limits(turns=2)),
         [to("0"), done(), done()],
-        lambda: [child([THINK, THINK, done()], limits=TURNS)],
-        texts=["limits=Limits(turns=2)", "'child / decide: exhausted by turns'"],
+        texts=["'child / decide: exhausted by turns'"],
         misses=[("turns=2", "turns=3")],
     ),
-    "ended at a limit, then extended": Team(
-        [to("0"), to("1"), done()],
-        lambda: [child([LOOK, LOOK, done()], [done()], limits=TURNS)],
-        [go_on(2)],
-        {"limits": {"turns": 1}},
-        ["go_on(2)"],
-    ),
     "with checks that refuse it once": Team(
-        [[to("0"), to("1")], done()],
-        lambda: [child([done(), LOOK, done()], [done()], checks=[only_after_a_look])],
-        texts=["'checked': True", "'checks': [False, True]", "'checks': [True]"],
+        lambda: child([done(), LOOK, done()], [done()], checks=[only_after_a_look]),
+        BOTH,
+        texts=["'checks': [False, True]", "'checks': [True]"],
     ),
     "talking": Team(
-        [to("0"), done()],
-        lambda: [child(["Well.", "Well, well.", done()], policy={"talk": "strict"})],
-        texts=["'talk': 'strict'"],
+        lambda: child(["Well.", "Well, well.", done()], policy={"talk": "strict"}),
         misses=[("'talk': 'strict'", "'talk': 'natural'")],
     ),
-    "never started": Team(
-        [to("0"), done()],
-        lambda: [child([done()])],
-        [answered({"decisions": [{"type": "reject", "message": "No."}]})],
-        {"approvals": {"child": True}},
-        ["MACHINES: list[dict[str, Any]] = []"],
-    ),
-    "waiting below": Team(
-        [[to("0"), to("1")], done()],
-        lambda: [child([ASK, done()], [LOOK, ASK, done()], policy={"talk": "natural"})],
-        [answered("blue", 1)],
-    ),
     "stopped while a delegate waits": Team(
+        lambda: child([ASK, done()], [done()]),
         [[to("0"), to("1")], ASK, done()],
-        lambda: [child([ASK, done()], [done()])],
         [stop(), "Something else.", stop(), "And now?"],
-        texts=["    stop(),\n"],
         misses=[("    stop(),\n", "")],
     ),
-    "with a digest below": Team(
-        [[to("0"), to("1")], done()],
-        lambda: [child([*LONG, done()], [*LONG[:3], done()], tools=[write], policy={"prompt_tokens": 2_500})],
-        texts=["'prompt_tokens': 2500"],
-        misses=[("'prompt_tokens': 2500", "'prompt_tokens': 9000")],
-    ),
-    "in a tree with limits": Team(
-        [[to("0"), to("1")], to("2"), done()],
-        lambda: [child([LOOK, done()], [LOOK, done()], [*[LOOK] * 4, done()])],
-        settings={"limits": Limits(tree_turns=9)},
-        misses=[("tree_turns=9", "tree_turns=5")],
-    ),
     "a task that a person has edited": Team(
-        [to("0"), done()],
-        lambda: [child([done()], [LOOK, done()])],
-        [answered([{"type": "edit", "edited_action": {"name": "child", "args": {"task": "1"}}}])],
-        {"approvals": {"child": True}},
-        ["'task': '1'"],
+        lambda: child([done()], [LOOK, done()]),
+        moves=[answered(EDITED)],
+        options={"approvals": {"child": True}},
+        texts=["'task': '1'"],
     ),
     "a model that failed below": Team(
+        lambda: child([LOOK, ValueError(f"down {KEY}")], [done()], policy={"model_retries": None}),
         [to("0"), to("1"), done()],
-        lambda: [child([LOOK, ValueError(f"down {KEY}")], [done()], policy={"model_retries": None})],
         texts=["RuntimeError("],
     ),
-    "deeper than allowed": Team(
-        [to("0"), done(), done()],
-        nested,
-        [answered(APPROVE), answered("red")],
-        {"limits": Limits(depth=1)},
-        misses=[("depth=1", "depth=2")],
-    ),
     "by itself": Team(
-        [to("0", "same"), done()],
-        lambda: [delegate("same", itself, description="Works.")],
-        texts=["('same', 'same', 'same'): {", "'same / same / finish: ended'"],
+        lambda: delegate("child", itself, description="Works."),
+        texts=["('child', 'child', 'child'): {", "'child / child / finish: ended'"],
     ),
-    "a tool handed over below": Team(
-        [to("0"), done()],
-        lambda: [child([LOOK, done()], approvals={"look": "hand_over"})],
-        [answered("seen")],
-        texts=["approvals={'look': 'hand_over'}", "{'output': 'seen'"],
-    ),
-    "a finish confirmed below": Team(
-        [to("0"), done()],
-        lambda: [child([CONFIRMED, LOOK, CONFIRMED])],
-        [answered("Look again."), answered("yes")],
-        texts=["'child / confirm: sent back'"],
+    "handed over below, and a finish confirmed": Team(
+        lambda: child([LOOK, CONFIRMED, LOOK, CONFIRMED], approvals={"look": "hand_over"}),
+        moves=[answered("seen"), answered("Look again."), answered("seen"), answered("yes")],
+        texts=["approvals={'look': 'hand_over'}", "{'output': 'seen'", "'child / confirm: sent back'"],
     ),
     "two at once with the same task that do the same": Team(
-        [[to("0"), to("0")], done()], lambda: [child([LOOK, done()])]
+        lambda: child([LOOK, done()]), [[to("0"), to("0")], done()]
     ),
 }
-
-
-def recorded(team: Team, database: Path) -> Graph:
-    with sqlite_storage(database) as storage:
-        model = ScriptedModel(team.script)
-        return run(build_graph(model, team.delegates(), storage=storage, **team.settings), moves=team.moves)
 
 
 @pytest.mark.parametrize("name", TEAMS)
@@ -555,7 +427,7 @@ def test_a_thread_with_delegates_is_a_test_that_fails_when_something_changes(
     name: str, tmp_path: Path, database: Path
 ) -> None:
     team = TEAMS[name]
-    source = written(recorded(team, database), database)
+    source = written(team.recorded(database), database)
     assert passes(source, tmp_path)
     assert [text for text in (*team.texts, "DELEGATES: ") if text not in source] == []
     assert [word for word in ("hunter2", KEY) if word in source] == []
@@ -564,26 +436,24 @@ def test_a_thread_with_delegates_is_a_test_that_fails_when_something_changes(
         assert not passes(source.replace(old, new), tmp_path), old
 
 
-NOT_WRITTEN: Mapping[str, Team] = {
-    "middleware below": Team([to("0"), done()], lambda: [child([done()], middleware=[AgentMiddleware()])]),
+NOT_WRITTEN = {
+    "middleware below": Team(lambda: child([done()], middleware=[AgentMiddleware()])),
     "two at once with the same task that do different things": Team(
-        [[to("0"), to("0")], done()], lambda: [child([call("count"), done()], tools=[counting()])]
+        lambda: child([call("count"), done()], tools=[counting()]), [[to("0"), to("0")], done()]
     ),
 }
 
 
 @pytest.mark.parametrize("name", NOT_WRITTEN)
 def test_what_cannot_be_a_test_is_refused(name: str, database: Path) -> None:
-    assert "'child'" in written(recorded(NOT_WRITTEN[name], database), database, code=2)
-
-
-def test_a_delegate_that_the_graph_no_longer_has_is_named(database: Path) -> None:
-    recorded(Team([to("0"), done()], lambda: [child([done()])]), database)
+    graph = NOT_WRITTEN[name].recorded(database)
+    assert "'child'" in written(graph, database, code=2)
+    # So is what the graph no longer has.
     assert "'child'" in written(build_graph(ScriptedModel([])), database, code=2)
 
 
 def test_secrets_in_the_task_of_a_delegate_are_not_written(database: Path) -> None:
-    graph = recorded(Team([to(f"0 with {KEY}-x"), done()], lambda: [child([done(KEY)])]), database)
+    graph = recorded(database, [to(f"0 with {KEY}-x"), done()], [child([done(KEY)])])
     source, own = written(graph, database), written(graph, database, "--redact", f"{__name__}:nobody")
     assert ("'task': '0 with [secret " in source, "'task': '0 with N. N." in own) == (True, True)
     assert (KEY in source, KEY in own) == (False, False)

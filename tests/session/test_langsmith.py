@@ -14,60 +14,52 @@ from typing import Any, ClassVar
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 
-from signoff import Session, build_graph, sqlite_storage
-from signoff.models import ScriptedModel, call
+from signoff import build_graph
+from signoff.models import ScriptedModel
+from tests.support.benches.session import DONE, Bench
 
 ROOT = Path(__file__).parents[2]
-CONFIG: Any = {"run_name": "weekly report", "tags": ["nightly"], "metadata": {"langfuse_session_id": "t"}}
 
 
-class Told(BaseCallbackHandler):
+class Tracer(BaseCallbackHandler):
     """What a tracer gets of the outermost run, and the metadata of all."""
 
     def __init__(self) -> None:
-        self.begun: list[dict[str, Any]] = []
-        self.ended: list[Any] = []
-        self.root: Any = None
-        self.metadata: list[Any] = []
+        self.starts: dict[Any, dict[str, Any]] = {}
+        self.outputs: dict[Any, Any] = {}
+        self.metadata: list[dict[str, Any]] = []
 
     def on_chain_start(self, serialized: Any, inputs: Any, *, run_id: Any, **kwargs: Any) -> None:
         self.metadata.append(kwargs.get("metadata") or {})
         if kwargs.get("parent_run_id") is None:
-            self.root = run_id
-            self.begun.append(kwargs)
+            self.starts[run_id] = kwargs
 
     def on_chain_end(self, outputs: Any, *, run_id: Any, **kwargs: Any) -> None:
-        if run_id == self.root:
-            self.ended.append(outputs)
+        if run_id in self.starts:
+            self.outputs[run_id] = outputs
 
 
-def test_tracers_are_told_the_name_the_tags_the_thread_and_the_outcome(tmp_path: Path) -> None:
-    told = Told()
-    with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        graph = build_graph(ScriptedModel([call("finish_task", summary="x")]), storage=storage, name="agent")
-        config: Any = {**CONFIG, "callbacks": [told]}
-        Session(graph, "t", config=config).run("go")
-        outcome = graph.get_state({"configurable": {"thread_id": "t"}}).values["outcome"]
-    (begun,) = told.begun
-    assert (begun["name"], begun["tags"]) == ("weekly report", ["nightly"])
-    assert (begun["metadata"]["thread_id"], begun["metadata"]["langfuse_session_id"]) == ("t", "t")
-    assert all(one.get("thread_id") == "t" for one in told.metadata)
-    (ended,) = told.ended
-    assert json.dumps(outcome["task"]) in json.dumps(ended, default=str)
-    assert '"status": "success"' in json.dumps(ended, default=str)
+def test_tracers_are_told_the_name_the_tags_the_thread_and_the_outcome(bench: Bench) -> None:
+    tracer = Tracer()
+    config = {"run_name": "weekly", "tags": ["nightly"], "metadata": {"customer": "7"}, "callbacks": [tracer]}
+    session = bench(DONE, config=config)
+    session.run("go")
+    ((run_id, start),) = tracer.starts.items()
+    assert (start["name"], start["tags"]) == ("weekly", ["nightly"])
+    assert (start["metadata"]["thread_id"], start["metadata"]["customer"]) == ("t", "7")
+    assert {metadata.get("thread_id") for metadata in tracer.metadata} == {"t"}
+    output = json.dumps(tracer.outputs[run_id], default=str)
+    assert [text for text in (session.status().task.id, '"status": "success"') if text not in output] == []
+    # Without a name of the run it is the graph's.
+    named = build_graph(ScriptedModel([DONE]), name="agent")
+    named.invoke({"messages": ["go"]}, {"callbacks": [tracer]})
+    assert [start["name"] for start in tracer.starts.values()] == ["weekly", "agent"]
 
 
-def test_without_a_name_of_the_run_it_is_the_graphs() -> None:
-    told = Told()
-    graph = build_graph(ScriptedModel([call("finish_task", summary="x")]), name="agent")
-    graph.invoke({"messages": ["go"]}, {"callbacks": [told]})
-    assert told.begun[0]["name"] == "agent"
-
-
-class Stub(BaseHTTPRequestHandler):
+class LangSmith(BaseHTTPRequestHandler):
     """Takes what LangSmith's client sends."""
 
-    sent: ClassVar[list[tuple[str, str, bytes]]] = []
+    sent: ClassVar[list[tuple[str, bytes]]] = []
 
     def do_GET(self) -> None:
         config = {
@@ -78,21 +70,17 @@ class Stub(BaseHTTPRequestHandler):
             "scale_up_qsize_trigger": 1000,
             "scale_down_nempty_trigger": 4,
         }
-        self._answer(json.dumps({"batch_ingest_config": config}).encode())
+        self.reply(json.dumps({"batch_ingest_config": config}).encode())
 
     def do_POST(self) -> None:
-        self._keep()
-
-    def do_PATCH(self) -> None:
-        self._keep()
-
-    def _keep(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        Stub.sent.append((self.command, self.path, body))
-        self._answer(b"{}")
+        self.sent.append((self.command, body))
+        self.reply(b"{}")
 
-    def _answer(self, body: bytes) -> None:
-        self.send_response(202 if self.command != "GET" else 200)
+    do_PATCH = do_POST
+
+    def reply(self, body: bytes) -> None:
+        self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -103,11 +91,11 @@ class Stub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    Stub.sent = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Stub) as found:
-        threading.Thread(target=found.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{found.server_address[1]}"
-        found.shutdown()
+    LangSmith.sent.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), LangSmith) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
 
 
 @pytest.mark.slow
@@ -115,23 +103,14 @@ def test_the_program_of_the_page_tells_langsmith_how_the_task_ended(server: str,
     page = (ROOT / "docs" / "how-to" / "tracing.md").read_text("utf-8")
     program = re.findall(r"```python title=\"report.py\"\n(.*?)```", page, re.S)[0]
     (tmp_path / "report.py").write_text(program)
-    env = {
-        **os.environ,
-        "LANGSMITH_TRACING": "true",
-        "LANGSMITH_ENDPOINT": server,
-        "LANGSMITH_API_KEY": "none",
-        "LANGCHAIN_ENDPOINT": server,
-        "PYTHONPATH": str(ROOT),
-    }
-    done = subprocess.run(
-        [sys.executable, "report.py"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120
-    )
-    assert (done.returncode, done.stdout) == (0, "success finish_task\n"), done.stderr
-    everything = b"\n".join(body for _, _, body in Stub.sent)
-    told = [b"weekly report", b"nightly", b"report-7", b'"customer"', b"decide", b'"outcome"', b"finish_task"]
-    assert [one for one in told if one not in everything] == []
-    (patched,) = [body for way, path, body in Stub.sent if way == "PATCH"]
-    found = json.loads(patched)
-    assert found["extra"]["metadata"]["outcome"] == "success"
-    assert found["extra"]["metadata"]["thread_id"] == "report-7"
-    assert found["tags"] == ["nightly", "success", "finish_task"]
+    langsmith = {"LANGSMITH_TRACING": "true", "LANGSMITH_ENDPOINT": server, "LANGSMITH_API_KEY": "none"}
+    env = {**os.environ, **langsmith, "LANGCHAIN_ENDPOINT": server, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "report.py"]
+    ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200)
+    assert (ran.returncode, ran.stdout) == (0, "success finish_task\n"), ran.stderr
+    everything = b"\n".join(body for _, body in LangSmith.sent)
+    expected = [b"weekly report", b"nightly", b"report-7", b'"customer"', b"decide", b'"outcome"']
+    assert [text for text in expected if text not in everything] == []
+    (patched,) = [json.loads(body) for way, body in LangSmith.sent if way == "PATCH"]
+    assert patched["extra"]["metadata"]["outcome"] == "success"
+    assert patched["tags"] == ["nightly", "success", "finish_task"]
