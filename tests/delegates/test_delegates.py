@@ -1,30 +1,23 @@
 """A graph as a tool of another one: what it is given, what comes back, and what the caller may claim then."""
 
 import json
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from langchain.agents.middleware import AgentMiddleware, dynamic_prompt
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, HumanMessage
-from langchain_core.outputs import ChatResult
-from langchain_core.runnables import Runnable
-from langchain_core.tools import BaseTool, tool
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 
 from signoff import (
     Kind,
-    Limits,
-    Prices,
     SetupError,
     Storage,
-    build_graph,
     delegate,
     go_on,
     outcome_of,
@@ -117,17 +110,8 @@ class Hook(AgentMiddleware[Any, Any, Any]):
         raise PermissionError(CAUSE)
 
 
-@dynamic_prompt
-def prompting(request: Any) -> str:
-    raise PermissionError(CAUSE)
-
-
 def failing(*_: Any) -> Any:
     raise ConnectionError(CAUSE)
-
-
-async def coroutine() -> Any:
-    return graph_of([DONE])
 
 
 def foreign() -> Any:
@@ -166,19 +150,11 @@ ENDS = {
         lambda: graph_of([call("think", thought="Hm."), ConnectionError(CAUSE)], **ONCE),
         ("error", "ConnectionError", CAUSE),
     ),
-    "its model says nothing that is a reply": Ends(
-        lambda: graph_of([call("think", thought="Hm."), 3], **ONCE), ("error",)
-    ),
     "a hook fails": Ends(lambda: graph_of([DONE], middleware=[Hook()]), ("before_model", "Hook", CAUSE)),
-    "what makes its prompt fails": Ends(
-        lambda: graph_of([DONE], middleware=[prompting], **ONCE), ("prompting", CAUSE)
-    ),
     "it asks, and nobody can answer": Ends(lambda: graph_of([ASK]), ("error", "Which one?")),
     "a function that makes its graph raises": Ends(lambda: failing, ("ConnectionError", CAUSE)),
     "a function that ends the process": Ends(lambda: exit, ("SystemExit",)),
-    "a function that needs an argument": Ends(lambda: lambda graph: graph, ("TypeError", "'graph'")),
     "a function that makes nothing": Ends(lambda: lambda: None, ("'helper'", "NoneType")),
-    "a function that is a coroutine": Ends(lambda: coroutine, ("'helper'", "coroutine")),
     "a function that makes another graph": Ends(lambda: foreign, ("'helper'", "build_graph")),
     "a function that makes a graph with storage": Ends(
         lambda: lambda: graph_of([DONE], checkpointer=InMemorySaver()), ("'helper'", "storage")
@@ -200,12 +176,6 @@ def test_the_result_says_how_the_delegate_ended_and_why(name: str) -> None:
     assert CAUSE not in case.words or CAUSE in points[0]
 
 
-def test_the_result_of_one_that_failed_lists_what_it_may_have_changed(shop: Shop) -> None:
-    below = graph_of([call("pay", to="ada"), BLOCKED], [shop.pay])
-    values = graph_of([hand_to("helper"), BLOCKED], [helper(below)]).invoke(GO)
-    assert "pay(to='ada') (ok)" in results(values)[0].text
-
-
 def test_the_cause_reaches_every_level_and_the_outcome() -> None:
     graph, leads = graph_of([RuntimeError(CAUSE)], **ONCE), list[ScriptedModel]()
     for _ in range(4):
@@ -216,23 +186,8 @@ def test_the_cause_reaches_every_level_and_the_outcome() -> None:
     assert [CAUSE in point for point in points] == [True]
 
 
-def test_each_of_several_that_failed_has_its_own_cause() -> None:
-    ends: dict[str, Any] = {"one": RuntimeError("no key"), "two": RuntimeError("no credit"), "three": DONE}
-    team = [helper(graph_of([end], **ONCE), name) for name, end in ends.items()]
-    values = graph_of([hand_to("one", "one", "two", "three"), BLOCKED], team).invoke(GO)
-    points = outcome_of(values).open_points
-    # Both calls of the first share a model with a single reply.
-    assert [point.split(" ")[0] for point in points] == ["one", "one", "two"]
-    assert "no key" in points[0] + points[1]
-    assert "no credit" in points[2]
-
-
 def test_a_cause_is_bounded_however_many_fail_at_each_level() -> None:
-    @dynamic_prompt
-    def shouting(request: Any) -> str:
-        raise RuntimeError("x" * 10_000)
-
-    below = graph_of([DONE], middleware=[shouting], **ONCE)
+    below = graph_of(ScriptedModel(lambda _: RuntimeError("x" * 10_000)), **ONCE)
     for _ in range(2):
         below = graph_of(by_turn(hand_to(*["helper"] * 4), BLOCKED), [helper(below)])
     values = below.invoke(GO)
@@ -240,43 +195,24 @@ def test_a_cause_is_bounded_however_many_fail_at_each_level() -> None:
     assert [("xxx" in text, len(text) < 2_500) for text in told] == [(True, True)] * 8
 
 
-class Keyed(BaseChatModel):
-    """A model with a key, whose server echoes it."""
-
-    api_key: SecretStr = SecretStr("a-key-of-this-house-4711")
-
-    @property
-    def _llm_type(self) -> str:
-        return "keyed"
-
-    def bind_tools(self, tools: Any, **_: Any) -> Runnable[Any, Any]:
-        return self
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        raise RuntimeError(f"refused: {self.api_key.get_secret_value()} (Bearer sk-0123456789abcdef)")
-
-
-class Leaking(AgentMiddleware[Any, Any, Any]):
-    def before_model(self, state: Any, runtime: Any) -> None:
-        raise RuntimeError("refused: a-key-of-this-house-4711 (Bearer sk-0123456789abcdef)")
+SECRET = "refused: (Bearer sk-0123456789abcdef)"
 
 
 def leaking() -> Any:
-    raise RuntimeError("refused: (Bearer sk-0123456789abcdef)")
+    raise RuntimeError(SECRET)
 
 
-@pytest.mark.parametrize(
-    "below",
-    [
-        pytest.param(build_graph(Keyed(), **ONCE), id="by its model"),
-        pytest.param(build_graph(Keyed(), middleware=[Leaking()]), id="by a middleware"),
-        pytest.param(leaking, id="by a function that makes it"),
-    ],
-)
+LEAKS = [
+    pytest.param(graph_of([RuntimeError(SECRET)], **ONCE), id="by its model"),
+    pytest.param(leaking, id="by a function that makes it"),
+]
+
+
+@pytest.mark.parametrize("below", LEAKS)
 def test_no_key_is_told_above(below: Any) -> None:
     values = graph_of([hand_to("helper"), BLOCKED], [helper(below)]).invoke(GO)
     told = json.dumps([values["messages"], values["outcome"]], default=str)
-    assert ("refused" in told, "4711" in told, "0123456789abcdef" in told) == (True, False, False)
+    assert ("refused" in told, "0123456789abcdef" in told) == (True, False)
 
 
 def test_a_function_that_made_no_graph_is_asked_again_when_the_thread_goes_on(storage: Storage) -> None:
@@ -323,7 +259,6 @@ CLAIMS = {
     "it has it done": Claims([DONE, *hand_to("helper"), DONE], [True, False], second=DONE),
     "it looks first": Claims([call("look", n=1), DONE], [False]),
     "it only thinks first": Claims([call("think", thought="Hm."), DONE, DONE], [True, False], is_open=True),
-    "it claims less": Claims([PARTIAL], [False], "partial", is_open=True),
     "it fails again: it is told again": Claims(
         [DONE, *hand_to("helper"), DONE, BLOCKED], [True, True, False], "blocked", is_open=True
     ),
@@ -356,7 +291,6 @@ def test_a_success_beside_it_makes_up_for_no_failure(order: tuple[Any, Any]) -> 
     ("middle", "top", "is_open"),
     [
         pytest.param([DONE, DONE], [DONE], True, id="the middle says done all the same"),
-        pytest.param([DONE, DONE], [PARTIAL], False, id="the top claims less"),
         pytest.param([*hand_to("other"), DONE], [DONE], False, id="the middle has it done"),
         pytest.param([DONE, DONE, DONE], [*hand_to("middle"), DONE], False, id="the middle is called again"),
     ],
@@ -375,42 +309,27 @@ def test_a_failure_further_below_is_in_every_outcome_above_that_says_done(
 # Several at once.
 
 
-@dataclass
-class Together:
-    """Counts how many calls run at once, and waits for as many as are expected."""
-
-    expected: int
-    now: int = 0
-    most: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def busy(self) -> BaseTool:
-        @tool
-        def busy(n: int) -> str:
-            """Takes a while."""
-            with self.lock:
-                self.now += 1
-                self.most = max(self.most, self.now)
-            until = time.monotonic() + 20
-            while self.most < self.expected and time.monotonic() < until:
-                time.sleep(0.01)
-            time.sleep(0.05)
-            with self.lock:
-                self.now -= 1
-            return "done"
-
-        return busy
-
-
 @pytest.mark.parametrize(("parallel", "expected"), [(None, 3), (2, 2), (1, 1)])
 def test_several_in_one_reply_run_beside_each_other(parallel: int | None, expected: int) -> None:
-    together = Together(expected)
-    below = graph_of(by_turn(call("busy", n=1), DONE), [together.busy])
-    team = [helper(below, parallel=parallel)]
-    values = graph_of([hand_to(*["helper"] * 3), DONE], team).invoke(GO)
+    now, most = list[int](), list[int]()
+
+    @tool
+    def busy(n: int) -> str:
+        """Takes a while."""
+        now.append(n)
+        most.append(len(now))
+        until = time.monotonic() + 60
+        while max(most) < expected and time.monotonic() < until:
+            time.sleep(0.01)
+        # One more than expected would come meanwhile.
+        time.sleep(0.05)
+        now.pop()
+        return "done"
+
+    below = graph_of(by_turn(call("busy", n=1), DONE), [busy])
+    values = graph_of([hand_to(*["helper"] * 3), DONE], [helper(below, parallel=parallel)]).invoke(GO)
     assert [one.status for one in results(values)] == ["success"] * 3
-    assert together.most == expected
+    assert max(most) == expected
 
 
 # What cannot work is refused when the graph is built, or before the delegate has begun.
@@ -447,12 +366,10 @@ MISTAKES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     ),
     "no graph": (lambda: helper("researcher"), ("'helper'", "str", "build_graph")),
     "another graph": (lambda: helper(foreign()), ("'helper'", "build_graph")),
-    "a name that is none": (lambda: helper(graph_of([DONE]), "a|b"), ("'a|b'",)),
     "no description": (
         lambda: delegate("helper", graph_of([DONE]), description=" "),
         ("'helper'", "description"),
     ),
-    "parallel=0": (lambda: helper(graph_of([DONE]), parallel=0), ("parallel",)),
     "two of one name": (
         lambda: graph_of([DONE], [helper(graph_of([DONE])), helper(graph_of([DONE]))]),
         ("'helper'",),
@@ -462,19 +379,9 @@ MISTAKES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         ("helper", "delegate"),
     ),
     "a tool that says it is one": (lambda: graph_of([DONE], [pretender()]), ("helper", "delegate")),
-    "a limit of cost without prices below": (
-        lambda: graph_of(
-            [DONE], [helper(graph_of([DONE]))], limits=Limits(cost=1, prices=Prices(input=1, output=1))
-        ),
-        ("'helper'", "prices"),
-    ),
     "approvals name a tool that nobody has": (
         lambda: graph_of([DONE], [helper(spender())], approvals={"misspelt": True}),
         ("approvals", "'misspelt'"),
-    ),
-    "approvals name a tool of a graph that a function makes": (
-        lambda: graph_of([DONE], [helper(spender)], approvals={"spend": True}),
-        ("approvals", "'spend'", "'helper'"),
     ),
     "approvals name a tool of a graph that a function makes further below": (
         lambda: graph_of(
@@ -501,10 +408,7 @@ def test_what_cannot_work_is_refused_when_it_is_built(name: str) -> None:
 @pytest.mark.parametrize(
     ("below", "approvals"),
     [
-        pytest.param(spender, {"write": True}, id="a kind, of a graph made later"),
-        pytest.param(spender, {"helper": True}, id="the delegate, of a graph made later"),
         pytest.param(spender, lambda name, args: name == "spend", id="a function, of a graph made later"),
-        pytest.param(spender(), {"spend": True}, id="a tool below"),
         pytest.param(graph_of([], [helper(spender(), "deep")]), {"spend": True}, id="a tool further below"),
     ],
 )

@@ -1,22 +1,14 @@
 """Limits hold over the tree: delegates use at most what the machines above them have left, however many run
 beside each other, wait, are copied, or go on."""
 
-import operator
-import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, StateGraph
-from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command, interrupt
 
 from signoff import (
     Graph,
@@ -24,18 +16,15 @@ from signoff import (
     Prices,
     Question,
     Session,
-    SetupError,
     Storage,
     build_graph,
     go_on,
     outcome_of,
-    sqlite_storage,
     standard_controls,
 )
 from signoff.models import ScriptedModel, call, reply
 from signoff.outcome import TreeUse
 from signoff.session import expire
-from tests.support.interrupting import interrupt_process
 from tests.support.trees import (
     DOWN,
     GO,
@@ -142,19 +131,6 @@ def test_a_delegate_is_not_begun_when_nothing_is_left(limits: Limits) -> None:
     assert (outcome_of(values).status, outcome_of(values).tree) == ("limit", None)
 
 
-def test_no_limit_of_zero() -> None:
-    with pytest.raises(SetupError, match="tree_turns"):
-        Limits(tree_turns=0)
-
-
-def test_use_is_added_up_over_all_levels() -> None:
-    middle = graph_of([paid(*hand_to("helper")), FINISH], [helper(worker(looks=2))])
-    graph = graph_of([paid(*hand_to("middle")), FINISH], [helper(middle, "middle")])
-    tree = tree_of(graph.invoke(GO))
-    assert (tree.delegates, tree.turns, tree.tool_calls) == (1, 2 + 2 + 3, 1 + 1 + 2)
-    assert tree.total_tokens == 700
-
-
 def test_summaries_of_a_delegate_count_too(storage: Storage) -> None:
     @tool
     def note(text: str) -> str:
@@ -201,18 +177,6 @@ def several(limits: Limits, below: Any = endless, beside: int = 4, **options: An
     return build_graph(lead, [helper(child)], limits=limits, **options)
 
 
-@contextmanager
-def kept(where: str, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """Where a thread is kept, as arguments of `build_graph`."""
-    if where == "sqlite":
-        with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-            yield {"storage": storage}
-    elif where == "a saver and a store":
-        yield {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
-    else:
-        yield {"checkpointer": InMemorySaver()} if where == "a saver alone" else {}
-
-
 @dataclass
 class Bounded:
     """A limit of the tree, how the task ends, and what all have used: at least and at most."""
@@ -222,10 +186,14 @@ class Bounded:
     used: str
     least: int
     most: int
+    where: str = "a database"
 
 
+TURNS = Bounded(Limits(tree_turns=17), "tree_turns", "turns", 17, 17)
 BOUNDED = {
-    "turns": Bounded(Limits(tree_turns=17), "tree_turns", "turns", 17, 17),
+    "turns": TURNS,
+    "turns, without a store": replace(TURNS, where="memory"),
+    "turns, without storage": replace(TURNS, where="nowhere"),
     "tool calls": Bounded(Limits(tool_calls=11), "finish_task", "tool_calls", 11, 11),
     # Each of four may be in a reply when the limit is reached.
     "tokens": Bounded(Limits(tokens=1_500), "tokens", "total_tokens", 1_500, 1_500 + 4 * 100),
@@ -234,12 +202,15 @@ BOUNDED = {
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("where", ["sqlite", "a saver and a store", "a saver alone", "nowhere"])
 @pytest.mark.parametrize("name", BOUNDED)
-def test_a_limit_holds_for_all_that_run_beside_each_other(name: str, where: str, tmp_path: Path) -> None:
+def test_a_limit_holds_for_all_that_run_beside_each_other(name: str, storage: Storage) -> None:
     case = BOUNDED[name]
-    with kept(where, tmp_path) as options:
-        values = several(case.limits, **options).invoke(GO, THREAD)
+    kept: dict[str, dict[str, Any]] = {
+        "a database": {"storage": storage},
+        "memory": {"checkpointer": InMemorySaver()},
+        "nowhere": {},
+    }
+    values = several(case.limits, **kept[case.where]).invoke(GO, THREAD)
     assert outcome_of(values).reason == case.reason
     assert case.least <= getattr(tree_of(values), case.used) <= case.most
 
@@ -272,43 +243,6 @@ def test_more_is_counted_from_what_was_used_also_above_a_limit_that_was_lowered(
     assert [tree_of(again.invoke(go_on(turns=3), THREAD)).turns for _ in range(2)] == [12, 15]
 
 
-class SideBySide(TypedDict):
-    messages: Annotated[list[Any], operator.add]
-
-
-@pytest.mark.parametrize(("deeper", "most"), [(False, 8), (True, 6)])
-def test_graphs_in_a_tool_share_what_is_left(deeper: bool, most: int) -> None:
-    """deeper: each of them calls a delegate, which counts as a call, too."""
-    ran = list[int]()
-
-    def slow(n: int) -> str:
-        """Looks for a while."""
-        ran.append(n)
-        time.sleep(0.02)
-        return f"{n}"
-
-    def two(messages: list[Any]) -> Any:
-        return reply(call("slow", n=len(messages)), call("slow", n=-len(messages)))
-
-    builder = StateGraph(SideBySide)
-    for name in ("a", "b"):
-        below = graph_of(ScriptedModel(two), [slow], limits=Limits(turns=8))
-        if deeper:
-            below = graph_of(by_turn(hand_to("helper"), *[GIVES_UP] * 9), [helper(below)])
-        builder.add_node(name, below)
-        builder.add_edge(START, name)
-    inside: Any = builder.compile()
-
-    def both(task: str) -> str:
-        """Does both at once."""
-        inside.invoke({"messages": [("user", task)]})
-        return "done"
-
-    made = helper(graph_of([call("both", task="go"), FINISH], [both]))
-    graph_of([hand_to("helper"), FINISH], [made], limits=Limits(tool_calls=9)).invoke(GO)
-    assert len(ran) == most
-
-
 # Those that wait, are copied, or go on.
 
 
@@ -331,18 +265,10 @@ def asker(shop: Shop) -> Graph:
     return graph_of(ScriptedModel(by_task), [shop.pay], limits=limits, control_tools=controls)
 
 
-def two_that_ask(shop: Shop, limits: Limits, deep: bool = False, **options: Any) -> Graph:
-    """A graph with two delegates beside each other: one asks at once, the other after it has paid thrice.
-    deep: both stand one level further below."""
-    below, parallel = asker(shop), None
-    if deep:
-        hands_on = ScriptedModel(
-            lambda messages: GIVES_UP if turns_of(messages) else hand_to("deep", task=task_of(messages))
-        )
-        below, parallel = graph_of(hands_on, [helper(below, "deep")]), 1
+def two_that_ask(shop: Shop, limits: Limits, **options: Any) -> Graph:
+    """A graph with two delegates beside each other: one asks at once, the other after it has paid thrice."""
     both = [call("helper", task="early"), call("helper", task="late")]
-    made = helper(below, parallel=parallel)
-    return graph_of(by_turn(both, GIVES_UP, GIVES_UP), [made], limits=limits, **options)
+    return graph_of(by_turn(both, GIVES_UP, GIVES_UP), [helper(asker(shop))], limits=limits, **options)
 
 
 def stopped(session: Session) -> Session:
@@ -367,7 +293,6 @@ MEANWHILE: dict[str, Callable[[Session], Session]] = {
     "nothing": lambda session: session,
     "it was stopped, and went on": stopped,
     "it was copied: the copy": copied,
-    "it was copied: the first one": lambda session: [session, copied(session)][0],
     "a question has expired": expired,
 }
 
@@ -382,39 +307,27 @@ def answered(session: Session) -> TreeUse:
     return outcome.tree
 
 
-@pytest.mark.parametrize("limit", ["tree_turns", "tool_calls"])
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
 def test_what_waits_keeps_its_part_whatever_happens_to_the_thread(
-    meanwhile: str, limit: str, shop: Shop, storage: Storage
+    meanwhile: str, shop: Shop, storage: Storage
 ) -> None:
-    limits = Limits(tree_turns=9) if limit == "tree_turns" else Limits(tool_calls=8)
-    session = Session(two_that_ask(shop, limits, storage=storage), "t")
+    session = Session(two_that_ask(shop, Limits(tree_turns=9), storage=storage), "t")
     session.run("go")
-    tree = answered(MEANWHILE[meanwhile](session))
-    assert (tree.turns if limit == "tree_turns" else tree.tool_calls) == (
-        limits.tree_turns or limits.tool_calls
-    )
+    assert answered(MEANWHILE[meanwhile](session)).turns == 9
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("deep", [False, True], ids=["below", "further below"])
-def test_without_a_store_too_those_that_have_not_had_their_turn_count(deep: bool, shop: Shop) -> None:
-    most = 11 if deep else 9
-    graph = two_that_ask(shop, Limits(tree_turns=most), deep, checkpointer=InMemorySaver())
-    session = Session(graph, "t")
+def test_without_a_store_too_those_that_have_not_had_their_turn_count(shop: Shop) -> None:
+    session = Session(two_that_ask(shop, Limits(tool_calls=8), checkpointer=InMemorySaver()), "t")
     assert isinstance(session.run("go"), Question)
-    assert answered(session).turns == most
+    assert answered(session).tool_calls == 8
 
 
 def test_those_that_failed_and_go_on_know_what_each_of_them_has_used(shop: Shop, storage: Storage) -> None:
     """They go on one after the other: what the second had used must count while the first one runs."""
-    steps = [
-        *[call("pay", to=f"{n}") for n in range(2)],
-        DOWN,
-        *[call("pay", to=f"{n}") for n in range(3)],
-        DOWN,
-    ]
-    child = graph_of([*steps, *[call("pay", to=f"again {n}") for n in range(9)]], [shop.pay], **ONCE)
+    first, second = ([call("pay", to=f"{n}") for n in range(times)] for times in (2, 3))
+    again = [call("pay", to=f"again {n}") for n in range(9)]
+    child = graph_of([*first, DOWN, *second, DOWN, *again], [shop.pay], **ONCE)
     graph = graph_of(
         [hand_to("helper", "helper"), DOWN, GIVES_UP],
         [helper(child, parallel=1)],
@@ -427,53 +340,3 @@ def test_those_that_failed_and_go_on_know_what_each_of_them_has_used(shop: Shop,
     outcome = outcome_at(session.go_on())
     assert outcome.tree is not None
     assert (outcome.reason, outcome.tree.turns) == ("tree_turns", 10)
-
-
-def test_a_reply_that_a_crash_cut_short_costs_its_tokens_and_no_turn(storage: Storage) -> None:
-    """The process ends while the provider answers, twice; the prompt was paid for all the same."""
-    crashes = iter([True, True, False])
-
-    def second(messages: list[BaseMessage]) -> Any:
-        if next(crashes):
-            interrupt_process()
-        return FINISH
-
-    below = graph_of(by_turn(endless([]), second), [look])
-    graph = graph_of(
-        by_turn(paid(*hand_to("helper")), FINISH),
-        [helper(below)],
-        limits=Limits(tokens=5_000),
-        storage=storage,
-    )
-    moves: list[Any] = [GO, None]
-    for given in moves:
-        with pytest.raises(KeyboardInterrupt):
-            graph.invoke(given, THREAD)
-    tree = tree_of(graph.invoke(None, THREAD))
-    assert (tree.turns, tree.total_tokens) == (4, 600)
-
-
-def confirmed(n: int) -> str:
-    """Works, once a person has said so."""
-    return str(interrupt({"type": "question", "question": f"{n}?", "options": []}))
-
-
-def test_answers_that_other_processes_give_cost_no_reply(tmp_path: Path) -> None:
-    work = [paid(call("confirmed", n=n)) for n in range(3)]
-
-    def run(given: Any) -> Any:
-        with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-            below = helper(graph_of(by_turn(*work, FINISH), [confirmed]))
-            lead = by_turn(paid(*hand_to("helper")), FINISH)
-            return graph_of(lead, [below], limits=Limits(tokens=10_000), storage=storage).invoke(
-                given, THREAD
-            )
-
-    moves: list[Any] = [GO, Command(resume="yes"), Command(resume="yes")]
-    for given in moves:
-        if (process := os.fork()) == 0:
-            run(given)
-            os._exit(0)
-        assert os.waitpid(process, 0)[1] == 0
-    tree = tree_of(run(Command(resume="yes")))
-    assert (tree.turns, tree.total_tokens) == (6, 600)

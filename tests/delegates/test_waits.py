@@ -24,17 +24,12 @@ from signoff import (
     Session,
     Storage,
     ThreadError,
-    TooLate,
-    Waiting,
     outcome_of,
-    postgres_storage,
     standard_controls,
 )
 from signoff.models import ScriptedModel, call
-from signoff.session import expire, request_pause
+from signoff.session import expire
 from signoff.workers import Order, drive, post
-from tests.support.benches.workers import Bench
-from tests.support.interrupting import interrupt_process
 from tests.support.trees import (
     ASK,
     DONE,
@@ -93,7 +88,7 @@ WAITS = [
 ]
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1), None], ids=str)
+@pytest.mark.parametrize("order", [(2, 0, 3, 1), None], ids=str)
 def test_all_that_waits_is_shown_with_its_path_and_answered_in_any_order_or_at_once(
     order: tuple[int, ...] | None, shop: Shop, storage: Storage
 ) -> None:
@@ -118,28 +113,9 @@ def test_all_that_waits_is_shown_with_its_path_and_answered_in_any_order_or_at_o
     assert sorted(shop.paid) == ["approved", "asks", "confirmed"]
 
 
-def test_an_answer_for_what_no_longer_waits_changes_nothing(storage: Storage) -> None:
-    graph = lead(storage, asker("a"), asker("b"))
-    first, second = graph.invoke(GO, THREAD)["__interrupt__"]
-    graph.invoke(Command(resume={second.id: "this"}), THREAD)
-    before = graph.get_state(THREAD).config
-    for gone in ({second.id: "again"}, {second.id: "again", first.id: "this"}, {"0" * 32: "what"}):
-        with pytest.raises(TooLate):
-            graph.invoke(Command(resume=gone), THREAD)
-    assert graph.get_state(THREAD).config == before
-    assert outcome_of(graph.invoke(Command(resume={first.id: "that"}), THREAD)).status == "success"
-    with pytest.raises(TooLate):
-        graph.invoke(Command(resume={first.id: "that"}), THREAD)
-
-
 ASKED: dict[str, tuple[Any, str]] = {
-    "text": ("Which?", "Which?"),
     "a list": (["a", 1], '["a", 1]'),
-    "nothing": (None, "null"),
-    "a question": ({"question": "Which?"}, "Which?"),
     "a path of its own": ({"question": "Overwrite?", "path": "/etc/hosts"}, "Overwrite?"),
-    "a path that is none": ({"question": "Which?", "path": None}, "Which?"),
-    "a path in a list": ({"question": "Which?", "path": ["etc", 1]}, "Which?"),
 }
 
 
@@ -171,36 +147,44 @@ def test_whatever_a_tool_below_asks_by_is_a_question_with_its_path(name: str, st
 # Approvals.
 
 
-def payer(shop: Shop, own: Any = None) -> Graph:
-    return graph_of([call("pay", to="x"), DONE], [shop.pay], approvals=own)
+def as_it_is(graph: Graph) -> Any:
+    return graph
 
 
-POLICIES: dict[str, tuple[Any, Any, bool | list[str]]] = {
-    # The policy above, the delegate's own, and whether a person is asked, or by which decisions.
-    "none": (None, None, False),
-    "above, by name": ({"pay": True}, None, True),
-    "above, by kind": ({"write": True}, None, True),
-    "above, by a function": (lambda name, args: name == "pay", None, True),
-    "its own": ({"delegate": False}, {"write": True}, True),
-    "both: what both allow": ({"write": ["approve", "reject"]}, {"pay": True}, ["approve", "reject"]),
+def by_a_function(graph: Graph) -> Any:
+    return lambda: graph
+
+
+def deep(graph: Graph) -> Any:
+    return graph_of([hand_to("deep"), DONE], [helper(graph, "deep")])
+
+
+POLICIES: dict[str, tuple[Any, Any, Any, bool | list[str]]] = {
+    # The delegate, the policy above, its own, and whether a person is asked, or by which decisions.
+    "none": (as_it_is, None, None, False),
+    "above, by name": (as_it_is, {"pay": True}, None, True),
+    "above, by kind, of a graph that a function makes": (by_a_function, {"write": True}, None, True),
+    "above, by a function, two levels below": (deep, lambda name, args: name == "pay", None, True),
+    "its own": (as_it_is, {"delegate": False}, {"write": True}, True),
+    "both: what both allow, two levels below": (
+        deep,
+        {"write": ["approve", "reject"]},
+        {"pay": True},
+        ["approve", "reject"],
+    ),
 }
 
 
-@pytest.mark.parametrize("made", ["as it is", "by a function", "two levels below"])
 @pytest.mark.parametrize("name", POLICIES)
-def test_the_stricter_of_all_policies_on_the_way_holds(
-    name: str, made: str, shop: Shop, storage: Storage
-) -> None:
-    above, own, asked = POLICIES[name]
-    graph, path = payer(shop, own), ["helper"]
-    below: Any = (lambda: graph) if made == "by a function" else graph
-    if made == "two levels below":
-        below, path = graph_of([hand_to("deep"), DONE], [helper(graph, "deep")]), ["helper", "deep"]
+def test_the_stricter_of_all_policies_on_the_way_holds(name: str, shop: Shop, storage: Storage) -> None:
+    made, above, own, asked = POLICIES[name]
+    below = made(graph_of([call("pay", to="x"), DONE], [shop.pay], approvals=own))
     # The graph above knows a tool of that name as well.
     top = graph_of([hand_to("helper"), DONE], [helper(below), shop.pay], approvals=above, storage=storage)
     values = top.invoke(GO, THREAD)
     if asked:
         (wait,) = values["__interrupt__"]
+        path = ["helper", *["deep"] * (made is deep)]
         assert (wait.value["path"], wait.value["action_requests"][0]["name"]) == (path, "pay")
         assert asked is True or wait.value["review_configs"][0]["allowed_decisions"] == asked
         assert shop.paid == []
@@ -208,7 +192,7 @@ def test_the_stricter_of_all_policies_on_the_way_holds(
     assert (outcome_of(values).status, shop.paid) == ("success", ["x"])
 
 
-@pytest.mark.parametrize("args", [{"x": 1}, {}, {"task": ""}, {"task": " \n"}, {"task": 5}, {"task": None}])
+@pytest.mark.parametrize("args", [{"x": 1}, {"task": " \n"}, {"task": 5}])
 def test_a_call_of_a_delegate_may_be_edited_to_a_task_and_to_nothing_else(
     args: dict[str, Any], shop: Shop, storage: Storage
 ) -> None:
@@ -246,15 +230,15 @@ def unknown(decision: Decision) -> bool:
     return decision.unknown
 
 
-@pytest.mark.parametrize("call_id", ["call_0", "call_1"])
-@pytest.mark.parametrize("deep", [False, True], ids=["below", "further below"])
+@pytest.mark.parametrize("levels", [1, 2])
 def test_an_action_that_is_handed_out_again_is_unknown_and_its_answer_arrives(
-    deep: bool, call_id: str, shop: Shop, storage: Storage
+    levels: int, shop: Shop, storage: Storage
 ) -> None:
-    below = driven(shop, "a", call_id)
-    if deep:
-        below = helper(graph_of(by_turn(says(("a", {"task": "Go."}, "call_0")), DONE), [below]), "a")
-    graph = graph_of(by_turn(says(("a", {"task": "Go."}, "call_0")), DONE), [below], storage=storage)
+    hands_on = by_turn(says(("a", {"task": "Go."}, "call_0")), DONE)
+    below = driven(shop, "a", "call_0")
+    if levels == 2:
+        below = helper(graph_of(hands_on, [below]), "a")
+    graph = graph_of(hands_on, [below], storage=storage)
     assert not unknown(Session(graph, "t").run("go"))
     assert unknown(Session(graph, "t").run())
     assert outcome_at(Session(graph, "t").resume("paid it")).status == "success"
@@ -275,26 +259,21 @@ def test_the_callers_own_action_is_told_apart_from_its_delegates(shop: Shop, sto
     assert [one.text for one in results(session.status().values, "pay")] == ["paid mine"]
 
 
-def test_all_that_were_handed_out_are_unknown_to_another_driver(shop: Shop, storage: Storage) -> None:
-    def session() -> Session:
-        return Session(lead(storage, driven(shop, "a", "call_0"), driven(shop, "b", "call_0")), "t")
+def test_all_that_were_handed_out_are_unknown_to_another_driver_alone(shop: Shop, storage: Storage) -> None:
+    def session(thread: str) -> Session:
+        return Session(lead(storage, driven(shop, "a", "call_0"), driven(shop, "b", "call_0")), thread)
 
-    mine = session()
+    mine = session("mine")
     first = mine.run("go")
-    assert not unknown(first)
-    other = session()
-    found = other.run()
-    assert unknown(found)
-    assert isinstance(found, Action)
-    # Also the one that the first driver has never come to.
-    assert unknown(other.resume("paid a", found.interrupt_id))
-
-
-def test_one_driver_knows_what_it_has_not_done_yet(shop: Shop, storage: Storage) -> None:
-    session = Session(lead(storage, driven(shop, "a", "call_0"), driven(shop, "b", "call_0")), "t")
-    first = session.run("go")
     assert isinstance(first, Action)
-    assert (unknown(first), unknown(session.resume("paid a", first.interrupt_id))) == (False, False)
+    # One driver knows what it has not done yet.
+    assert (unknown(first), unknown(mine.resume("paid a", first.interrupt_id))) == (False, False)
+    session("t").run("go")
+    other = session("t")
+    again = other.run()
+    assert isinstance(again, Action)
+    # Also the one that the first driver has never come to.
+    assert (unknown(again), unknown(other.resume("paid a", again.interrupt_id))) == (True, True)
 
 
 # Graphs that have changed meanwhile.
@@ -316,90 +295,57 @@ def plain_tool(name: str) -> list[Any]:
     return [plain]
 
 
-CHANGED: dict[str, Callable[[str], list[Any]]] = {
-    "another graph": without_the_state,
-    "a plain tool": plain_tool,
-    "nothing": lambda name: [],
+CHANGED: dict[str, tuple[Callable[[str], list[Any]], str, str]] = {
+    # What there is now, instead of which of two, and which is answered.
+    "another graph": (without_the_state, "a", "b"),
+    "another graph of the one that is answered": (without_the_state, "a", "a"),
+    "a plain tool": (plain_tool, "b", "a"),
+    "nothing": (lambda name: [], "a", "b"),
 }
 
 
-@pytest.mark.parametrize("answered", ["a", "b"])
-@pytest.mark.parametrize("changed", ["a", "b"])
 @pytest.mark.parametrize("name", CHANGED)
-def test_no_delegate_goes_on_before_all_that_are_at_work_can(
-    name: str, changed: str, answered: str, shop: Shop, storage: Storage
-) -> None:
+def test_no_delegate_goes_on_before_all_that_are_at_work_can(name: str, shop: Shop, storage: Storage) -> None:
     """What the other has begun would be told as never run."""
+    instead, changed, answered = CHANGED[name]
     team = [asker(one, call("pay", to=one), tools=[shop.pay]) for one in ("a", "b")]
     whole = lead(storage, *team)
     waits = {one.value["path"][0]: one.id for one in whole.invoke(GO, THREAD)["__interrupt__"]}
-    tools = [*[made for made in team if made.name != changed], *CHANGED[name](changed)]
+    tools = [*[made for made in team if made.name != changed], *instead(changed)]
     now = graph_of([DONE], tools, storage=storage)
     with pytest.raises(ThreadError, match=f"'{changed}'"):
         now.invoke(Command(resume={waits[answered]: "this"}), THREAD)
-    # That a graph has changed is known only as it is entered.
-    assert name == "another graph" or sorted(paths(Session(whole, "t"))) == [("a",), ("b",)]
     left = {one.path[0]: one.interrupt_id for one in Session(whole, "t").status().waits}
     values = whole.invoke(Command(resume=dict.fromkeys(left.values(), "this")), THREAD)
     assert (outcome_of(values).status, sorted(shop.paid)) == ("success", ["a", "b"])
 
 
-def test_what_a_plain_tool_has_begun_is_not_done_again_by_a_delegate_of_its_name(
-    shop: Shop, storage: Storage
-) -> None:
-    @tool("helper")
-    def plain(task: str) -> str:
-        """Help."""
-        interrupt_process()
-        return "never heard"
-
-    with pytest.raises(KeyboardInterrupt):
-        graph_of([hand_to("helper", task="Pay.")], [plain], storage=storage).invoke(GO, THREAD)
-    below = ScriptedModel([DONE])
-    graph = graph_of(
-        [DONE, DONE, hand_to("helper", task="New."), DONE],
-        [helper(graph_of(below, [shop.pay]))],
-        storage=storage,
-    )
-    session = Session(graph, "t")
-    outcome = outcome_at(session.run())
-    assert [(one.call, one.came) for one in outcome.changes] == [("helper(task='Pay.')", "unknown")]
-    assert below.seen == []
-    assert outcome_at(session.run("more")).status == "success"
-    assert [one.text for one in below.seen[0].messages if isinstance(one, HumanMessage)] == ["New."]
-
-
 # A pause, a clock, a worker, an interruption.
 
 
-@pytest.mark.parametrize("how", ["by the session", "by whoever has the storage"])
-@pytest.mark.parametrize("beside", [1, 2])
-def test_a_pause_lets_each_below_end_its_step_and_all_go_on(beside: int, how: str, storage: Storage) -> None:
-    done, together = list[str](), threading.Barrier(beside)
+def test_a_pause_lets_each_below_end_its_step_and_all_go_on(storage: Storage) -> None:
+    done, together = list[str](), threading.Barrier(2)
 
     @tool
     def work(name: str) -> str:
         """Work."""
         done.append(name)
         if name.endswith("0"):
-            together.wait(20)
-            if how == "by the session":
-                session.pause()
-            else:
-                request_pause(storage.store, "t")
+            together.wait(60)
+            session.pause()
         return name
 
     def worker(name: str) -> BaseTool:
         return helper(graph_of([call("work", name=f"{name}{n}") for n in range(2)] + [DONE], [work]), name)
 
-    session = Session(lead(storage, *[worker(name) for name in "ab"[:beside]]), "t")
+    session = Session(lead(storage, worker("a"), worker("b")), "t")
     assert isinstance(session.run("go"), Paused)
-    assert sorted(done) == [f"{name}0" for name in "ab"[:beside]]
+    assert sorted(done) == ["a0", "b0"]
     decision = session.run()
     while isinstance(decision, Paused):
         decision = session.run()
     assert outcome_at(decision).status == "success"
-    assert sorted(done) == [f"{name}{n}" for name in "ab"[:beside] for n in range(2)]
+    assert sorted(done) == ["a0", "a1", "b0", "b1"]
 
 
 def with_a_deadline(name: str) -> BaseTool:
@@ -438,33 +384,6 @@ def test_a_worker_takes_answers_in_any_order(storage: Storage) -> None:
     post(storage.store, "t", Order("two", Answer("that", first.interrupt_id)))
     post(storage.store, "t", Order("late", Answer("again", second.interrupt_id)))
     assert isinstance(drive(graph(), "t").decision, Ended)
-
-
-def test_an_answer_that_comes_while_the_thread_is_stopped_is_kept_for_the_worker(storage: Storage) -> None:
-    graph = lead(storage, with_a_deadline("early"), asker("late"))
-    session = Session(graph, "t")
-    assert isinstance(session.run("go"), Waiting)
-    late = session.status().waits[1]
-    post(storage.store, "t", Order("one", Answer("this", late.interrupt_id)))
-    # Until it has run the thread waits for nothing.
-    assert expire(graph, "t", now=LATER)
-    assert isinstance(drive(graph, "t").decision, Ended)
-
-
-@pytest.mark.slow
-def test_a_thread_whose_delegates_wait_holds_no_worker(postgres_url: str) -> None:
-    with postgres_storage(postgres_url) as opened:
-        bench = Bench(opened, postgres_url)
-        team: list[Any] = [asker("a"), asker("b")]
-        bench.tools, bench.steps = team, (hand_to("a", "b"), DONE)
-        bench.submit("go")
-        bench.work()
-        for left in (1, 0):
-            wait = bench.status().waits[-1]
-            assert (wait.path, bench.jobs("todo", "doing")) == (("ab"[left],), [])
-            bench.submit(Answer("this", wait.interrupt_id))
-            bench.work()
-        assert bench.status().outcome is not None
 
 
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals come there")
