@@ -237,12 +237,6 @@ def test_what_one_leaves_is_there_for_those_beside_it(storage: Storage) -> None:
     assert (outcome_of(values).reason, tree_of(values).turns) == ("finish_task", 1 + 10 + 3 + 1)
 
 
-def test_more_is_counted_from_what_was_used_also_above_a_limit_that_was_lowered(storage: Storage) -> None:
-    assert tree_of(several(Limits(tree_turns=9), storage=storage).invoke(GO, THREAD)).turns == 9
-    again = several(Limits(tree_turns=2), storage=storage)
-    assert [tree_of(again.invoke(go_on(turns=3), THREAD)).turns for _ in range(2)] == [12, 15]
-
-
 # Those that wait, are copied, or go on.
 
 

@@ -98,7 +98,7 @@ def test_ids_are_those_of_the_history(bench: Bench) -> None:
         assert isinstance(message, AIMessage)
         calls = [(one["id"], one["name"], one["args"]) for one in message.tool_calls]
         assert calls == [(called.call_id, called.name, called.args) for called in said.calls]
-    told = [*of(Token, events), *of(Nudged, events)]
+    told: list[Token | Nudged] = [*of(Token, events), *of(Nudged, events)]
     assert [one for one in told if one.text not in messages[one.message_id].text] == []
     results: list[Any] = [*of(CallFinished, events), *of(Thought, events), *of(Answered, events)]
     assert len(results) == 3

@@ -12,14 +12,11 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from signoff import (
-    Approval,
-    Decision,
     Ended,
     Paused,
     Question,
     Session,
     SetupError,
-    ThreadBusy,
     ThreadError,
     ThreadUnknown,
     TooLate,
@@ -82,16 +79,6 @@ def test_an_answer_to_an_approval_is_read_as_a_decision(answer: Any, approves: b
     session.run("do it")
     assert isinstance(session.resume(answer), Ended)
     assert (results(session, "pay") == ["paid 3"]) is approves
-
-
-def test_an_approval_of_several_calls_shows_all_and_takes_a_decision_for_each(bench: Bench) -> None:
-    session = bench([call("pay", amount=1), call("pay", amount=2)], DONE, approvals={"pay": True})
-    asked = session.run("do it")
-    assert isinstance(asked, Approval)
-    assert [pending.args for pending in asked.calls] == [{"amount": 1}, {"amount": 2}]
-    session.resume([{"type": "reject", "message": "no"}, {"type": "approve"}])
-    rejected, paid = results(session, "pay")
-    assert ("no" in rejected, paid) == (True, "paid 2")
 
 
 def test_what_waits_or_has_ended_is_given_again_and_an_answer_counts_once(bench: Bench) -> None:
@@ -258,21 +245,6 @@ def test_a_fork_begins_nowhere_else_and_has_an_id_of_its_own(at: Any, looked: Se
     assert ids(bench.storage) == ["t"]
 
 
-def test_an_effect_does_not_happen_again_in_a_fork(bench: Bench) -> None:
-    paid: list[int] = []
-
-    def give(amount: int) -> str:
-        """Give."""
-        paid.append(amount)
-        return "given"
-
-    session = bench(call("give", amount=3), DONE, tools=[give])
-    session.run("do it")
-    before = next(step for step in session.history()[0].steps if step.next == ("execute",))
-    assert isinstance(session.fork(before.checkpoint_id).run(), Ended)
-    assert paid == [3]
-
-
 @pytest.mark.parametrize("is_answered", [False, True])
 def test_a_fork_at_a_question_waits_for_an_answer_of_its_own(is_answered: bool, bench: Bench) -> None:
     session = bench(call("look", where="a"), ASK, DONE)
@@ -290,31 +262,7 @@ def test_a_fork_at_a_question_waits_for_an_answer_of_its_own(is_answered: bool, 
     assert session.fork(1).status().waits == ()
 
 
-# One run at a time, and leaving it.
-
-
-def test_one_run_a_session_and_one_a_thread(bench: Bench) -> None:
-    entered, released = threading.Event(), threading.Event()
-
-    @tool
-    def wait() -> str:
-        """Wait."""
-        entered.set()
-        assert released.wait(60)
-        return "waited"
-
-    session, decisions = bench(call("wait"), DONE, tools=[wait]), list[Decision]()
-    thread = threading.Thread(target=lambda: decisions.append(session.run("do it")))
-    thread.start()
-    assert entered.wait(60)
-    with pytest.raises(ThreadError):
-        session.run()
-    for command in (None, "more"):
-        with pytest.raises(ThreadBusy):
-            bench(DONE).run(command)
-    released.set()
-    thread.join(60)
-    assert [type(decision) for decision in decisions] == [Ended]
+# Leaving a run.
 
 
 def test_leaving_the_events_stops_the_run_and_frees_the_thread(bench: Bench) -> None:
