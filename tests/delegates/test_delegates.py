@@ -16,6 +16,8 @@ from pydantic import BaseModel
 
 from signoff import (
     Kind,
+    Limits,
+    Prices,
     SetupError,
     Storage,
     delegate,
@@ -379,6 +381,12 @@ MISTAKES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         ("helper", "delegate"),
     ),
     "a tool that says it is one": (lambda: graph_of([DONE], [pretender()]), ("helper", "delegate")),
+    "a limit of cost without prices below": (
+        lambda: graph_of(
+            [DONE], [helper(graph_of([DONE]))], limits=Limits(cost=1, prices=Prices(input=1, output=1))
+        ),
+        ("'helper'", "prices"),
+    ),
     "approvals name a tool that nobody has": (
         lambda: graph_of([DONE], [helper(spender())], approvals={"misspelt": True}),
         ("approvals", "'misspelt'"),

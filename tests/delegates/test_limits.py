@@ -9,6 +9,7 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 
 from signoff import (
     Graph,
@@ -192,6 +193,7 @@ class Bounded:
 TURNS = Bounded(Limits(tree_turns=17), "tree_turns", "turns", 17, 17)
 BOUNDED = {
     "turns": TURNS,
+    "turns, with a store beside the saver": replace(TURNS, where="memory with a store"),
     "turns, without a store": replace(TURNS, where="memory"),
     "turns, without storage": replace(TURNS, where="nowhere"),
     "tool calls": Bounded(Limits(tool_calls=11), "finish_task", "tool_calls", 11, 11),
@@ -207,6 +209,7 @@ def test_a_limit_holds_for_all_that_run_beside_each_other(name: str, storage: St
     case = BOUNDED[name]
     kept: dict[str, dict[str, Any]] = {
         "a database": {"storage": storage},
+        "memory with a store": {"checkpointer": InMemorySaver(), "store": InMemoryStore()},
         "memory": {"checkpointer": InMemorySaver()},
         "nowhere": {},
     }
