@@ -120,6 +120,7 @@ REFUSED = {
     "finish: refused twice",
     "history: imported",
     "history: people said it",
+    "history: summarised by lines",
     "kills: a look after it",
     "kills: a person decides",
     "kills: in a tool",
