@@ -1,7 +1,6 @@
 """Fifty browsers on one thread, as many threads as can run, floods: complete, in order, within bounds."""
 
 import json
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,30 +25,6 @@ def memory(served: Served) -> float:
     """The megabytes that the server holds."""
     lines = Path(f"/proc/{served.process.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1000 for line in lines if line.startswith("VmRSS"))
-
-
-def test_fifty_browsers_see_one_thread_and_one_that_never_reads_keeps_nobody_out(
-    new: New, served: Served
-) -> None:
-    thread = new(WORK)
-
-    def follow() -> tuple[list[int], dict[str, str]]:
-        with thread.reading() as reader:
-            reader.sees("turn-1-1")
-            thread.release()
-            reader.sees("Asserted: done")
-            return reader.numbers, reader.parts
-
-    before = memory(served)
-    with socket.create_connection(("127.0.0.1", served.port)) as silent:
-        head = f"GET /api/events?thread={thread.name} HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\n"
-        silent.sendall(f"{head}Authorization: Bearer {served.token}\r\n\r\n".encode())
-        assert thread.write(settings=thread.settings) == 200
-        seen = at_once(*[follow] * 50)
-    assert all(numbers == sorted(set(numbers)) for numbers, _ in seen)
-    assert all(parts == seen[0][1] for _, parts in seen)
-    assert len([name for name in seen[0][1] if name.startswith("p-turn")]) == 13
-    assert memory(served) - before < 100
 
 
 def test_as_many_threads_as_can_run_at_once(place: Place, served: Served) -> None:
