@@ -430,7 +430,7 @@ def test_as_a_node_of_another_graph_it_is_what_that_graph_shows() -> None:
 @pytest.mark.parametrize("mode", ["last_message", "full_history"])
 def test_a_supervisor_gets_the_answer(mode: Any) -> None:
     # The lowest versions are tried without this package.
-    from langgraph_supervisor import create_supervisor
+    create_supervisor = pytest.importorskip("langgraph_supervisor").create_supervisor
 
     graph = build_graph(ScriptedModel([FINISH]), name="worker")
     top = ScriptedModel([call("transfer_to_worker"), "It is done."])

@@ -27,8 +27,6 @@ def test_nothing_to_do_is_refused(number: str) -> None:
     ("program", "option"),
     [
         ("tests.simulate", "--seeds"),
-        ("tests.fuzz_replies", "--replies"),
-        ("tests.odd_replies", "--replies"),
         ("tests.kills", "--kills"),
         ("benchmarks.workers", "--steps"),
         ("benchmarks.overhead", "--turns"),

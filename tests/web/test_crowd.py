@@ -1,4 +1,4 @@
-"""Fifty browsers on one thread, as many threads as can run, floods: complete, in order, within bounds."""
+"""As many threads as can run at once, and a flood of requests: all are served, within bounds."""
 
 import json
 from collections.abc import Iterator
