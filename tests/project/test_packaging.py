@@ -137,6 +137,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     copy = tmp_path_factory.mktemp("source") / "signoff"
     unwanted = ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist")
     copytree(REPOSITORY, copy, symlinks=True, ignore=unwanted)
+    for name in (".ci", ".github"):
+        copytree(REPOSITORY / name, copy / name)
     path = f"{Path(uv()).parent}{os.pathsep}{os.environ['PATH']}"
     said = run(sys.executable, "-m", "build", "--installer", "uv", cwd=copy, PATH=path)
     assert "Warning" not in said
