@@ -31,9 +31,6 @@ def misfits(before: str | bytes, old: str, *says: str, rows: list[str] | None = 
 
 EDITS = {
     "a word": edits(CONFIG, "3000", "8080", CONFIG.replace("3000", "8080"), "f"),
-    "a line away": edits(CONFIG, "PORT = 3000\n", "", "HOST = 'a'\nDEBUG = True\n"),
-    "over a line end": edits(CONFIG, "'a'\nPORT", "'b'\n\nPORT", CONFIG.replace("'a'\n", "'b'\n\n")),
-    "all of it": edits(CONFIG, CONFIG, "x", "x"),
     "no pattern": edits("a.b\naxb\n", "a.b", "c", "c\naxb\n"),
     "no replacement pattern": edits("x = '\\d'\n", "'\\d'", r"'\g<0>\1'", "x = '\\g<0>\\1'\n"),
     "CRLF stays": edits("a\r\nb\r\nc\r\n", "b", "1\n2", "a\r\n1\r\n2\r\nc\r\n"),
@@ -58,7 +55,6 @@ EDITS = {
     "all, with their own ends": everywhere(
         "a\r\nb\r\na\r\nb\n", "a\nb", "1\n2\n3", "1\r\n2\r\n3\r\n1\r\n2\r\n3\n", "2"
     ),
-    "all, of which there is one": everywhere("one\n", "one", "two", "two\n", "1|two"),
     "very many": everywhere("ab\r\n" * 90_000, "a", "x\ny", "x\r\nyb\r\n" * 90_000, "90,000"),
     "through a link": changes(
         edit("b", "B", path="link"), {"f": "ab", "link": Link("f")}, {"f": "aB"}, rows=["1|aB"]
@@ -75,24 +71,17 @@ def test_an_edit_replaces_one_text_and_keeps_the_rest(name: str, tmp_path: Path)
 MISFITS = {
     "nothing": misfits(CONFIG, "", "old"),
     "no change": refuses(edit("PORT", "PORT"), {"f": CONFIG}, "old", "new"),
-    "half a character": refuses(edit("PORT", "\ud83d"), {"f": CONFIG}, "new"),
     "a missing file": refuses(edit("a", path="g"), {"f": CONFIG}, "g", "list_files"),
     "Latin-1": misfits(b"caf\xe9", "a", "f", "UTF-8"),
-    "not UTF-16 either": misfits(b"\xff\xfea\0", "a", "f", "UTF-8"),
     "several places": misfits(CONFIG, " = ", "f", "1, 2, 3", "replace_all"),
     "places that overlap": misfits("aaa", "aa", "1", "replace_all"),
-    "lines that overlap": misfits("x\ny\nx\ny\nx\n", "x\ny\nx", "1, 3"),
-    "two in one line": misfits("a, a\nb\na\n", "a", "1, 3"),
     "of many the first": misfits("a\n" * 50, "a", " 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 "),
     "too many for all": refuses(
         edit("a", "x", replace_all=True), {"f": "ab\n" * 110_000}, "100,000"
     ),
     "line numbers of a reading": misfits(CONFIG, "2|PORT = 3000\n3|DEBUG", "read_file", rows=[]),
     "other spaces": misfits(CONFIG, "PORT  =  3000", rows=THREE),
-    "another number": misfits(CONFIG, "PORT = 8000", rows=THREE),
-    "close to the last line": misfits(CONFIG, "DEBUG = False", rows=THREE[1:]),
     "nothing close": misfits(CONFIG, "def main(argument):", "read_file", rows=[]),
-    "empty lines": misfits(CONFIG, "\n\n\n", "read_file", rows=[]),
     "too many line ends": misfits("a\r\nb\r\nlast\r\n", "b\nlast\n\n", rows=["1|a", "2|b", "3|last"]),
     "at the end of a large file": misfits(
         CODE,
@@ -112,30 +101,23 @@ def test_an_edit_that_does_not_fit_changes_nothing_and_helps(name: str, tmp_path
 ALIKE = {
     "a form of the file": ("a\nnai\u0308ve = 1\n", "na\u00efve = 1", "line 2", "U+0308 COMBINING DIAERESIS"),
     "a form of old": ("na\u00efve", "nai\u0308ve", "line 1 old has U+0308 COMBINING DIAERESIS"),
-    "parts of a syllable": ("\ud55c", "\u1112\u1161\u11ab", "line 1", '"\\ud55c"'),
     "a space of the file": ("a b\nc\u00a0d\n", "a b\nc d", "line 2 the file has U+00A0 NO-BREAK SPACE"),
     "a space of old": ("a b\r\nc d\r\n", "a\u202fb\nc d", "line 1 old has U+202F NARROW NO-BREAK SPACE"),
-    "the same in another order": ("a\u00a0b c\n", "a b\u00a0c", "line 1", '"a\\u00a0b c"'),
     "several": ("a\u2013b\u00a0c\n", "a-b\u2009c", "line 1", "U+00A0", "U+2013 EN DASH", "old has U+2009"),
     "what is not seen": ("pay\u200bpal\n", "paypal", "line 1", "U+200B ZERO WIDTH SPACE"),
     "a mark in the middle": ("x\n\ufeffy\n", "x\ny", "line 2", "U+FEFF ZERO WIDTH NO-BREAK SPACE"),
     "quotes": ("say \u201chi\u201d\n", 'say "hi"', "line 1", "U+201C LEFT DOUBLE QUOTATION MARK", "U+201D"),
-    "far into a line": ("x" * 3_000 + "\u00a0y\n", "x" * 2_000 + " y", "line 1", "U+00A0"),
     "a lone return": ("a\nb\rc\nd\n", "b\nc\nd", "line 2", "U+000D"),
     "a line separator": ("a\u2028b\n", "a\nb", "line 1", "U+2028 LINE SEPARATOR"),
-    "an old line end": ("a\x85b\u00a0c\nd\n", "b c\nd\n", "line 1", "U+00A0"),
-    "dots": ("wait\u2026 a\n", "wait... a", "line 1", "U+2026 HORIZONTAL ELLIPSIS"),
-    "a long line": ("a" * 100_000 + "\u00a0" + "b" * 60_000, "a" * 40_000 + " " + "b" * 40_000, "U+00A0"),
     "many accents": ("e\u0301" * 400_000, "\u00e9" * 100_000, "U+0301 COMBINING ACUTE ACCENT"),
-    "many that are not seen": ("a" + "\u200b" * 400_000 + "b", "ab", "U+200B"),
     **{
         f"{plain} for U+{ord(sign):04X}": (f"one{sign}two\n", f"one{plain}two", f"U+{ord(sign):04X} ")
         for plain, signs in {
-            "'": "`\u00b4\u02bc\u02ca\u02cb\u1fef\u1ffd\u2018\u2032\u2035\uff07\uff40",
-            '"': "\u02ba\u05f4\u201e\u2033\u2036\uff02",
-            "-": "\u05be\u2010\u2011\u2013\u2014\u2212\ufe58\ufe63\uff0d",
+            "'": "`\u00b4\u2018\u2032\uff07",
+            '"': "\u201e\u2033\uff02",
+            "-": "\u2011\u2013\u2212\uff0d",
             "(": "\uff08",
-            " ": "\u2800\u3164\uffa0",
+            " ": "\u2800\u3164",
         }.items()
         for sign in signs
     },
@@ -154,21 +136,18 @@ def test_what_only_looks_the_same_is_told_apart(name: str, tmp_path: Path) -> No
     ("content", "old"),
     [
         ("a" * 2_000_000, "a" * 40_000 + "b"),
-        ("\u00e9" * 200_000, "e" * 100_000),
-        ("a" + "\u0301" * 400_000, "\u00e1" + "\u0301" * 10_000),
         ("".join(f"value_{n} = compute({n * 7919})\n" for n in range(100_000)), "value_1234 = compute()"),
     ],
-    ids=["one letter", "other letters", "one accent", "lines"],
+    ids=["one letter", "lines"],
 )
 def test_a_huge_text_is_looked_through_in_time(content: str, old: str, tmp_path: Path) -> None:
     told = Bench(tmp_path, {"f": content}).refusal("edit_file", path="f", old=old, new="x")
     assert len(told) < 5_000
 
 
-@pytest.mark.parametrize("place", [0, 20_000, 47_983])
-def test_the_closest_part_of_a_long_line_is_found_wherever_it_is(place: int, tmp_path: Path) -> None:
+def test_the_closest_part_of_a_long_line_is_found(tmp_path: Path) -> None:
     line, sought = "var q=1;" * 6_000, "return total_price + shipping_cost;"
-    there = f"{line[:place]}{sought.replace(' + ', '+')}{line[place:]}"
+    there = f"{line[:20_000]}{sought.replace(' + ', '+')}{line[20_000:]}"
     told = Bench(tmp_path, {"f": f"first\n{there}\nlast\n"}).refusal(
         "edit_file", path="f", old=sought, new="x"
     )

@@ -62,15 +62,12 @@ def ls(**args: str) -> Call:
 LISTINGS = {
     "everything, and what is not entered": shows(ls(), TREE, ALL),
     "a folder": shows(ls(path="src/deep"), TREE, ["src/deep/c.md 5"]),
-    "one that is not entered else": shows(ls(path=".signoff"), TREE, [".signoff/y 5"]),
     "a glob from the folder that is listed": shows(ls(path="src", glob="deep/*"), TREE, ["src/deep/c.md 5"]),
     "a link to a folder": shows(ls(path="in"), {"src/a": "1", "in": Link("src")}, ["in/a 1"]),
     "no file fits": shows(ls(glob="*.rs"), TREE, [], "*.rs"),
     "a file": shows(ls(path="b.py"), TREE, [], "b.py", "read_file"),
-    "nothing": shows(ls(), {}, []),
     "a folder that is not there": refuses(ls(path="b"), TREE, "b", "list_files"),
     "a glob that is too long": refuses(ls(glob="[" * 100_000), TREE, "1,000"),
-    "a glob that is none": refuses(ls(glob="{a," * 200 + "b" + "}" * 200), TREE, "{a,{a,", "glob"),
     "one that takes too long": refuses(ls(glob="{a,aa,aaa}" * 20 + "b"), {"a" * 60: ""}, "{a,aa,aaa}"),
 }
 
@@ -83,22 +80,15 @@ def test_a_listing(name: str, tmp_path: Path) -> None:
 
 GLOBS = {
     "*.py": ["a.py", "src/c.py", "src/deep/d.py", "{a.py"],
-    "**/*.py": ["a.py", "src/c.py", "src/deep/d.py", "{a.py"],
     "src/**/*.py": ["src/c.py", "src/deep/d.py"],
-    "d.*": ["src/deep/d.py"],
-    "src/deep/*": ["src/deep/d.py"],
     "*.{py,sh}": ["a.py", "b.sh", "src/c.py", "src/deep/d.py", "{a.py"],
     "{src,app}/**/*.{py,ts{,x}}": ["app/[id]/page.tsx", "app/i/page.tsx", "src/c.py", "src/deep/d.py"],
     "./src/.//c.py": ["src/c.py"],
-    "src/": ["src/c.py", "src/deep/d.py"],
     "app/[id]/*.tsx": ["app/[id]/page.tsx", "app/i/page.tsx"],
-    "app/[[]id]/*.tsx": ["app/[id]/page.tsx"],
     "[!a].??": ["b.sh", "src/c.py", "src/deep/d.py"],
     "**/app/**/i/**/*.tsx": ["app/i/page.tsx"],
     "{x,y}.txt": ["{x,y}.txt"],
     "{a.py": ["{a.py"],
-    "{a.py}": [],
-    "[z-a]*": [],
     "*a" * 60 + "b": [],
     "**/" * 300 + "x": [],
 }
@@ -127,15 +117,6 @@ def test_a_long_listing_is_bounded_and_kept_whole_for_reading(bench: Bench) -> N
         "2500|a_rather_long_file_name_02499.txt (0 bytes)"
     ]
     assert bench("list_files", path=".signoff").count(".gitignore") == 1
-
-
-def test_a_name_that_is_not_valid_text_does_not_break_a_result(bench: Bench) -> None:
-    (bench.root / "bad\udcff\nname").write_text("x\n")
-    shown = "bad\ufffd\\nname"
-    assert bench.rows("list_files") == [f"{shown} 2"]
-    assert bench.rows("search_files", pattern="x") == [f"{shown}:1: x"]
-    assert bench.rows("read_file", path=shown) == ["1|x"]
-    assert shown in bench.refusal("write_file", path=shown, content="x")
 
 
 def test_a_tree_too_deep_is_listed_to_the_bound(bench: Bench) -> None:
@@ -218,9 +199,7 @@ def test_gitignore_is_read_as_git_reads_it(tmp_path: Path) -> None:
 HOSTILE_RULES = {
     "one that goes back": ["*a" * 100 + "b", "**/" * 40 + "x", "[" * 200, "/" * 300],
     "one that is slow": ["*a*" * 60 + "[xy]"],
-    "one that is too long": ["x" * 201],
     "many parts": [f"**/q{n}_" + "ab?c*" * 45 for n in range(2_000)],
-    "many sets": [f"{n}" + "[a-z]/**/" * 20 for n in range(2_000)],
     "many short ones": [f"x{n}" for n in range(30_000)],
 }
 
@@ -257,22 +236,15 @@ READINGS: dict[str, Case] = {
     "all of it": shows(read(), FOUR, ["1|one", "2|", "3|  three", "4|four"], "f", "1", "4"),
     "line ends of Windows": shows(read(start_line=3), {"f": "1\r\n2\r\n  3\r\n"}, ["3|  3"]),
     "some lines": shows(read(start_line=2, end_line=3), FOUR, ["2|", "3|  three"]),
-    "to a line behind the end": shows(read(start_line=4, end_line=99), FOUR, ["4|four"]),
     "nothing in it": shows(read(), {"f": ""}, [], "f", "0"),
-    "an empty line": shows(read(), {"f": "\n"}, ["1|"]),
-    "no line end": shows(read(), {"f": "no end"}, ["1|no end"]),
-    "a mark alone": shows(read(), {"f": "\ufeff"}, []),
     "a mark": shows(read(), {"f": "\ufeffmarked"}, ["1|marked"]),
     "lone returns": shows(read(), {"f": "a\r\r\nb\r"}, ["1|a\r", "2|b"]),
-    "what ends a line elsewhere": shows(read(), {"f": "a\x0cb\u2028c"}, ["1|a\x0cb\u2028c"]),
     "bytes that are no UTF-8": shows(read(), {"f": b"caf\xe9"}, ["1|caf\ufffd"], "UTF-8", "\ufffd"),
     "a line that is not there": refuses(read(start_line=5), FOUR, "f", "4", "5"),
     "line 0": refuses(read(start_line=0), FOUR, "start_line"),
-    "character 0": refuses(read(start_character=0), FOUR, "start_character"),
     "an end before the start": refuses(read(start_line=3, end_line=2), FOUR, "end_line"),
     "a picture": refuses(read(), {"f": b"\x89P\0\0\0"}, "f", "binary"),
     "UTF-16": refuses(read(), {"f": "words".encode("utf-16")}, "f", "UTF-16"),
-    "a folder": refuses(read("."), FOUR, ".", "folder"),
     "a name that looks like two": refuses(read("a b"), {"a\u00a0b": "", "a\u3000b": ""}, "a b"),
     "a missing file": refuses(read("src/b.txt"), FOUR, "src/b.txt", "list_files"),
 }
@@ -329,23 +301,15 @@ def rewrites(before: str | None, content: str, after: str, *says: str, **args: s
 WRITINGS = {
     "a new file and its folders": changes(write("ü\n2", "./a//b"), {}, {"a/b": "ü\n2"}, "a/b", "2", "4"),
     "CRLF stays": rewrites("a\r\nb\r\n", "x\ny\n", "x\r\ny\r\n", "CRLF"),
-    "CRLF that is given": rewrites("a\r\nb\r\n", "x\r\ny\r\n", "x\r\ny\r\n"),
     "LF stays": rewrites("a\nb\n", "x\r\ny\r\n", "x\ny\n", "LF"),
     "what most lines have": rewrites("a\r\nb\r\nc\n", "x\n", "x\r\n", "CRLF"),
-    "at a tie LF": rewrites("a\r\nb\nc\n", "x\n", "x\n"),
-    "a file without line ends": rewrites("a", "x\r\ny\n", "x\r\ny\n"),
-    "an empty file": rewrites("", "x\r\n", "x\r\n"),
     "a mark stays": rewrites("\ufeffa\r\n", "x\n", "\ufeffx\r\n", "CRLF"),
-    "and is not doubled": rewrites("\ufeffa", "\ufeffx", "\ufeffx"),
     "to LF": rewrites("\ufeffa\r\nb\r\n", "x\r\ny\n", "\ufeffx\ny\n", line_ends="lf"),
     "to CRLF": rewrites("a\nb\n", "x\r\ny\n", "x\r\ny\r\n", line_ends="crlf"),
     "a new file with CRLF": rewrites(None, "x\ny\n", "x\r\ny\r\n", line_ends="crlf"),
-    "a new file as it is": rewrites(None, "x\r\ny\n", "x\r\ny\n", line_ends="keep"),
     "over a file in Latin-1": refuses(write("x"), {"f": b"caf\xe9\n"}, "f", "UTF-8"),
-    "over UTF-16": refuses(write("x"), {"f": "é\n".encode("utf-16")}, "f", "UTF-8"),
     "over half a character at the end": refuses(write("x"), {"f": b"a" * 1_000_000 + b"\xc3"}, "f", "UTF-8"),
     "half a character": refuses(write("half \ud83d"), FOUR, "content"),
-    "a NUL": refuses(write("nul \0", "new"), FOUR, "content"),
     "a folder": refuses(write("x", "src"), {"src/a": ""}, "src", "folder"),
     "below a file": refuses(write("x", "f/new"), FOUR, "f/new"),
     "in a folder that only looks like one": refuses(write("x", f"{NFC}/new"), {f"{NFD}/a": ""}, "new"),
@@ -362,11 +326,8 @@ def test_a_writing(name: str, tmp_path: Path) -> None:
 
 ALIKE = [
     (NFD, NFC, '"re\\u0301sume\\u0301.txt"'),
-    (NFC, NFD, '"r\\u00e9sum\\u00e9.txt"'),
     ("at 1.01\u202fPM.txt", "at 1.01 PM.txt", '"at 1.01\\u202fPM.txt"'),
-    ("a b.txt", "a\u00a0b.txt", '"a b.txt"'),
     ("it\u2019s.txt", "it's.txt", '"it\\u2019s.txt"'),
-    ("2019\u20132020.txt", "2019-2020.txt", '"2019\\u20132020.txt"'),
     ("zero\u200bwidth.txt", "zerowidth.txt", '"zero\\u200bwidth.txt"'),
     (f"{NFD}/a\u3000b.txt", f"{NFC}/a b.txt", '"re\\u0301sume\\u0301.txt/a\\u3000b.txt"'),
 ]

@@ -20,15 +20,6 @@ pytestmark = [
 ]
 
 
-def pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def link_to_a_pipe(path: Path) -> None:
-    os.mkfifo(path.with_name("pipe"))
-    path.symlink_to("pipe")
-
-
 def unix_socket(path: Path) -> None:
     # The path of a socket is short: it is bound by its name alone.
     here = os.getcwd()
@@ -38,32 +29,22 @@ def unix_socket(path: Path) -> None:
     os.chdir(here)
 
 
-def endless(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def loop(path: Path) -> None:
-    path.symlink_to(path.name)
-
-
-def folder(path: Path) -> None:
-    path.mkdir()
-
-
 def sparse(path: Path) -> None:
     with open(path, "wb") as file:
         file.truncate(200 * 10**9)
 
 
-def nul(path: Path) -> None:
-    path.write_bytes(b'[include]\n path = "a\0b"\nhome = /a\0b/bin\n')
-
-
-def deep(path: Path) -> None:
-    path.write_text("[" * 300_000)
-
-
-NOT_REGULAR = [pipe, link_to_a_pipe, unix_socket, endless, loop, folder]
+NOT_REGULAR: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a socket": unix_socket,
+    "a link without end": lambda path: path.symlink_to("/dev/zero"),
+    "a link to itself": lambda path: path.symlink_to(path.name),
+    "a folder": Path.mkdir,
+}
+REGULAR: dict[str, Callable[[Path], object]] = {
+    "a huge file": sparse,
+    "a NUL": lambda path: path.write_bytes(b'[include]\n path = "a\0b"\nhome = /a\0b/bin\n'),
+}
 # Files that the tools themselves look into, each in a folder of its own.
 NAMES = [".gitignore", "a/.gitignore", "b/.git/config", "c/.git", "d/pyvenv.cfg", "e/HEAD", "f/x"]
 
@@ -72,12 +53,12 @@ def tools_in(path: Path) -> dict[str, BaseTool]:
     return {tool.name: tool for tool in workspace_tools(path)}
 
 
-@pytest.mark.parametrize("make", [*NOT_REGULAR, sparse, nul, deep])
-def test_nothing_is_waited_for(make: Callable[[Path], None], tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", NOT_REGULAR | REGULAR)
+def test_nothing_is_waited_for(kind: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("needle\n")
     for name in NAMES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        make(tmp_path / name)
+        (NOT_REGULAR | REGULAR)[kind](tmp_path / name)
     tools = tools_in(tmp_path)
     assert "a.txt (7 bytes)" in tools["list_files"].invoke({})
     assert "a.txt:1: needle" in tools["search_files"].invoke({"pattern": "needle"})
@@ -92,31 +73,19 @@ def test_nothing_is_waited_for(make: Callable[[Path], None], tmp_path: Path) -> 
         ("write_file", {"content": "x"}),
     ]
     for name in NAMES:
-        refused, kind = set(), (tmp_path / name).lstat().st_mode
+        refused, mode = set(), (tmp_path / name).lstat().st_mode
         for tool, arguments in uses:
             try:
                 assert tools[tool].invoke({"path": name, **arguments})
             except ToolException:
                 refused.add(tool)
         assert "edit_file" in refused
-        if make in NOT_REGULAR:
+        if kind in NOT_REGULAR:
             assert {"read_file", "write_file"} <= refused
-            assert (tmp_path / name).lstat().st_mode == kind
+            assert (tmp_path / name).lstat().st_mode == mode
 
 
-ODD = [
-    "a\u00a0b",
-    "a\u3000b",
-    "a\u2028b",
-    "a\u0085b",
-    "a\rb",
-    "a\nb",
-    "a\udcffb",
-    "'; rm *",
-    "-n",
-    "a\\b",
-    " ",
-]
+ODD = ["a\u00a0b", "a\u2028b", "a\u0085b", "a\rb", "a\nb", "a\udcffb", "'; rm *", "-n", "a\\b", " "]
 
 
 def test_a_name_may_be_anything(tmp_path: Path) -> None:

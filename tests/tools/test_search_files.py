@@ -55,11 +55,8 @@ SEARCHES = {
         ["src/b.py:1: PORT = 2", "src/b.py:3: # PORT"],
         "*.py",
     ),
-    "in a file, in any case": shows(search("(?i)port$", path="src/c.md"), SOURCES, ["src/c.md:1: PORT"]),
     "nothing": shows(search("^$", path="a.py"), SOURCES, []),
     "bytes that are no text": shows(search("x"), {"f": b"\xff x\xc3\n"}, ["f:1: \ufffd x\ufffd"], "f"),
-    "half a character": shows(search("\ud800"), SOURCES, []),
-    "a NUL": shows(search("\0"), SOURCES, []),
     "what is not read is named": shows(
         search("needle"),
         ODD,
@@ -68,7 +65,6 @@ SEARCHES = {
         *("UTF-16): u16.txt", "binary): image.png", "): big.log", "): latin.txt", "): link", "): pipe"),
         *("2,000,000", "UTF-8"),
     ),
-    "unless it is named": shows(search("needle", path=".venv"), ODD, [".venv/x.js:1: needle"]),
     "a large file that is named": shows(
         search("needle", path="f"), {"f": (b"x" * 99 + b"\n") * 120_000 + b"needle\n"}, ["f:120001: needle"]
     ),
@@ -86,22 +82,15 @@ SEARCHES = {
         [f"f{':' if n == 12 else '-'}{n}{':' if n == 12 else '-'} line {n}" for n in range(2, 21)],
     ),
     "plain text that is no such pattern": shows(search("price(order)[0]"), SHOP, [ORDER]),
-    "plain text that is a group": shows(search("price(order)"), SHOP, [ORDER]),
-    "plain text with an end": shows(search("$5.00"), SHOP, [COST]),
     "plain text that is no pattern": shows(search("main("), SHOP, [MAIN]),
     "braces that are no repeat": shows(search("f'{e}'"), SHOP, [MAIN]),
     "a pattern first": shows(search("price\\(order\\)"), SHOP, [ORDER]),
-    "neither": shows(search("nothing(here)"), SHOP, []),
     "over a line end": shows(search("total.*\\ncost"), SHOP, []),
-    "over a line end as it is": shows(search("total = price(order)[0]\ncost"), SHOP, []),
     "no pattern, and nowhere": refuses(search("other("), SHOP, "\\("),
-    "a bad pattern, and nowhere": refuses(search("*"), SHOP, "\\("),
     "an empty pattern": refuses(search(""), SHOP, "pattern"),
     "repeats that no memory takes": refuses(search("((((a{99}){99}){99}){99}){99}"), SHOP, "100,000"),
-    "a repeat that is no number": refuses(search("a{99999999999999999999}"), SHOP, "pattern"),
     "a long pattern": refuses(search("x" * 1_001), SHOP, "1000", "pattern"),
     "a missing file": refuses(search("x", path="missing"), SHOP, "missing", "list_files"),
-    "a file that is no text": refuses(search("x", path="image.png"), ODD, "image.png"),
     "no name that fits": refuses(search("x", glob="src/*.rs"), SHOP, "src/*.rs", "*.py"),
     "nothing to read": refuses(search("x", glob="*.log"), ODD, "*.log", "big.log"),
     "a pattern that takes for ever": refuses(search(EXPONENTIAL), {"z.txt": BUSY}, "z.txt", "pattern"),
@@ -157,8 +146,7 @@ def test_many_files_share_one_deadline(bench: Bench) -> None:
 @pytest.mark.parametrize(
     "pattern",
     [
-        *("(a{1,100}){1,100}b", "(.)*[cd]", "(?:(?:a|ab|b)*?)*[cd]", "(?:a?){19999}b", "(?R)"),
-        *("(" * 500 + ")" * 500, "\\" * 999, "[", "(?<!a)" * 100),
+        *("(a{1,100}){1,100}b", "(?:(?:a|ab|b)*?)*[cd]", "(?:a?){19999}b", "(?R)", "(" * 500 + ")" * 500),
     ],
 )
 def test_no_pattern_takes_the_time_or_the_memory_of_others(pattern: str, bench: Bench) -> None:
@@ -166,15 +154,6 @@ def test_no_pattern_takes_the_time_or_the_memory_of_others(pattern: str, bench: 
     bench.put("a.txt", f"{BUSY}\n" + "ab" * 100_000 + "\n")
     with suppress(ToolException):
         assert bench("search_files", pattern=pattern)
-
-
-@pytest.mark.timeout(60)
-def test_a_search_stops_at_as_many_lines_as_are_shown(bench: Bench) -> None:
-    bench.put("nums.txt", "INFO\n" * 9_900_000)
-    for pattern in ("INFO", "(?<=I)NF(?!A)", "(I)NFO|(?(1)x|y)"):
-        found = bench("search_files", pattern=pattern, path="nums.txt").splitlines()
-        assert found[0] == "nums.txt:1: INFO"
-        assert "500" in found[-1]
 
 
 # Parts of patterns: what matches a line end, looks around it, keeps what it has, or changes the flags.
@@ -186,11 +165,10 @@ PARTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_no_line_that_matches_is_missed(seed: int, bench: Bench) -> None:
+def test_no_line_that_matches_is_missed(bench: Bench) -> None:
     """Whatever the way in which a pattern is looked for: as if each line were searched alone."""
-    chosen = random.Random(seed)
-    for _ in range(150):
+    chosen = random.Random(0)
+    for _ in range(200):
         pattern = "".join(chosen.choices(PARTS, k=chosen.randint(1, 4)))
         lines = ["".join(chosen.choices(["a", "b", " ", ",", ""], k=chosen.randint(0, 4))) for _ in range(4)]
         try:

@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,21 +36,13 @@ def said(tool: BaseTool, command: str, thread: str = "one", **arguments: Any) ->
     return text
 
 
-def test_the_tool_is_of_kind_terminal_and_asks_for_a_command_and_a_time_out(tool: BaseTool) -> None:
-    assert (tool.name, (tool.metadata or {})["kind"]) == ("run_shell", "terminal")
-    assert set(tool.args) == {"command", "timeout"}
-    assert tool.args["timeout"]["default"] == 60
-
-
 RESULTS = {
     "an output": ("echo hi", "hi", ["exit code 0;"]),
     "no output": ("true", "(no output)", ["exit code 0;"]),
-    "a failure": ("echo no >&2; (exit 9)", "no", ["exit code 9;"]),
     "the end of the shell": ("echo a; exit 3", "a", ["exit code 3;", "shell ended"]),
     "a time-out": ("echo a; sleep 50", "a\n^C", ["exit code 130;", "0.2 s"]),
     "a question": ("read -p 'Go on? ' answer", "Go on? ^C", ["exit code 130;", "line of input", "pipe"]),
     "a password": ("echo a; read -s answer", "a\n^C", ["exit code 130;", "password"]),
-    "a full screen": ("stty raw; head -c 1", "^C", ["exit code 130;", "keys"]),
 }
 
 
@@ -65,15 +55,18 @@ def test_the_result_is_the_output_and_a_line_of_notes(name: str, tool: BaseTool)
         assert note in last
 
 
-@pytest.mark.parametrize("lines", [10_000, 400_000])
-def test_a_long_output_is_cut_and_kept_as_a_whole(lines: int, tool: BaseTool, tmp_path: Path) -> None:
-    text = said(tool, f"seq 1000001 {1_000_000 + lines}")
+def test_the_tool_is_of_kind_terminal(tool: BaseTool) -> None:
+    assert ((tool.metadata or {})["kind"], tool.args["timeout"]["default"]) == ("terminal", 60)
+
+
+def test_a_long_output_is_cut_and_kept_as_a_whole(tool: BaseTool, tmp_path: Path) -> None:
+    text = said(tool, "seq 1000001 1200000")
     assert len(text) <= 20_000
     assert text.startswith("1000001\n1000002\n")
-    assert f"\n{1_000_000 + lines}\n[exit code 0; " in text
+    assert "\n1200000\n[exit code 0; " in text
     (kept,) = (tmp_path / ".signoff" / "outputs").iterdir()
     assert f".signoff/outputs/{kept.name}" in text
-    assert kept.read_text().split() == [str(1_000_000 + line) for line in range(1, lines + 1)]
+    assert kept.read_text().split() == [str(number) for number in range(1_000_001, 1_200_001)]
 
 
 def test_the_output_of_background_jobs_comes_with_the_next_result(tool: BaseTool, tmp_path: Path) -> None:
@@ -81,9 +74,8 @@ def test_the_output_of_background_jobs_comes_with_the_next_result(tool: BaseTool
     (tmp_path / "go").touch()
     assert until((tmp_path / "went").exists)
     told = said(tool, "echo two").splitlines()
-    assert told[1] == "ready"
-    assert told[-2] == "two"
-    assert told.index("ready") < told.index("two") - 1, "a line between says whose output follows"
+    # A line before and one between say whose output follows.
+    assert (told[1], told[3]) == ("ready", "two")
     assert "ready" not in said(tool, "echo three").splitlines()
 
 
@@ -119,9 +111,8 @@ def test_each_thread_has_its_shell(tool: BaseTool, pool: ShellPool, tmp_path: Pa
     said(tool, "cd /; X=1", "one")
     assert said(tool, "pwd; echo $X", "two").startswith(f"{tmp_path}\n[")
     assert said(tool, "pwd; echo $X", "one").startswith("/\n1\n[")
-    assert len(pool) == 2
+    # A call without a thread shares nothing.
     for _ in range(2):
-        # Calls without a thread share nothing.
         assert tool.invoke({"command": "pwd; echo $X.; cd /; X=1"}).startswith(f"{tmp_path}\n.\n[")
     assert len(pool) == 2
 
@@ -165,17 +156,12 @@ def chunks(tool: BaseTool, command: str) -> tuple[list[str], str]:
 
 
 STREAMS = {
-    "control codes": ("printf '\\033[1mone\\033]52;c;aGk=\\007\\n'; sleep 0.4; echo two", "one\ntwo\n"),
     "a sequence in two pieces": (
         "printf 'a\\033]52;c;aG'; sleep 0.4; printf 'k=\\007\\033[1'; echo mb",
         "ab\n",
     ),
     "a character in two pieces": ("printf '\\303'; sleep 0.4; printf '\\251\\n'", "\u00e9\n"),
     "a line that is written again": ("printf '10%%'; sleep 0.4; printf '\\r50%%\\r99%%\\n'", "10%\n99%\n"),
-    "a sequence without an end": (
-        "printf '\\033]52;c;'; head -c 5000 /dev/zero | tr '\\0' x; sleep 0.4; echo y",
-        f"]52;c;{'x' * 5000}y\n",
-    ),
 }
 
 
@@ -189,24 +175,6 @@ def test_output_streams_live_and_can_do_nothing_to_a_terminal(name: str, tool: B
 
 
 def test_a_flood_is_streamed_in_small_portions(tool: BaseTool) -> None:
-    pieces, _ = chunks(tool, "head -c 5000000 /dev/zero | tr '\\0' x")
+    pieces, _ = chunks(tool, "head -c 1000000 /dev/zero | tr '\\0' x")
     assert 0 < sum(map(len, pieces)) < 8_000 * (len(pieces) + 1)
     assert max(map(len, pieces)) <= 8_000
-
-
-@pytest.mark.slow
-@pytest.mark.thorough
-def test_without_a_unix_terminal_only_the_tool_is_refused(tmp_path: Path) -> None:
-    program = (
-        "import sys\n"
-        "for name in ('termios', 'pty', 'fcntl', 'ptyprocess'): sys.modules[name] = None\n"
-        "from signoff import SetupError\n"
-        "from signoff.tools import terminal_tool\n"
-        "sys.platform = 'win32'\n"
-        "try: terminal_tool(sys.argv[1])\n"
-        "except SetupError as error: print('refused')\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "refused\n"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from signoff import SetupError
-from signoff.tools import Workspace, choose_sandbox, python_tool, workspace_tools
+from signoff.tools import Workspace, workspace_tools
 from tests.support.benches.workspace import Bench, Files, Link
 
 SECRET = "the secret outside"
@@ -146,7 +146,7 @@ def test_a_reader_never_sees_half_a_write(bench: Bench) -> None:
     bench.put("big.txt", texts[0])
 
     def write() -> None:
-        for number in range(100):
+        for number in range(30):
             bench("write_file", path="big.txt", content=texts[number % 2])
 
     writer = threading.Thread(target=write)
@@ -157,32 +157,14 @@ def test_a_reader_never_sees_half_a_write(bench: Bench) -> None:
     assert seen <= set(texts)
 
 
-@pytest.mark.parametrize(
-    ("path", "beside", "stays"),
-    [
-        ("notes.txt", ".git/config", True),
-        ("notes.txt", "docs/x", False),
-        ("src/app.py", ".git/config", False),
-        ("hard", ".git/config", False),
-    ],
-)
-def test_beside_something_protected_an_entry_at_the_top_stays_the_same_file(
-    path: str, beside: str, stays: bool, around: Bench
-) -> None:
-    """There the sandbox of Python code is given rights on single entries, which another file would lose. One
-    with another name outside is always replaced."""
-    root = around.root / "project"
-    os.link(around.root / "outside/secret.txt", root / "hard")
-    bench = Bench(root, {beside: ""})
-    # Held open, so that no new file gets its number.
-    with (root / path).open() as held:
-        before = os.fstat(held.fileno())
-        for text in ("longer than it was before\n", "x"):
-            bench("write_file", path=path, content=text)
-            assert (root / path).read_text() == text
-        assert ((root / path).stat().st_ino == before.st_ino) is stays
-        assert (root / path).stat().st_mode == before.st_mode
-    assert (around.root / "outside/secret.txt").read_text() == SECRET
+def test_a_file_with_another_name_outside_is_replaced(around: Bench, bench: Bench) -> None:
+    os.link(around.root / "outside/secret.txt", bench.root / "hard")
+    bench.put(".git/config", "")
+    bench("write_file", path="hard", content="x")
+    assert [(around.root / name).read_text() for name in ("project/hard", "outside/secret.txt")] == [
+        "x",
+        SECRET,
+    ]
 
 
 # What is protected: read as everything else, and changed by nobody.
@@ -207,18 +189,9 @@ PROTECTED: dict[str, tuple[Files, str, str, str]] = {
     "other letters": (files(".GIT/x"), "git", ".GIT/x", "a"),
     "a name that is no text": (files("a"), "git", "b\udcff/.git/x", "b"),
     "a bare repository": (files(BARE.format("b/")), "git", "b/config b/hooks/new", "c"),
-    "a bare repository below": (files(BARE.format("a/b/")), "git", "a/b/HEAD", "a/c"),
     "the root is one": (files(BARE.format("")), "git", "HEAD config hooks/new refs/heads/x", "a.py"),
     "an environment": (files(VENV.format("e/")), "Python", "e/bin/python e/lib/python3/new.pth", "f"),
-    "an environment below": (files(VENV.format("a/b/")), "Python", "a/b/bin/new", "a/c"),
-    "by its name alone": (files(".venv/x"), "Python", ".venv/x .venv/bin/y", ".venvs/x"),
     "conda": (files("c/conda-meta/history c/x"), "Python", "c/x", "d"),
-    "the root is an environment": (
-        files(VENV.format("")),
-        "Python",
-        "bin/python lib/new pyvenv.cfg",
-        "src/a",
-    ),
     "a link to one": (files(VENV.format("e/"), far=Link("e")), "Python", "far/bin/new far/bin/python", "f"),
     "Signoff's": (files(".signoff/x a/.signoff/x"), "Signoff", ".signoff/x .signoff/new a/.signoff/x", "a/x"),
     "pipes for configurations": (PIPES, "", "sub/.git/config sub/.git/x env/bin/x env/pyvenv.cfg", "sub/x"),
@@ -251,11 +224,8 @@ def test_what_is_protected(name: str, tmp_path: Path) -> None:
     ("protect", "protected", "free"),
     [
         ("deploy", "deploy/key deploy/new .git/x", "a"),
-        ("deploy/key", "deploy/key", "deploy/x"),
         ("alias", "alias/key deploy/key deploy/new", "a"),
-        ("!.git", "other/x/y .venv/x", ".git/x .git/new"),
         ("!.git/hooks", ".git/x", ".git/hooks/x"),
-        ("!other deploy", "deploy/key .git/x", "other/bin/python"),
         ("deploy !deploy/key", "deploy/x", "deploy/key"),
         ("!. deploy/key", "deploy/key", ".git/x other/bin/python .signoff/x deploy/x"),
     ],
@@ -295,36 +265,12 @@ def test_the_running_python_signoff_and_its_folders_are_protected(
         new.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("target", ["../outside", "src"])
-def test_a_long_result_is_not_kept_through_a_link(target: str, around: Bench) -> None:
+def test_a_long_result_is_not_kept_through_a_link(around: Bench) -> None:
     bench = Bench(
-        around.root / "project", {"many.txt": ("needle" * 50 + "\n") * 100, ".signoff": Link(target)}
+        around.root / "project", {"many.txt": ("needle" * 50 + "\n") * 100, ".signoff": Link("../outside")}
     )
     before = around.disk()
     found = bench("search_files", pattern="needle")
     assert found.startswith("many.txt:1: ")
     assert len(found) <= 20_000
     assert around.disk() == before
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are confined on Linux only")
-@pytest.mark.slow
-def test_python_code_still_writes_to_a_file_that_was_edited(tmp_path: Path) -> None:
-    """Beside something protected it has rights on the entries that were there when it began."""
-    bench = Bench(tmp_path, {".git/config": "e", "src/app.py": "e", "top.py": "as it was"})
-    sandbox = choose_sandbox(workspace=tmp_path, writable=True)
-    python = python_tool(sandbox, workspace=tmp_path)
-    config: Any = {"configurable": {"thread_id": "t"}}
-    try:
-        python.invoke({"code": "kept = 1; open('top.py', 'a').write(', python')"}, config)
-        bench.tools["edit_file"].invoke({"path": "top.py", "old": "as it was", "new": "edited"}, config)
-        bench.tools["write_file"].invoke({"path": "src/app.py", "content": "written\n"}, config)
-        code = "for name in ('top.py', 'src/app.py'): open(name, 'a').write(', again')\nkept"
-        assert python.invoke({"code": code}, config).endswith("1")
-    finally:
-        sandbox.close()
-    assert bench.disk() == {
-        ".git/config": b"e",
-        "top.py": b"edited, python, again",
-        "src/app.py": b"written\n, again",
-    }
