@@ -1,4 +1,5 @@
-"""What tools hold open beyond a call (shells, interpreters, servers) ends with the graphs that use them."""
+"""The processes that tools start (shells, interpreters, servers) end with the graphs that use them, and are
+never those of a workspace."""
 
 import asyncio
 import gc
@@ -13,9 +14,10 @@ from typing import Any
 import pytest
 from langchain_core.tools import BaseTool
 
-from signoff import Graph, build_graph, sqlite_storage
+import signoff
+from signoff import Graph, SetupError, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
-from signoff.tools import ShellPool, choose_sandbox, mcp_tools, python_tool, terminal_tool
+from signoff.tools import ShellPool, Workspace, choose_sandbox, mcp_tools, python_tool, terminal_tool
 from tests.support.plays import FINISH, GO, THREAD, saved
 from tests.support.process_table import children, gone, runs
 from tests.support.terminals import found, long_sleep, until
@@ -43,7 +45,6 @@ SHELL = call("run_shell", command=f"{long_sleep()} & setsid {long_sleep()} & ech
 PYTHON = call("run_python", code="print(6 * 7)")
 RESOURCES = {
     "a shell": Resource(lambda folder: [terminal_tool(folder)], SHELL),
-    "a shell of a given pool": Resource(lambda folder: [terminal_tool(folder, ShellPool())], SHELL),
     "an interpreter": Resource(lambda folder: [python_tool(None, folder)], PYTHON),
     "an interpreter of a given sandbox": Resource(
         lambda folder: [python_tool(choose_sandbox(workspace=folder))], PYTHON
@@ -90,7 +91,7 @@ def test_it_ends_with_the_last_graph_that_uses_it_and_is_started_anew(name: str,
     assert not found()
 
 
-@pytest.mark.parametrize("name", ["a shell", "an interpreter", "a server"])
+@pytest.mark.parametrize("name", ["a shell", "a server"])
 def test_it_ends_when_the_graph_is_gone(name: str, tmp_path: Path) -> None:
     resource, before = RESOURCES[name], set(children(os.getpid()))
     run(graph_of(resource, resource.tools(tmp_path)))
@@ -129,3 +130,58 @@ def test_it_ends_with_the_program(tmp_path: Path) -> None:
     assert len(pids) == 3
     assert not any(map(runs, pids))
     assert gone(*found(), seconds=0)
+
+
+# They are never started from a file in a workspace, nor with its modules.
+
+MODULES = ("json.py", "ast.py", "sitecustomize.py", "usercustomize.py", "signoff.py")
+
+
+def editable() -> list[str]:
+    """What makes this installation importable where its packages lie elsewhere."""
+    return [name for name in sys.modules if name.startswith("__editable__")][:1]
+
+
+def test_a_replaced_python_is_not_started(tmp_path: Path) -> None:
+    """An environment in the workspace whose Python somebody has replaced, with Signoff running in it."""
+    python = tmp_path / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(os.path.realpath(sys.executable))
+    (tmp_path / ".venv/pyvenv.cfg").write_text(f"home = {os.path.dirname(python.resolve())}\n")
+    packages = [str(Path(signoff.__path__[0]).parent), str(Path(os.path.dirname(pytest.__file__)).parent)]
+    program = f"""
+import os, sys
+sys.path += {packages!r}
+for name in {editable()!r}:
+    __import__(name).install()
+from signoff.tools import python_tool
+os.unlink({str(python)!r})
+with open({str(python)!r}, "w") as file:
+    file.write("#!/bin/sh\\ntouch {tmp_path}/started\\n")
+os.chmod({str(python)!r}, 0o755)
+print(python_tool(None, {str(tmp_path)!r}).invoke({{"code": "print('ran')"}}))
+"""
+    done = subprocess.run([python, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "ran" in done.stdout
+    assert not (tmp_path / "started").exists()
+
+
+def test_nothing_of_the_workspace_or_the_environment_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in MODULES:
+        (tmp_path / name).write_text(f"open({str(tmp_path / 'loaded')!r}, 'w')\nPLANTED = 1")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    tool = python_tool(None, tmp_path, writable=True)
+    told = tool.invoke({"code": "import json, sys\nprint(hasattr(json, 'PLANTED'), sys.flags.isolated)"})
+    assert told.startswith("False 1")
+    assert not (tmp_path / "loaded").exists()
+
+
+def test_a_python_in_the_workspace_is_refused_unless_it_is_accepted() -> None:
+    python = Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
+    with pytest.raises(SetupError, match=f"'!{python.parent.name}'"):
+        python_tool(None, python.parents[1])
+    accepted = Workspace(python.parents[1], protect=[f"!{python.parent.name}"])
+    assert python_tool(None, accepted).invoke({"code": "print('ran')"}) == "ran"

