@@ -35,7 +35,6 @@ WRITTEN: dict[str, list[Any]] = {
     "read, changed, read again": [READ, CHANGED, READ],
     "read, changed and changed back": [READ, CHANGED, "one\n"],
     "read, then edited": [READ, EDIT],
-    "edited, never read": [EDIT],
     "read, then gone": [READ, None],
 }
 REFUSED: dict[str, list[Any]] = {

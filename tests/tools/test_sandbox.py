@@ -111,15 +111,6 @@ def test_a_traceback_shows_the_code_and_nothing_of_the_sandbox(sandbox: LinuxSan
     ]
 
 
-def test_help_and_the_newest_source_of_what_the_code_defines(sandbox: LinuxSandbox) -> None:
-    sandbox.run("class First:\n    old = 1\nclass Plain: pass", thread="source")
-    sandbox.run("class First:\n    new = 2\n\ndef work():\n    return 3", thread="source")
-    code = "import inspect\nfor one in (First, Plain, work): print(inspect.getsource(one))\nhelp(str.split)"
-    shown = sandbox.run(code, thread="source").stdout
-    parts = ("new = 2", "class Plain: pass", "return 3", "split(self", "old")
-    assert [part for part in parts if part in shown] == [*parts[:-1]]
-
-
 @pytest.mark.thorough
 def test_a_figure_is_saved_and_not_shown(sandbox: LinuxSandbox) -> None:
     pytest.importorskip("matplotlib")

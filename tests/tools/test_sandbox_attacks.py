@@ -5,11 +5,9 @@ sandbox; all of it is where there is none, so that a row which tries nothing fai
 what only its own process can see.
 """
 
-import fcntl
 import os
 import secrets
 import shutil
-import socket
 import stat
 import subprocess
 import sys
@@ -40,13 +38,6 @@ LIBC = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 """
-SOCKETS = """
-import socket
-def connect(family, address):
-    with socket.socket(family, socket.SOCK_STREAM) as client:
-        client.settimeout(1)
-        client.connect(address)
-"""
 CHANGING = """
 import os
 PROTECTED = (".git/config", ".git/HEAD", ".venv/bin/python", ".venv/pyvenv.cfg", "conda/bin/python",
@@ -59,13 +50,13 @@ def replace(path):
     os.replace("src/other", path)
 """
 # By what a program uses of them.
-HELPERS = {"libc.": LIBC, "socket.": SOCKETS, " write(": CHANGING}
+HELPERS = {"libc.": LIBC, " write(": CHANGING}
 SECOND_NAME = "an old second name of what is protected"
 """Held where the workspace is read-only: otherwise it is protected by name and place."""
 # By name; the first line says what is noticed where it gets through.
 ATTACKS = {
     "files": """# secret passwords
-attempt(lambda: open(SECRET).read(), lambda: open(HOME).read(), lambda: open('/etc/passwd').read())
+attempt(lambda: open(SECRET).read(), lambda: open('/etc/passwd').read())
 """,
     "links to files": """# secret
 import os, tempfile
@@ -90,23 +81,6 @@ import os
 attempt(lambda: os.chmod(SECRET, 0), lambda: os.truncate(SECRET, 0), lambda: open(SECRET, "a").write("x"),
         lambda: os.open(SECRET, os.O_RDONLY | os.O_TRUNC), lambda: os.unlink(SECRET))
 """,
-    "the network": """# tcp udp unix abstract datagram listening
-attempt(tcp=lambda: connect(socket.AF_INET, ("127.0.0.1", TCP)), unix=lambda: connect(socket.AF_UNIX, UNIX),
-        udp=lambda: socket.socket(socket.AF_INET, 2).sendto(b"hello", ("127.0.0.1", TCP)),
-        abstract=lambda: connect(socket.AF_UNIX, chr(0) + ABSTRACT),
-        datagram=lambda: socket.socketpair(socket.AF_UNIX, 2)[0].sendto(b"hello", DATAGRAM),
-        listening=lambda: socket.create_server(("127.0.0.1", 0)))
-""",
-    "the network by other modes of the processor": """# tcp
-import struct
-address = struct.pack("=H", 2) + struct.pack("!H4B", TCP, 127, 0, 0, 1) + bytes(8)
-for make, connect in ((41, 42), (198, 203), (0x40000000 | 41, 0x40000000 | 42)):
-    leaked("tcp", libc.syscall(connect, libc.syscall(make, 2, 1, 0), address, 16) == 0)
-""",
-    "a signal": """# ended
-import os, signal
-attempt(lambda: os.kill(VICTIM, 9), lambda: signal.pidfd_send_signal(os.pidfd_open(VICTIM), 9))
-""",
     "a signal by a pipe": """# ended
 import fcntl, os
 reader, writer = os.pipe()
@@ -114,22 +88,23 @@ attempt(lambda: fcntl.fcntl(reader, fcntl.F_SETOWN, VICTIM), lambda: fcntl.fcntl
         lambda: fcntl.fcntl(reader, fcntl.F_SETFL, os.O_ASYNC), lambda: os.write(writer, b"x"))
 """,
     "privileges": """# mount root disk
-folder = (os.path.dirname(OUTSIDE) + "/mount").encode()
-leaked("mount", libc.mount(b"none", folder, b"tmpfs", 0, None) == 0)
-libc.umount2(folder, 2)
+leaked("mount", libc.mount(b"none", b"src", b"tmpfs", 0, None) == 0)
+libc.umount2(b"src", 2)
 attempt(root=lambda: os.setuid(0), disk=lambda: open("/dev/vda", "rb"))
 """,
-    "another process": """# clone hidden orphan
+    "calls that are refused in part": """# clone hidden orphan map zero datagram socket
+import mmap, socket
 child = libc.syscall(56 if os.uname().machine == "x86_64" else 220, 17, 0, 0, 0, 0)
 if child == 0:
     os._exit(0)
 leaked("clone", child > 0)
-for n, what in ((4, 'hidden'), (1, 'orphan')):
-    leaked(what, libc.prctl(n, 0, 0, 0, 0) == 0)
-""",
-    "memory of nobody": """# map zero
-import mmap, os
-attempt(map=lambda: mmap.mmap(-1, 4096), zero=lambda: mmap.mmap(os.open("/dev/zero", os.O_RDWR), 4096))
+for option, what in ((4, 'hidden'), (1, 'orphan')):
+    leaked(what, libc.prctl(option, 0, 0, 0, 0) == 0)
+attempt(map=lambda: mmap.mmap(-1, 4096), zero=lambda: mmap.mmap(os.open("/dev/zero", os.O_RDWR), 4096),
+        datagram=lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+# By other modes of the processor, too.
+for number in (41, 198, 0x40000000 | 41):
+    leaked("socket", libc.syscall(number, 2, 1, 0) >= 0)
 """,
     "changing what is protected": """# .git .venv .signoff conda
 for path in PROTECTED:
@@ -160,13 +135,6 @@ for number, make in enumerate((os.link, os.symlink)):
     SECOND_NAME: """# .venv
 attempt(lambda: write('kept/twin.py'))
 """,
-    "locks": """# flock lockf lease
-import fcntl, struct
-held = [open(".signoff/threads.sqlite", "rb") for _ in range(4)]
-attempt(lambda: fcntl.fcntl(held[3], 37, struct.pack("hhqqi", fcntl.F_RDLCK, 0, 0, 0, 0)),
-        lambda: fcntl.fcntl(held[2], fcntl.F_SETLEASE, fcntl.F_RDLCK), lambda: fcntl.flock(held[0], 2),
-        lambda: fcntl.lockf(held[1], fcntl.LOCK_SH))
-""",
     "traps": """# trap
 import os
 for folder in ("src", os.path.expanduser("~")):
@@ -185,12 +153,12 @@ libc.syscall(452, -100, b"src/plain", 0o4755, 0)
 """,
 }
 # Possible for root alone, or where the host itself does not forbid it.
-MAY_BE_REFUSED = {"mount", "root", "disk", "ended", "lease", "setuid"}
+MAY_BE_REFUSED = {"mount", "root", "disk", "ended", "setuid"}
 KINDS = {
     "linux": ATTACKS.keys() - {SECOND_NAME},
     "read-only": {"changing what is protected", "moving what is protected", SECOND_NAME, "traps"},
     # The others use what Monty has not.
-    "monty": {"files", "the environment", "writing outside", "changing what is protected", SECOND_NAME},
+    "monty": {"files", "the environment", "writing outside", "changing what is protected"},
 }
 FILES = (
     *(".git/HEAD", ".git/config", ".venv/pyvenv.cfg", ".venv/bin/python", "conda/conda-meta/history"),
@@ -201,28 +169,11 @@ FILES = (
 class Arena:
     """What the programs try to reach, all of it harmless; what they have reached is seen from outside."""
 
-    def __init__(self, folder: Path, held: ExitStack) -> None:
+    def __init__(self, folder: Path) -> None:
         self.secret = f"secret-{secrets.token_hex(12)}"
-        self.secret_file, self.outside = folder / "secret.txt", folder / "written"
-        self.home_file = Path.home() / f".signoff-attack-{secrets.token_hex(12)}"
-        held.callback(self.home_file.unlink, missing_ok=True)
-        self.home_file.write_text(self.secret)
+        self.secret_file, self.outside = folder / "secret", folder / "written"
         self.workspace = folder / "workspace"
-        (folder / "mount").mkdir()
-        listener = held.enter_context(socket.create_server(("127.0.0.1", 0)))
-        self.names = {"TCP": listener.getsockname()[1], "TOKEN": TOKEN, "ABSTRACT": self.secret}
-        files = {"SECRET": self.secret_file, "HOME": self.home_file, "OUTSIDE": self.outside}
-        files |= {"UNIX": folder / "unix", "DATAGRAM": folder / "datagram"}
-        self.names |= {name: str(file) for name, file in files.items()}
-        for kind, address in (
-            (socket.SOCK_STREAM, self.names["UNIX"]),
-            (socket.SOCK_STREAM, f"\0{self.secret}"),
-            (socket.SOCK_DGRAM, self.names["DATAGRAM"]),
-        ):
-            listener = held.enter_context(socket.socket(socket.AF_UNIX, kind))
-            listener.bind(address)
-            if kind == socket.SOCK_STREAM:
-                listener.listen()
+        self.names = {"SECRET": str(self.secret_file), "OUTSIDE": str(self.outside), "TOKEN": TOKEN}
 
     def prepare(self) -> None:
         """Restores everything for the next program."""
@@ -256,12 +207,12 @@ class Arena:
         before = self.entries()
         environment = {TOKEN: self.secret, "PATH": "/usr/bin:/bin"}
         with subprocess.Popen(["sleep", "900"], env=environment) as victim:
-            names = self.names | {"VICTIM": victim.pid}
+            names: dict[str, object] = {**self.names, "VICTIM": victim.pid}
             helpers = [text for sign, text in HELPERS.items() if sign in code]
             texts = [*(f"{name} = {value!r}\n" for name, value in names.items()), PROLOGUE, *helpers, code]
             result = sandbox.run("".join(texts), timeout=20, thread="a")
-            noticed = self.locked()
             sandbox.close("a")
+            noticed = set()
             if "VICTIM" in code:
                 with suppress(subprocess.TimeoutExpired):
                     # The kernel takes a moment.
@@ -271,23 +222,6 @@ class Arena:
         text = result.stdout + result.stderr + (result.value or "")
         noticed |= {line.removeprefix("LEAKED ") for line in text.splitlines() if line.startswith("LEAKED ")}
         return noticed | self.changed(text, before), result
-
-    def locked(self) -> set[str]:
-        """Which locks somebody else holds on the database of the workspace."""
-        path, noticed = self.workspace / ".signoff/threads.sqlite", set()
-        try:
-            handle = os.open(path, os.O_RDWR | os.O_NONBLOCK)
-        except FileNotFoundError:
-            return set()
-        except BlockingIOError:
-            return {"flock", "lockf", "lease"}
-        with open(handle, "r+") as file:
-            for name, lock in (("flock", fcntl.flock), ("lockf", fcntl.lockf)):
-                try:
-                    lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    noticed.add(name)
-        return noticed
 
     def changed(self, text: str, before: set[tuple[str, int, bytes]]) -> set[str]:
         """The entries of the workspace that have changed, what has outside of it, and what was read."""
@@ -309,8 +243,8 @@ class Arena:
 
 @pytest.fixture(scope="module")
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
-    with ExitStack() as held, pytest.MonkeyPatch.context() as patch:
-        arena = Arena(tmp_path_factory.mktemp("arena").resolve(), held)
+    with pytest.MonkeyPatch.context() as patch:
+        arena = Arena(tmp_path_factory.mktemp("arena").resolve())
         patch.setenv(TOKEN, arena.secret)
         arena.prepare()
         yield arena

@@ -4,19 +4,16 @@ import json
 import os
 import runpy
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from signoff import SetupError
 from signoff.tools import Bounds, MontySandbox, UnsafeSandbox, choose_sandbox
 from signoff.tools.sandbox.confine import NUMBERS
-from tests.support.process_table import gone
 
 NOT_HERE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "protection by the unsafe one": ("unsafe=True", lambda _: UnsafeSandbox(unsafe=False)),
@@ -39,29 +36,6 @@ def test_what_cannot_be_had_is_a_setup_error(
         choose(tmp_path)
 
 
-def test_elsewhere_it_is_monty(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pydantic_monty")
-    monkeypatch.setattr("platform.system", lambda: "Darwin")
-    sandbox = choose_sandbox()
-    assert isinstance(sandbox, MontySandbox)
-    sandbox.close()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="the unsafe sandbox does not exist there")
-def test_the_unsafe_one_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
-    with pytest.raises(SetupError, match="Windows"):
-        choose_sandbox("unsafe")
-    monkeypatch.undo()
-    sandbox = UnsafeSandbox(unsafe=True)
-    sandbox.run("x = 1", thread="a")
-    monkeypatch.setattr(sys, "platform", "darwin")
-    result = sandbox.run("import time; time.sleep(600)", thread="a", timeout=0.3)
-    monkeypatch.undo()
-    assert (result.exit, sandbox.run("x", thread="a").value) == ("timeout", "1")
-    sandbox.close()
-
-
 # Monty.
 
 
@@ -79,8 +53,6 @@ MONTY = {
     "x * 42": ("ok", "", "42"),
     "1 / 0": ("error", "", None),
     "import socket": ("error", "", None),
-    "import ctypes": ("error", "", None),
-    "import subprocess": ("error", "", None),
     "x = 'x' * 10**10": ("memory", "", None),
     "while True: print('x' * 10_000)": ("memory", None, None),
     "while True: pass": ("timeout", "", None),
@@ -129,9 +101,9 @@ def test_monty_opens_a_workspace_in_which_nothing_is_protected(work: Path) -> No
 # Other kernels, users and processors.
 
 HOSTS = """
-import ctypes, fcntl, json, os, signal, struct, sys, threading
+import ctypes, fcntl, json, os, struct, sys, threading
 from signoff import SetupError
-from signoff.tools import Bounds, LinuxSandbox, choose_sandbox
+from signoff.tools import LinuxSandbox, choose_sandbox
 
 def step(code, value, met=0, unmet=0):
     return struct.pack("=HBBI", code, met, unmet, value)
@@ -154,30 +126,23 @@ def answer():
 
 threading.Thread(target=answer, daemon=True).start()
 seen = {}
-work, code, pairs = sys.argv[1:]
-for version in (1, 2, 3, 4, 7):
+work, code = sys.argv[1:]
+for version in (1, 3, 7):
     sandbox = LinuxSandbox(work)
     assert f"version {version}" in sandbox.enforced()["own files"]
     seen[f"version {version}"] = sandbox.run(code, thread="a").value
     sandbox.close()
-small = LinuxSandbox(bounds=Bounds(memory=50_000_000))
-seen["memory"] = small.run(pairs, timeout=60, thread="a").exit
-seen["process"] = int(small.run("open('/proc/self/stat').read().split()[0]", thread="a").value.strip("'"))
 version = 0
 def chosen(kind):
     try:
         return type(choose_sandbox(kind)).__name__
     except SetupError as error:
         return f"refused: {'Landlock' in str(error)}"
-seen["linux"], seen["auto"] = chosen("linux"), chosen("auto")
-sys.modules["pydantic_monty"] = None
-seen["none"] = chosen("auto")
-print(json.dumps(seen), flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
+print(json.dumps(seen | {kind: chosen(kind) for kind in ("linux", "auto")}), flush=True)
 """
-# What must not be done under any version of Landlock; the last ones must.
+# What must not be done under any version of Landlock, though only later ones know of it; the last ones must.
 FORBIDDEN = """
-import os, resource, socket
+import os
 own = os.path.expanduser("~")
 open(f"{own}/new", "w").write("text")
 def done(*works):
@@ -186,24 +151,22 @@ def done(*works):
         try:
             work()
             count += 1
-        except (OSError, ValueError):
+        except OSError:
             pass
     return count
 done(lambda: open("file", "w"), lambda: os.truncate("file", 0), lambda: os.open("file", os.O_TRUNC),
-     lambda: os.remove("file"), lambda: os.kill(os.getppid(), 0), lambda: os.killpg(0, 0), os.fork,
-     lambda: os.chmod(f"{own}/new", 0), lambda: os.utime(f"{own}/new"), lambda: open("/etc/passwd"),
-     socket.socket, lambda: os.mkfifo(f"{own}/pipe"), lambda: os.link(f"{own}/new", f"{own}/twin"),
-     lambda: os.truncate(os.open("file", os.O_RDONLY), 0), lambda: open("/dev/tty", "w"),
-     lambda: resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (99, 99))), \
-done(lambda: os.kill(os.getpid(), 0)), open("file").read(), open(f"{own}/new").read()
+     lambda: os.remove("file"), lambda: os.kill(os.getppid(), 0), lambda: open("/etc/passwd"),
+     lambda: os.chmod(f"{own}/new", 0), lambda: os.mkfifo(f"{own}/pipe"), lambda: open("/dev/tty", "w"),
+     lambda: os.link(f"{own}/new", f"{own}/twin")), open("file").read(), open(f"{own}/new").read()
 """
-PAIRS = "import socket, time\nheld = [socket.socketpair() for _ in range(110)]; time.sleep(60)"
 
 
-@pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """What happens to another user of another kernel; root alone becomes another user."""
-    folder, command, env = tmp_path_factory.mktemp("hosts").resolve(), [], dict(os.environ)
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are confined on Linux only")
+def test_another_user_of_other_kernels(tmp_path: Path) -> None:
+    """Root alone becomes another user."""
+    pytest.importorskip("pydantic_monty")
+    folder, command, env = tmp_path.resolve(), list[str](), dict(os.environ)
     (folder / "file").write_text("as it was")
     if os.geteuid() == 0 and shutil.which("setpriv"):
         # The capability is for a Python in root's home folder.
@@ -211,65 +174,36 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         command = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", *capability]
         os.chown(folder, 65_534, 65_534)
         env |= {"HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
-    command += [sys.executable, "-c", HOSTS, str(folder), FORBIDDEN, PAIRS]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    yield json.loads(done.stdout)
+    command += [sys.executable, "-c", HOSTS, str(folder), FORBIDDEN]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=True)
+    held = {f"version {version}": "(0, 'as it was', 'text')" for version in (1, 3, 7)}
+    assert json.loads(done.stdout) == held | {"linux": "refused: True", "auto": "MontySandbox"}
     assert (folder / "file").read_text() == "as it was"
 
 
-# What a host has, and what becomes of it.
-HELD = {f"version {version}": "(0, 1, 'as it was', 'text')" for version in (1, 2, 3, 4, 7)}
-WITHOUT_LANDLOCK = {"linux": "refused: True", "auto": "MontySandbox", "none": "refused: True"}
+HEADER = Path("/usr/include/asm-generic/unistd.h")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are confined on Linux only")
-@pytest.mark.parametrize("what", [*HELD, *WITHOUT_LANDLOCK, "memory", "process"])
-def test_other_kernels_and_users(hosts: dict[str, Any], what: str) -> None:
-    if what == "auto":
-        pytest.importorskip("pydantic_monty")
-    if what == "process":
-        assert gone(hosts[what])
-    else:
-        assert hosts[what] == (HELD | WITHOUT_LANDLOCK | {"memory": "memory"})[what]
-
-
-HEADERS = {
-    "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
-    "aarch64": Path("/usr/include/asm-generic/unistd.h"),
-}
-
-
-@pytest.mark.parametrize("processor", HEADERS)
-def test_the_filter_names_the_calls_of_other_processors_too(processor: str) -> None:
+@pytest.mark.skipif(not HEADER.exists(), reason="the headers of the kernel are not installed")
+def test_the_filter_names_the_calls_of_the_other_processor_too() -> None:
     """No run here shows that, so that the table is compared with the kernel's own."""
-    if not HEADERS[processor].exists():
-        pytest.skip("the headers of the kernel are not installed")
-    words = (line.split() for line in HEADERS[processor].read_text().splitlines())
-    defined = {word[1]: word[2] for word in words if len(word) == 3 and word[2].isdigit()}
-    compared = 0
-    for name, numbers in NUMBERS.items():
-        known = defined.get(f"__NR_{name}", defined.get(f"__NR3264_{name}"))
-        if known is not None:
-            assert int(known) == numbers[[*HEADERS].index(processor)], name
-            compared += 1
-    assert compared > 80
+    words = [line.split() for line in HEADER.read_text().splitlines()]
+    defined = {word[1]: int(word[2]) for word in words if len(word) == 3 and word[2].isdigit()}
+    kernels = {name: defined.get(f"__NR_{name}", defined.get(f"__NR3264_{name}")) for name in NUMBERS}
+    known = {name: number for name, number in kernels.items() if number is not None}
+    assert known == {name: NUMBERS[name][1] for name in known}
+    assert len(known) > 80
 
 
 # `python -m signoff.tools.sandbox`.
 
-HELD_ANYWHERE = {"memory", "time", "output"}
-
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="most of the programs are written for Linux")
-@pytest.mark.parametrize("kind", ["auto", "monty", "unsafe"])
+@pytest.mark.parametrize("kind", ["auto", pytest.param("unsafe", marks=pytest.mark.thorough)])
 def test_the_command_says_what_holds(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if kind == "monty":
-        pytest.importorskip("pydantic_monty")
     before = dict(os.environ)
     # The one of them that people look at shows tables.
     form = [] if kind == "auto" else ["--json"]
@@ -283,11 +217,6 @@ def test_the_command_says_what_holds(
         assert ("Landlock" in shown, "seccomp" in shown, "LEAKED" in shown) == (True, True, False)
         return
     told = json.loads(shown)
-    checks = told["checks"]
-    assert len(checks) == told["programs"] == 14
-    contained = {check["name"] for check in checks if check["contained"]}
-    tried = {check["name"] for check in checks if check["tried"]}
-    assert (len(contained), len(tried)) == (told["contained"], told["tried"])
-    # Monty has no modules for some of them, which therefore show nothing, and count for nothing.
-    assert contained == (HELD_ANYWHERE if kind == "unsafe" else tried)
-    assert (len(tried) == 14, bool(told["enforced"]["own network"])) == (kind == "unsafe", kind == "monty")
+    assert (told["programs"], told["tried"], told["contained"]) == (14, 14, 3)
+    held_anywhere = {check["name"] for check in told["checks"] if check["contained"]}
+    assert held_anywhere == {"memory", "time", "output"}

