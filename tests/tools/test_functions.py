@@ -3,8 +3,6 @@ built, in one line that names the tool and the argument."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -175,28 +173,3 @@ def test_what_the_model_is_shown_and_may_pass(case: str) -> None:
     offered = model.seen[0].tools[0]["function"]
     assert list(offered["parameters"]["properties"]) == shown
     assert results(state, name) == [result]
-
-
-PROGRAM = '''
-from langchain_core.tools import StructuredTool
-from signoff import SetupError, build_graph
-from signoff.models import ScriptedModel, call
-def look(place: str) -> str:
-    """Look."""
-    return place
-try:
-    build_graph(ScriptedModel([]), tools=[look])
-except SetupError as error:
-    print(error)
-named = StructuredTool.from_function(look, description="Look.")
-model = ScriptedModel([call("look", place="here"), call("finish_task", summary="Done.")])
-print(build_graph(model, tools=[named]).invoke({"messages": [("user", "go")]})["outcome"]["status"])
-'''
-
-
-@pytest.mark.slow
-@pytest.mark.thorough
-def test_without_docstrings_an_error_says_why() -> None:
-    done = subprocess.run([sys.executable, "-OO", "-c", PROGRAM], capture_output=True, text=True, check=True)
-    told, status = done.stdout.splitlines()
-    assert ("'look'" in told, "-OO" in told, status) == (True, True, "success")

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from langchain_core.tools import BaseTool
 import signoff
 from signoff import Graph, SetupError, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
-from signoff.tools import ShellPool, Workspace, choose_sandbox, mcp_tools, python_tool, terminal_tool
+from signoff.tools import Workspace, mcp_tools, python_tool, terminal_tool
 from tests.support.plays import FINISH, GO, THREAD, saved
 from tests.support.process_table import children, gone, runs
 from tests.support.terminals import found, long_sleep, until
@@ -33,28 +32,17 @@ def server_tools(folder: Path) -> list[BaseTool]:
     return asyncio.run(mcp_tools({"rough": connection}))
 
 
-@dataclass(frozen=True)
-class Resource:
-    """Tools that hold something open, and a call that opens it."""
-
-    tools: Callable[[Path], list[BaseTool]]
-    call: Any
-
-
 SHELL = call("run_shell", command=f"{long_sleep()} & setsid {long_sleep()} & echo here")
-PYTHON = call("run_python", code="print(6 * 7)")
-RESOURCES = {
-    "a shell": Resource(lambda folder: [terminal_tool(folder)], SHELL),
-    "an interpreter": Resource(lambda folder: [python_tool(None, folder)], PYTHON),
-    "an interpreter of a given sandbox": Resource(
-        lambda folder: [python_tool(choose_sandbox(workspace=folder))], PYTHON
-    ),
-    "a server": Resource(server_tools, call("look")),
+# Tools that hold something open, and a call that opens it.
+RESOURCES: dict[str, tuple[Callable[[Path], list[BaseTool]], Any]] = {
+    "a shell": (lambda folder: [terminal_tool(folder)], SHELL),
+    "an interpreter": (lambda folder: [python_tool(None, folder)], call("run_python", code="print(6 * 7)")),
+    "a server": (server_tools, call("look")),
 }
 
 
-def graph_of(resource: Resource, tools: list[BaseTool], times: int = 1, **storage: Any) -> Graph:
-    return build_graph(ScriptedModel([resource.call, FINISH] * times), tools, **(storage or saved()))
+def graph_of(name: str, tools: list[BaseTool], **storage: Any) -> Graph:
+    return build_graph(ScriptedModel([RESOURCES[name][1], FINISH] * 2), tools, **(storage or saved()))
 
 
 def run(graph: Graph) -> None:
@@ -73,10 +61,10 @@ def left(pids: set[int]) -> set[int]:
 
 @pytest.mark.parametrize("name", RESOURCES)
 def test_it_ends_with_the_last_graph_that_uses_it_and_is_started_anew(name: str, tmp_path: Path) -> None:
-    resource, before = RESOURCES[name], set(children(os.getpid()))
-    tools = resource.tools(tmp_path)
+    before = set(children(os.getpid()))
+    tools = RESOURCES[name][0](tmp_path)
     with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-        graph, other = graph_of(resource, tools, 2, storage=storage), graph_of(resource, tools)
+        graph, other = graph_of(name, tools, storage=storage), graph_of(name, tools)
         run(graph)
         first = started(before)
         assert first
@@ -91,21 +79,11 @@ def test_it_ends_with_the_last_graph_that_uses_it_and_is_started_anew(name: str,
     assert not found()
 
 
-@pytest.mark.parametrize("name", ["a shell", "a server"])
-def test_it_ends_when_the_graph_is_gone(name: str, tmp_path: Path) -> None:
-    resource, before = RESOURCES[name], set(children(os.getpid()))
-    run(graph_of(resource, resource.tools(tmp_path)))
+def test_it_ends_when_the_graph_is_gone(tmp_path: Path) -> None:
+    before = set(children(os.getpid()))
+    run(graph_of("a server", server_tools(tmp_path)))
     gc.collect()
     assert until(lambda: not started(before))
-
-
-def test_many_threads_with_a_shell_each_leave_no_zombies(tmp_path: Path) -> None:
-    tool, before = terminal_tool(tmp_path, ShellPool(limit=2)), set(children(os.getpid()))
-    for number in range(6):
-        config: Any = {"configurable": {"thread_id": f"t{number}"}}
-        tool.invoke({"command": "exit 3" if number % 3 == 0 else "true"}, config)
-    build_graph(ScriptedModel([]), [tool]).close()
-    assert not started(before)
 
 
 PROGRAM = """

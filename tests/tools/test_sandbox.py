@@ -35,13 +35,6 @@ database = sqlite3.connect('own.sqlite')
 database.executescript('pragma journal_mode=wal; create table a(x); insert into a values (7)')
 sqlite3.connect('own.sqlite').execute('select x from a').fetchone()
 """
-PICKLES = """
-import dataclasses, pickle
-@dataclasses.dataclass
-class Point:
-    x: int
-pickle.loads(pickle.dumps(Point(3))).x
-"""
 COPIES = """
 open('a', 'w').write('1')
 import shutil; shutil.copy('a', 'b'); shutil.copy2('a', 'c')
@@ -64,7 +57,6 @@ WORKS = {
     "other line ends": ("print(1)\r\nprint(2)", None, "1\n2\n"),
     "a bar that goes back": ("for n in range(9): print(f'\\r{n} of 8', end='')", None, "8 of 8"),
     "access and copies": (OWN + COPIES, "(['c'], True)", ""),
-    "pickles": (PICKLES, "3", ""),
     "a database in WAL mode": (OWN + DATABASE, "(7,)", ""),
     "what libraries ask of the machine": (MACHINE, "1", ""),
     "the whole of a long value": ("'\U0001f600' * 200_000", "'" + "\U0001f600" * 99_999, ""),

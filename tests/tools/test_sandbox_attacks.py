@@ -12,8 +12,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
-from functools import cache
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -59,26 +58,18 @@ ATTACKS = {
 attempt(lambda: open(SECRET).read(), lambda: open('/etc/passwd').read())
 """,
     "links to files": """# secret
-import os, tempfile
-def linked(make, path):
-    make(SECRET, path)
-    return open(path).read()
-own = tempfile.gettempdir()
-attempt(lambda: linked(os.symlink, "src/soft"), lambda: linked(os.link, "src/hard"),
-        lambda: linked(os.symlink, own + "/soft"), lambda: linked(os.link, own + "/hard"))
+import os
+os.symlink(SECRET, "src/soft")
+attempt(lambda: open("src/soft").read(), lambda: os.link(SECRET, "src/hard"), lambda: open("src/hard").read())
 """,
     "the environment": """# secret
 import os
 attempt(lambda: os.environ[TOKEN], lambda: open(f'/proc/{VICTIM}/environ').read())
 """,
-    "writing outside": """# written
+    "outside": """# written changed
 import os
 attempt(lambda: open(OUTSIDE, "w"), lambda: os.mkdir(OUTSIDE), lambda: os.symlink("/", OUTSIDE),
-        lambda: os.rename("src/app.py", OUTSIDE))
-""",
-    "changing outside": """# changed
-import os
-attempt(lambda: os.chmod(SECRET, 0), lambda: os.truncate(SECRET, 0), lambda: open(SECRET, "a").write("x"),
+        lambda: os.rename("src/app.py", OUTSIDE), lambda: os.chmod(SECRET, 0), lambda: os.truncate(SECRET, 0),
         lambda: os.open(SECRET, os.O_RDONLY | os.O_TRUNC), lambda: os.unlink(SECRET))
 """,
     "a signal by a pipe": """# ended
@@ -108,14 +99,10 @@ for number in (41, 198, 0x40000000 | 41):
 """,
     "changing what is protected": """# .git .venv .signoff conda
 for path in PROTECTED:
-    attempt(lambda: write(path, "a"), lambda: write(path), lambda: os.open(path, os.O_RDONLY | os.O_TRUNC),
-            lambda: os.truncate(path, 0), lambda: replace(path), lambda: os.chmod(path, 0o600),
-            lambda: os.unlink(path), lambda: write(path))
-""",
-    "adding to what is protected": """# .git .venv .signoff conda
+    attempt(lambda: write(path, "a"), lambda: os.open(path, os.O_RDONLY | os.O_TRUNC),
+            lambda: os.truncate(path, 0), lambda: replace(path), lambda: os.unlink(path), lambda: write(path))
 attempt(lambda: os.mkdir(".git/hooks"), lambda: write(".git/hooks/pre-commit"), lambda: write(".venv/e.pth"),
-        lambda: os.symlink("../../src", ".venv/bin/src"), lambda: write(".signoff/threads.sqlite-wal"),
-        lambda: write("conda/bin/new"))
+        lambda: os.symlink("../../src", ".venv/bin/src"), lambda: write(".signoff/threads.sqlite-wal"))
 """,
     "moving what is protected": """# .git .venv .signoff conda
 for name in (".git", ".venv", ".signoff", "conda"):
@@ -142,14 +129,10 @@ for folder in ("src", os.path.expanduser("~")):
             lambda: os.mknod(folder + "/socket", 0o140600))
 """,
     "a program that runs as its owner": """# setuid
-open("src/plain", "w").close()
+import os
 for bits in (0o4755, 0o2755):
     attempt(lambda: os.open(f"src/{bits}", os.O_CREAT | os.O_WRONLY, bits),
-            lambda: os.open("src", os.O_TMPFILE | os.O_WRONLY, bits),
-            lambda: os.mknod(f"src/{bits}-node", 0o100000 | bits), lambda: os.chmod("src/plain", bits),
-            lambda: os.fchmod(os.open("src/plain", os.O_WRONLY), bits),
-            lambda: os.chmod("plain", bits, dir_fd=os.open("src", os.O_RDONLY)))
-libc.syscall(452, -100, b"src/plain", 0o4755, 0)
+            lambda: os.mknod(f"src/{bits}-node", 0o100000 | bits), lambda: os.chmod("src/app.py", bits))
 """,
 }
 # Possible for root alone, or where the host itself does not forbid it.
@@ -158,12 +141,20 @@ KINDS = {
     "linux": ATTACKS.keys() - {SECOND_NAME},
     "read-only": {"changing what is protected", "moving what is protected", SECOND_NAME, "traps"},
     # The others use what Monty has not.
-    "monty": {"files", "the environment", "writing outside", "changing what is protected"},
+    "monty": {"files", "the environment", "outside", "changing what is protected"},
 }
 FILES = (
     *(".git/HEAD", ".git/config", ".venv/pyvenv.cfg", ".venv/bin/python", "conda/conda-meta/history"),
     *("conda/bin/python", ".signoff/threads.sqlite", "src/app.py", "kept/note.txt"),
 )
+
+
+MAKERS: dict[str, Callable[[Path], Sandbox]] = {
+    "linux": lambda workspace: LinuxSandbox(workspace, writable=True),
+    "read-only": LinuxSandbox,
+    "monty": lambda workspace: MontySandbox(workspace, writable=True),
+    "none": lambda workspace: UnsafeSandbox(workspace, unsafe=True),
+}
 
 
 class Arena:
@@ -173,7 +164,14 @@ class Arena:
         self.secret = f"secret-{secrets.token_hex(12)}"
         self.secret_file, self.outside = folder / "secret", folder / "written"
         self.workspace = folder / "workspace"
+        self.sandboxes: dict[str, Sandbox] = {}
         self.names = {"SECRET": str(self.secret_file), "OUTSIDE": str(self.outside), "TOKEN": TOKEN}
+
+    def sandbox(self, kind: str) -> Sandbox:
+        """The sandbox of this kind, made once."""
+        if kind not in self.sandboxes:
+            self.sandboxes[kind] = MAKERS[kind](self.workspace)
+        return self.sandboxes[kind]
 
     def prepare(self) -> None:
         """Restores everything for the next program."""
@@ -248,37 +246,17 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
         patch.setenv(TOKEN, arena.secret)
         arena.prepare()
         yield arena
-
-
-MAKERS: dict[str, Callable[[Path], Sandbox]] = {
-    "linux": lambda workspace: LinuxSandbox(workspace, writable=True),
-    "read-only": LinuxSandbox,
-    "monty": lambda workspace: MontySandbox(workspace, writable=True),
-    "none": lambda workspace: UnsafeSandbox(workspace, unsafe=True),
-}
-
-
-@pytest.fixture(scope="module")
-def sandboxes(arena: Arena) -> Iterator[Callable[[str], Sandbox]]:
-    """The sandbox of each kind, made once."""
-    with ExitStack() as held:
-
-        @cache
-        def sandbox_of(kind: str) -> Sandbox:
-            sandbox = MAKERS[kind](arena.workspace)
-            held.callback(sandbox.close)
-            return sandbox
-
-        yield sandbox_of
+        for sandbox in arena.sandboxes.values():
+            sandbox.close()
 
 
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind, names in KINDS.items() for name in ATTACKS if name in names]
 )
-def test_it_is_contained(arena: Arena, sandboxes: Callable[[str], Sandbox], kind: str, name: str) -> None:
+def test_it_is_contained(arena: Arena, kind: str, name: str) -> None:
     if kind == "monty":
         pytest.importorskip("pydantic_monty")
-    noticed, result = arena.play(sandboxes(kind), ATTACKS[name])
+    noticed, result = arena.play(arena.sandbox(kind), ATTACKS[name])
     # Where the workspace can be changed, the rest of it may be.
     assert noticed - ({"src", "kept"} if kind != "read-only" else set()) == set(), result
     if kind == "monty":
@@ -286,10 +264,8 @@ def test_it_is_contained(arena: Arena, sandboxes: Callable[[str], Sandbox], kind
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_it_is_noticed_without_a_sandbox(
-    arena: Arena, sandboxes: Callable[[str], Sandbox], name: str
-) -> None:
-    noticed, result = arena.play(sandboxes("none"), ATTACKS[name])
+def test_it_is_noticed_without_a_sandbox(arena: Arena, name: str) -> None:
+    noticed, result = arena.play(arena.sandbox("none"), ATTACKS[name])
     expected = set(ATTACKS[name].partition("\n")[0].split()[1:])
     assert expected - MAY_BE_REFUSED <= noticed - {"src", "kept"} <= expected, result
 
@@ -324,8 +300,8 @@ for handle in range(3, 256):
 
 
 @pytest.mark.parametrize("name", BREAKING)
-def test_the_next_call_works(sandboxes: Callable[[str], Sandbox], name: str) -> None:
-    sandbox = sandboxes("linux")
+def test_the_next_call_works(arena: Arena, name: str) -> None:
+    sandbox = arena.sandbox("linux")
     broken = sandbox.run(BREAKING[name], thread=name, timeout=0.5)
     assert broken.value is None
     after = sandbox.run("print('on')\n6 * 7", thread=name)

@@ -88,19 +88,10 @@ def test_what_uses_more_is_ended(tmp_path: Path, case: str) -> None:
     sandbox.close()
 
 
-STAYING = {
-    "one absurd allocation": ("memory", "100 MB", "y = bytearray(10**10)"),
-    "a file that is too large": ("error", "30 MB", f"{OWN}open('a', 'wb').write(b'x' * 40_000_000)"),
-}
-
-
-@pytest.mark.parametrize("case", STAYING)
-def test_one_thing_too_large_is_an_error_and_the_variables_stay(sandbox: LinuxSandbox, case: str) -> None:
-    exit, bound, code = STAYING[case]
+def test_a_file_too_large_is_an_error_and_the_variables_stay(sandbox: LinuxSandbox) -> None:
     sandbox.run("x = 1", thread="a")
-    result = sandbox.run(code, thread="a")
-    assert (result.exit, bound in result.note) == (exit, True)
-    assert sandbox.run("x", thread="a").value == "1"
+    result = sandbox.run(f"{OWN}open('a', 'wb').write(b'x' * 40_000_000)", thread="a")
+    assert (result.exit, "30 MB" in result.note, sandbox.run("x", thread="a").value) == ("error", True, "1")
     sandbox.close("a")
 
 
@@ -156,14 +147,12 @@ REFUSED = {
     "a shell": ("run_shell", "import os; os.system('ls')"),
     "a subprocess": ("run_shell", "import subprocess; subprocess.run(['ls'])"),
     "another program": ("run_shell", "import os; os.execv('/bin/ls', ['ls'])"),
-    "a coroutine": ("run_shell", "import asyncio; await asyncio.create_subprocess_exec('ls')"),
     "a pool": (
         "run_shell",
         "from concurrent.futures import ProcessPoolExecutor\n"
         "with ProcessPoolExecutor(2) as pool: print(list(pool.map(abs, [1])))",
     ),
     "a queue": ("run_shell", "import multiprocessing; multiprocessing.Queue()"),
-    "of a context": ("run_shell", "import multiprocessing as m; m.get_context('spawn').Condition()"),
     "shared memory": (
         "run_shell",
         "from multiprocessing.shared_memory import SharedMemory; SharedMemory(None, True, 9)",

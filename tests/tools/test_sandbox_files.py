@@ -4,7 +4,6 @@ import fcntl
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,10 @@ from langchain_core.tools import BaseTool, ToolException
 
 from signoff import SetupError, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
-from signoff.tools import LinuxSandbox, PythonResult, Workspace, python_tool, workspace_tools
+from signoff.tools import LinuxSandbox, Workspace, python_tool, workspace_tools
 from tests.support.plays import FINISH, GO, THREAD, results
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are confined on Linux only")
-Make = Callable[..., LinuxSandbox]
 AS_IT_WAS = "as it was"
 
 
@@ -26,19 +24,6 @@ AS_IT_WAS = "as it was"
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The own folders lie where no other program cleans up."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    started: list[LinuxSandbox] = []
-
-    def build(*places: Path, **options: Any) -> LinuxSandbox:
-        started.append(LinuxSandbox(*places, **options))
-        return started[-1]
-
-    yield build
-    for sandbox in started:
-        sandbox.close()
 
 
 @pytest.fixture
@@ -67,17 +52,12 @@ def own_of(sandbox: LinuxSandbox) -> str:
     return str(sandbox.run("__import__('tempfile').gettempdir()", thread="a").value).strip("'")
 
 
-def is_refused(sandbox: LinuxSandbox, result: PythonResult) -> bool:
-    """Whether the model is told where it can write."""
-    return own_of(sandbox) in result.note
-
-
 # What it reads.
 
 
-def test_what_is_made_or_replaced_outside_is_seen_at_once(make: Make, work: Path) -> None:
+def test_what_is_made_or_replaced_outside_is_seen_at_once(work: Path) -> None:
     (work / "link").symlink_to("/etc/passwd")
-    sandbox = make(work)
+    sandbox = LinuxSandbox(work)
     assert sandbox.enforced()["workspace"] == "read-only"
     code = "import os\nx = 1\nos.getcwd(), sorted(os.listdir('.'))"
     names = [".git", ".venv", "docs", "link", "src", "top.py"]
@@ -96,18 +76,18 @@ NAMES = (
 )
 
 
-def test_no_name_keeps_it_from_working(make: Make, tmp_path: Path) -> None:
+def test_no_name_keeps_it_from_working(tmp_path: Path) -> None:
     for name in (*NAMES, *(f"repository {number}" for number in range(300))):
         os.makedirs(tmp_path / name / ".git")
     for writable in (False, True):
-        assert make(tmp_path, writable=writable).run("20 + 3", thread="a").value == "23"
-    assert make(tmp_path / NAMES[-1]).run("__import__('os').listdir('.')", thread="a").value == "['.git']"
+        sandbox = LinuxSandbox(tmp_path, writable=writable)
+        assert sandbox.run("20 + 3", thread="a").value == "23"
+    sandbox = LinuxSandbox(tmp_path / NAMES[-1])
+    assert sandbox.run("__import__('os').listdir('.')", thread="a").value == "['.git']"
 
 
-def test_a_workspace_that_is_gone_is_told_and_one_made_anew_is_read(
-    make: Make, work: Path, tmp_path: Path
-) -> None:
-    sandbox = make(work, writable=True)
+def test_a_workspace_that_is_gone_is_told_and_one_made_anew_is_read(work: Path, tmp_path: Path) -> None:
+    sandbox = LinuxSandbox(work, writable=True)
     tool = python_tool(sandbox)
     assert sandbox.run("x = 1", thread="a").exit == "ok"
     work.rename(tmp_path / "moved")
@@ -125,8 +105,8 @@ def test_a_workspace_that_is_gone_is_told_and_one_made_anew_is_read(
 # Its own folder.
 
 
-def test_it_writes_to_a_folder_of_its_own(make: Make, work: Path) -> None:
-    sandbox = make(work)
+def test_it_writes_to_a_folder_of_its_own(work: Path) -> None:
+    sandbox = LinuxSandbox(work)
     code = "import os, tempfile\nown = tempfile.gettempdir()\nown == os.path.expanduser('~')"
     assert sandbox.run(code, thread="a").value == "True"
     name = "/".join(("x" * 120, "y" * 120, "out.txt"))
@@ -151,9 +131,9 @@ def test_it_writes_to_a_folder_of_its_own(make: Make, work: Path) -> None:
     assert not os.path.exists(own)
 
 
-def test_without_a_thread_nothing_is_kept(make: Make) -> None:
+def test_without_a_thread_nothing_is_kept() -> None:
     code = "import os\nown = os.path.expanduser('~')\nopen(own + '/x', 'w').write('1')\nown"
-    result = make().run(code)
+    result = LinuxSandbox().run(code)
     assert (result.exit, result.files) == ("ok", {})
     assert not os.path.exists(str(result.value).strip("'"))
 
@@ -172,9 +152,8 @@ def test_it_is_read_by_the_file_tools_and_goes_with_its_thread(work: Path, tmp_p
     with sqlite_storage(tmp_path / "threads.sqlite") as storage:
         first, second = call("run_python", code=WRITE + DEEP), call("run_python", code=WRITE)
         tools = [python_tool(workspace=work), *workspace_tools(work)]
-        graph = build_graph(
-            ScriptedModel([first, read, FINISH, second, read, FINISH]), tools, storage=storage
-        )
+        model = ScriptedModel([first, read, FINISH, second, read, FINISH])
+        graph = build_graph(model, tools, storage=storage)
         for _ in range(2):
             state = graph.invoke(GO, THREAD)
             [ran], [shown] = results(state, "run_python"), results(state, "read_file")
@@ -208,30 +187,28 @@ OTHER_REFUSALS = {
 }
 
 
-def test_a_refused_write_names_the_own_folder_and_nothing_else_does(make: Make, work: Path) -> None:
+def test_a_refused_write_names_the_own_folder_and_nothing_else_does(work: Path) -> None:
     (work / "old.db").write_text("")
-    sandbox, before = make(work), files_of(work)
-    told = {
-        name: is_refused(sandbox, sandbox.run(code, thread="a"))
-        for name, code in (REFUSED_WRITES | OTHER_REFUSALS).items()
-    }
+    sandbox, before = LinuxSandbox(work), files_of(work)
+    codes, own = REFUSED_WRITES | OTHER_REFUSALS, own_of(sandbox)
+    told = {name: own in sandbox.run(code, thread="a").note for name, code in codes.items()}
     assert told == dict.fromkeys(REFUSED_WRITES, True) | dict.fromkeys(OTHER_REFUSALS, False)
     assert files_of(work) == before
 
 
-def test_a_database_in_wal_mode_is_read_as_a_copy_and_the_note_says_so(make: Make, work: Path) -> None:
+def test_a_database_in_wal_mode_is_read_as_a_copy_and_the_note_says_so(work: Path) -> None:
     database = sqlite3.connect(work / "wal.db")
     database.executescript("pragma journal_mode=wal; create table a(x); insert into a values (7)")
     database.close()
-    sandbox, read = make(work), ".execute('select x from a').fetchone()"
+    sandbox, read = LinuxSandbox(work), ".execute('select x from a').fetchone()"
     result = sandbox.run(f"import sqlite3\nsqlite3.connect('wal.db'){read}", thread="a")
-    assert (result.exit, is_refused(sandbox, result), "-wal" in result.note) == ("error", True, True)
+    assert (result.exit, own_of(sandbox) in result.note, "-wal" in result.note) == ("error", True, True)
     code = "import os, shutil; own = shutil.copy('wal.db', os.path.expanduser('~'))"
     result = sandbox.run(f"{code}\nsqlite3.connect(own){read}", thread="a")
     assert (result.value, result.note) == ("(7,)", ""), result.stderr
 
 
-def test_what_it_locks_holds_nobody_up(make: Make, work: Path) -> None:
+def test_what_it_locks_holds_nobody_up(work: Path) -> None:
     code = """
 import fcntl, struct
 files = [open('top.py', 'rb') for _ in range(6)]
@@ -241,7 +218,9 @@ lock = struct.pack('hhqqi', fcntl.F_RDLCK, 0, 0, 0, 0)
 for file, command in zip(files[2:], (fcntl.F_SETLK, fcntl.F_SETLKW, 37, 38)): fcntl.fcntl(file, command, lock)
 fcntl.fcntl(files[0], fcntl.F_SETLEASE, fcntl.F_RDLCK)
 """
-    result = make(work).run(code, thread="a")
+    # While it is referred to, its interpreter and the files stay open.
+    sandbox = LinuxSandbox(work)
+    result = sandbox.run(code, thread="a")
     assert (result.exit, result.stderr, result.note) == ("ok", "", "")
     with (work / "top.py").open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -251,11 +230,11 @@ fcntl.fcntl(files[0], fcntl.F_SETLEASE, fcntl.F_RDLCK)
 # With `writable=True`.
 
 
-def test_existing_entries_can_be_changed_but_protected_ones(make: Make, work: Path, tmp_path: Path) -> None:
+def test_existing_entries_can_be_changed_but_protected_ones(work: Path, tmp_path: Path) -> None:
     for name, target in (("way", ".git"), ("far", tmp_path / "outside"), ("env", ".venv/bin")):
         (work / name).symlink_to(target)
     (tmp_path / "outside").write_text(AS_IT_WAS)
-    sandbox = make(work, writable=True)
+    sandbox = LinuxSandbox(work, writable=True)
     done = sandbox.run(
         "import os\n"
         "open('top.py', 'w').write('new'); open('src/app.py', 'a').write('new')\n"
@@ -275,15 +254,15 @@ def test_existing_entries_can_be_changed_but_protected_ones(make: Make, work: Pa
         "open('src/new', 'w'); os.replace('src/new', 'top.py')",
     ):
         result = sandbox.run(code, thread="a")
-        is_told = is_refused(sandbox, result) and ".git" in result.note
+        is_told = own_of(sandbox) in result.note and ".git" in result.note
         assert (result.exit, is_told) == ("error", True), code
     (work / "src/new").unlink()
     assert files_of(tmp_path) == before
     assert ".git" in str(sandbox.enforced()["protected"])
 
 
-def test_where_nothing_is_protected_all_of_it_is_open(make: Make, tmp_path: Path) -> None:
-    sandbox = make(tmp_path, writable=True)
+def test_where_nothing_is_protected_all_of_it_is_open(tmp_path: Path) -> None:
+    sandbox = LinuxSandbox(tmp_path, writable=True)
     assert sandbox.enforced()["workspace"] == "writable"
     code = "open('new.txt', 'w').write('new'); open('new.txt', 'a').write('er')"
     assert sandbox.run(code, thread="a").exit == "ok"
@@ -299,15 +278,15 @@ def test_what_is_protected_can_be_said_and_is_taken_from_a_workspace(work: Path)
     assert {name for name, text in files_of(work).items() if text != AS_IT_WAS} == {".git/config"}
 
 
-def test_a_workspace_that_is_protected_as_a_whole(make: Make) -> None:
+def test_a_workspace_that_is_protected_as_a_whole() -> None:
     library = Path(os.__file__).resolve().parent / "json"
-    assert make(library).run("6 * 7", thread="a").value == "42"
+    assert LinuxSandbox(library).run("6 * 7", thread="a").value == "42"
     with pytest.raises(SetupError, match="protect="):
-        make(library, writable=True)
+        LinuxSandbox(library, writable=True)
 
 
-def test_a_file_that_was_edited_can_be_written(make: Make, work: Path) -> None:
-    sandbox, tools = make(work, writable=True), file_tools(work)
+def test_a_file_that_was_edited_can_be_written(work: Path) -> None:
+    sandbox, tools = LinuxSandbox(work, writable=True), file_tools(work)
     assert sandbox.run("x = open('top.py', 'a').write('1')", thread="a").exit == "ok"
     tools["read_file"].invoke({"path": "top.py"})
     tools["edit_file"].invoke({"path": "top.py", "old": AS_IT_WAS, "new": "edited"})
@@ -319,8 +298,8 @@ def test_a_file_that_was_edited_can_be_written(make: Make, work: Path) -> None:
     assert (result.exit, "top.py" in result.note, (work / "top.py").read_text()) == ("ok", True, "other3")
 
 
-def test_a_file_that_is_newer_can_be_written_from_the_next_call_on(make: Make, work: Path) -> None:
-    sandbox, tools = make(work, writable=True), file_tools(work)
+def test_a_file_that_is_newer_can_be_written_from_the_next_call_on(work: Path) -> None:
+    sandbox, tools = LinuxSandbox(work, writable=True), file_tools(work)
     sandbox.run("x = 1", thread="a")
     tools["write_file"].invoke({"path": "new.py", "content": "made"})
     # Nothing is lost as long as it is only read.

@@ -88,7 +88,6 @@ SEARCHES = {
     "a missing file": refuses(search("x", path="missing"), SHOP, "missing", "list_files"),
     "no name that fits": refuses(search("x", glob="src/*.rs"), SHOP, "src/*.rs", "*.py"),
     "nothing to read": refuses(search("x", glob="*.log"), ODD, "*.log", "big.log"),
-    "a pattern that takes for ever": refuses(search(EXPONENTIAL), {"z.txt": BUSY}, "z.txt", "pattern"),
 }  # fmt: skip
 
 

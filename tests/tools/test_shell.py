@@ -52,25 +52,16 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_has_its_own_exit_code_and_output_and_leaves_the_shell_whole(
-    name: str, shell: Shell
-) -> None:
-    command, code, output = COMMANDS[name]
+def test_a_command_has_its_own_exit_code_and_output_and_leaves_the_shell_whole(shell: Shell) -> None:
     shell.run("A=1; cd /")
-    assert ended(shell.run(command)) == (code, output)
-    assert ended(shell.run('echo "$A $PWD"; (exit 6)')) == (6, "1 /\n")
+    for name, (command, code, output) in COMMANDS.items():
+        assert ended(shell.run(command)) == (code, output), name
+        assert ended(shell.run('echo "$A $PWD"; (exit 6)')) == (6, "1 /\n"), name
 
 
-def test_every_kind_of_exit_code_is_exact(shell: Shell) -> None:
-    ends = {f"(exit {code})": code for code in (0, 1, 126, 127, 128, 255)}
-    ends |= {f"sh -c 'kill -{number} $$'": 128 + number for number in (1, 2, 9, 15)}
+def test_exit_codes_are_exact(shell: Shell) -> None:
+    ends = {"(exit 255)": 255, "sh -c 'kill -2 $$'": 130, "sh -c 'kill -9 $$'": 137, 'echo "never closed': 2}
     assert {command: shell.run(command).exit_code for command in ends} == ends
-
-
-def test_unbalanced_quotes_are_an_error_of_the_command(shell: Shell) -> None:
-    assert ended(shell.run('echo "never closed'))[0] == 2
-    assert ended(shell.run("echo next")) == (0, "next\n")
 
 
 RENDERED = {
@@ -89,15 +80,12 @@ RENDERED = {
 }
 
 
-@pytest.mark.parametrize("name", RENDERED)
-def test_an_output_can_do_nothing_to_a_terminal(name: str, shell: Shell, tmp_path: Path) -> None:
-    written, shown = RENDERED[name]
-    (tmp_path / "written").write_bytes(written)
-    code, output = ended(shell.run("stty -opost; cat written"))
-    assert code == 0
-    if shown is not None:
-        assert output == shown
-    assert all(character in "\t\n" or character >= " " for character in output)
+def test_an_output_can_do_nothing_to_a_terminal(shell: Shell, tmp_path: Path) -> None:
+    for name, (written, shown) in RENDERED.items():
+        (tmp_path / "written").write_bytes(written)
+        code, output = ended(shell.run("stty -opost; cat written"))
+        assert (code, shown in (None, output)) == (0, True), name
+        assert all(character in "\t\n" or character >= " " for character in output), name
 
 
 def test_of_a_long_output_the_beginning_and_the_end_are_shown_and_all_of_it_is_kept(shell: Shell) -> None:
@@ -137,9 +125,8 @@ def test_nothing_is_lost_while_commands_follow_each_other(shell: Shell) -> None:
     assert "__signoff" not in seen
 
 
-@pytest.mark.parametrize("option", ["set -vx", "set -eu", "PS4='$(date)'"])
-def test_what_the_shell_types_is_no_output_of_a_background_job(shell: Shell, option: str) -> None:
-    shell.run(option)
+def test_what_the_shell_types_is_no_output_of_a_background_job(shell: Shell) -> None:
+    shell.run("set -vx; set -u; PS4='$(date)'")
     assert [shell.run("true").before for _ in range(3)] == ["", "", ""]
 
 
@@ -205,18 +192,10 @@ def test_the_environment_is_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     }
 
 
-REFUSED = {
-    "a NUL": ("echo \0", 1),
-    "half a character": ("echo \ud800", 1),
-    "no time": ("true", 0),
-    "no number": ("true", float("nan")),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_run_is_refused(name: str, shell: Shell) -> None:
-    with pytest.raises(ToolException):
-        shell.run(*REFUSED[name])
+def test_what_cannot_run_is_refused(shell: Shell) -> None:
+    for command, seconds in (("echo \0", 1), ("echo \ud800", 1), ("true", 0), ("true", float("nan"))):
+        with pytest.raises(ToolException):
+            shell.run(command, seconds)
     assert shell.run("echo next").output == "next\n"
 
 
@@ -249,16 +228,6 @@ def test_a_shell_that_ends_is_said_once_and_replaced(command: str, shell: Shell,
     assert (result.exit_code, result.output[:5], result.restarted) == (ENDS[command], "last\n", True)
     assert not found()
     assert ended(shell.run("pwd")) == (0, f"{tmp_path}\n")
-
-
-@pytest.mark.slow
-def test_a_shell_that_ended_between_commands_is_said(shell: Shell, tmp_path: Path) -> None:
-    shell.run("(until [ -e go ]; do sleep .01; done; kill -9 $$; touch went) &")
-    (tmp_path / "go").touch()
-    assert until((tmp_path / "went").exists)
-    assert until(shell.unused)
-    assert shell.run("echo again").restarted
-    assert ended(shell.run("echo again")) == (0, "again\n")
 
 
 @pytest.mark.slow

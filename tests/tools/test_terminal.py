@@ -2,8 +2,8 @@
 
 import os
 import re
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -121,15 +121,13 @@ def test_the_shell_unused_for_longest_makes_room(pool: ShellPool, tmp_path: Path
 def test_running_shells_are_not_closed_for_room(pool: ShellPool, tmp_path: Path) -> None:
     busy = [pool.get(name, tmp_path) for name in "abc"]
     wait = "until [ -e go ]; do sleep .01; done"
-    threads = [threading.Thread(target=shell.run, args=(wait,)) for shell in busy]
-    for thread in threads:
-        thread.start()
-    assert until(lambda: all(shell.busy for shell in busy))
-    with pytest.raises(ToolException, match="3"):
-        pool.get("d", tmp_path)
-    (tmp_path / "go").touch()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as threads:
+        running = [threads.submit(shell.run, wait) for shell in busy]
+        assert until(lambda: all(shell.busy for shell in busy))
+        with pytest.raises(ToolException, match="3"):
+            pool.get("d", tmp_path)
+        (tmp_path / "go").touch()
+        assert [each.result().exit_code for each in running] == [0, 0, 0]
     assert not any(shell.closed for shell in busy)
 
 
