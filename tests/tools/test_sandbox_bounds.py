@@ -198,6 +198,20 @@ errors
     assert sandbox.run(code, thread="refused").value == str(expected)
 
 
+HEADER = Path("/usr/include/asm-generic/unistd.h")
+
+
+@pytest.mark.skipif(not HEADER.exists(), reason="the headers of the kernel are not installed")
+def test_the_filter_names_the_calls_of_the_other_processor_too() -> None:
+    """No run here shows that, so that the table is compared with the kernel's own."""
+    words = [line.split() for line in HEADER.read_text().splitlines()]
+    defined = {word[1]: int(word[2]) for word in words if len(word) == 3 and word[2].isdigit()}
+    kernels = {name: defined.get(f"__NR_{name}", defined.get(f"__NR3264_{name}")) for name in NUMBERS}
+    known = {name: number for name, number in kernels.items() if number is not None}
+    assert known == {name: NUMBERS[name][1] for name in known}
+    assert len(known) > 80
+
+
 def test_the_attributes_of_files_stay(sandbox: LinuxSandbox) -> None:
     for command in ("0x40086602", "0x401c5820", "0x40806685"):
         code = f"{OWN}import fcntl; open('f', 'w').close(); fcntl.ioctl(open('f'), {command}, bytes(128))"

@@ -13,7 +13,6 @@ import pytest
 
 from signoff import SetupError
 from signoff.tools import Bounds, MontySandbox, UnsafeSandbox, choose_sandbox
-from signoff.tools.sandbox.confine import NUMBERS
 
 NOT_HERE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "protection by the unsafe one": ("unsafe=True", lambda _: UnsafeSandbox(unsafe=False)),
@@ -48,27 +47,16 @@ def work(tmp_path: Path) -> Path:
     return work
 
 
-MONTY = {
-    "x = 1\nprint('hi')": ("ok", "hi\n", None),
-    "x * 42": ("ok", "", "42"),
-    "1 / 0": ("error", "", None),
-    "import socket": ("error", "", None),
-    "x = 'x' * 10**10": ("memory", "", None),
-    "while True: print('x' * 10_000)": ("memory", None, None),
-    "while True: pass": ("timeout", "", None),
-}
-
-
-def test_monty_keeps_variables_and_ends_what_takes_too_much(work: Path) -> None:
+def test_monty_ends_what_takes_too_much(work: Path) -> None:
     # So little that a slow machine has written it before its time is up.
     sandbox = MontySandbox(work, bounds=Bounds(written=1_000))
-    for code, expected in MONTY.items():
-        result = sandbox.run(code, thread="a", timeout=0.5 if "while" in code else 60)
-        assert (result.exit, result.stdout if expected[1] is not None else None, result.value) == expected
-        # A new limit keeps what there is, and another thread has nothing.
-        assert sandbox.run("x", thread="a").exit == ("ok" if expected[0] in ("ok", "error") else "error")
-        assert sandbox.run("x", thread="b").exit == "error"
-    assert result.note != ""
+    ends = {"import socket": "error", "'x' * 10**10": "memory", "while True: print('x' * 10_000)": "memory"}
+    assert {code: sandbox.run(code, thread="a", timeout=60).exit for code in ends} == ends
+    # What a thread has goes with what was ended, and only that thread had it.
+    assert [sandbox.run(code, thread="a").exit for code in ("x = 1", "x")] == ["ok", "ok"]
+    assert sandbox.run("x", thread="b").exit == "error"
+    assert sandbox.run("while True: pass", thread="a", timeout=0.5).exit == "timeout"
+    assert sandbox.run("x", thread="a").exit == "error"
     sandbox.close()
 
 
@@ -179,20 +167,6 @@ def test_another_user_of_other_kernels(tmp_path: Path) -> None:
     held = {f"version {version}": "(0, 'as it was', 'text')" for version in (1, 3, 7)}
     assert json.loads(done.stdout) == held | {"linux": "refused: True", "auto": "MontySandbox"}
     assert (folder / "file").read_text() == "as it was"
-
-
-HEADER = Path("/usr/include/asm-generic/unistd.h")
-
-
-@pytest.mark.skipif(not HEADER.exists(), reason="the headers of the kernel are not installed")
-def test_the_filter_names_the_calls_of_the_other_processor_too() -> None:
-    """No run here shows that, so that the table is compared with the kernel's own."""
-    words = [line.split() for line in HEADER.read_text().splitlines()]
-    defined = {word[1]: int(word[2]) for word in words if len(word) == 3 and word[2].isdigit()}
-    kernels = {name: defined.get(f"__NR_{name}", defined.get(f"__NR3264_{name}")) for name in NUMBERS}
-    known = {name: number for name, number in kernels.items() if number is not None}
-    assert known == {name: NUMBERS[name][1] for name in known}
-    assert len(known) > 80
 
 
 # `python -m signoff.tools.sandbox`.
