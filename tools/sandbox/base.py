@@ -64,6 +64,9 @@ class Bounds:
         return {name: f"{most // MB:,} MB" if most >= MB else f"{most:,}" for name, most in bounds.items()}
 
 
+TOO_MUCH_OUTPUT = "The code wrote far too much output and was ended."
+
+
 class Output:
     """What one call prints, as a terminal would show it in the end."""
 

@@ -3,6 +3,8 @@
 It is for hosts without Landlock. The package comes with the extra `monty`.
 """
 
+import os
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from signoff.graph.errors import SetupError
 from signoff.graph.inside.installing import install_hint
-from signoff.tools.sandbox.base import Bounds, Exit, Output, PythonResult
+from signoff.tools.sandbox.base import TOO_MUCH_OUTPUT, Bounds, Exit, Output, PythonResult
 from signoff.tools.sandbox.folder import OwnFolder
 from signoff.tools.sandbox.pool import Interpreter, WorkspacePool
 
@@ -43,11 +45,16 @@ class MontyInterpreter:
         from pydantic_monty import MontyCrashedError, MontyError
 
         session = self._session_with(timeout)
-        output = Output(self._bounds)
+        output, worker, is_flood = Output(self._bounds), session.worker_pid, False
 
         def collect(stream: str, text: str) -> None:
-            if not output.add(stream, text.encode(errors="backslashreplace")):
-                raise MemoryError("far too much output")
+            nonlocal is_flood
+            if output.add(stream, text.encode(errors="backslashreplace")) or is_flood:
+                return
+            is_flood = True
+            if worker:
+                # An error raised here would end the call only when its time is up.
+                os.kill(worker, signal.SIGTERM)
 
         started = time.monotonic()
         exit: Exit = "ok"
@@ -66,6 +73,8 @@ class MontyInterpreter:
         self.alive = exit in ("ok", "error")
         shown_value = None if value is None else repr(value)[:_MOST_OF_A_VALUE]
         note = "The time limit was reached." if exit == "timeout" else ""
+        if is_flood:
+            note = TOO_MUCH_OUTPUT
         return self.folder.finish(output.result(exit, shown_value, started, note), {"refused": is_refused})
 
     def stop(self) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 
 from signoff.graph.errors import SetupError
 from signoff.tools.processes.helpers import base_python, program_text
-from signoff.tools.sandbox.base import MB, Bounds, Exit, Output, PythonResult
+from signoff.tools.sandbox.base import MB, TOO_MUCH_OUTPUT, Bounds, Exit, Output, PythonResult
 from signoff.tools.sandbox.confine import interrupt
 from signoff.tools.sandbox.folder import OwnFolder
 
@@ -350,7 +350,7 @@ class ProcessInterpreter:
         for name, stream in (("stdout", self._process.stdout), ("stderr", self._process.stderr)):
             if stream and (data := stream.read(_CHUNK)):
                 if not call.output.add(name, data):
-                    call.end("killed", "The code wrote far too much output and was ended.")
+                    call.end("killed", TOO_MUCH_OUTPUT)
                 is_full = is_full or len(data) == _CHUNK
         return is_full
 
