@@ -48,6 +48,7 @@ ALL = [
 ls = partial(calls, "list_files")
 LISTINGS = {
     "everything, and what is not entered": shows(ls(), TREE, ALL),
+    "nothing": shows(ls(), {}, []),
     "a folder": shows(ls(path="src/deep"), TREE, ["src/deep/c.md 5"]),
     "a glob from the folder": shows(ls(path="src", glob="deep/*"), TREE, ["src/deep/c.md 5"]),
     "a link to a folder": shows(ls(path="in"), {"src/a": "1", "in": Link("src")}, ["in/a 1"]),

@@ -4,12 +4,12 @@ built, in one line that names the tool and the argument."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, partial, update_wrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import tool
+from langchain_core.tools import StructuredTool, tool
 from langgraph.prebuilt import InjectedState
 
 from signoff import ControlTool, SetupError, build_graph, standard_controls
@@ -138,6 +138,7 @@ def by_name_alone(*, year: int) -> str:
 
 ANN, YEAR, LESS = "3 orders of ann in 1", {"year": 1}, ["year", "limit"]
 FORGED = {"year": 1, "user": "mallory"}
+OF_ANN = StructuredTool.from_function(update_wrapper(partial(orders, user="ann"), orders))
 # A tool, the arguments that the model passes, those that it is shown, and the result.
 TAKEN: dict[str, tuple[Any, dict[str, Any], list[str], str]] = {
     "a function": (orders, {"user": "ann", "year": 1}, ["user", "year", "limit"], ANN),
@@ -151,6 +152,7 @@ TAKEN: dict[str, tuple[Any, dict[str, Any], list[str], str]] = {
         ["year"],
         "ann in 1, 2 messages",
     ),
+    "a tool of a partial": (OF_ANN, FORGED, LESS, ANN),
     "a coroutine": (soon, YEAR, ["year"], "soon 1"),
     "a cached function": (cache(by_name_alone), YEAR, ["year"], "1"),
     **{

@@ -100,6 +100,7 @@ python_tool(None, folder).invoke({"code": "1"}, thread)
 """
 
 
+@pytest.mark.thorough
 def test_it_ends_with_the_program(tmp_path: Path) -> None:
     command = f"echo $$ >> pids; setsid {long_sleep()} & nohup {long_sleep()} & {long_sleep()} &"
     root = Path(__file__).parents[2]

@@ -159,6 +159,15 @@ def test_what_a_person_typed_between_two_commands_is_not_told(tmp_path: Path) ->
         assert (result.before, result.output) == ("", "mine\n")
 
 
+def test_typing_more_than_a_program_takes_does_not_hang(tmp_path: Path) -> None:
+    with Shell(tmp_path, interactive=True) as shell, ThreadPoolExecutor() as threads:
+        running = threads.submit(shell.run, f"trap '' INT QUIT; {long_sleep()}", 2)
+        assert until(lambda: bool(found()))
+        with pytest.raises(ToolException):
+            shell.write(b"x\n" * 100_000)
+        assert running.result().timed_out
+
+
 def test_what_the_terminal_shows_is_heard_also_between_commands(tmp_path: Path) -> None:
     heard, during = bytearray(), bytearray()
     with Shell(tmp_path, on_output=heard.extend) as shell:

@@ -21,13 +21,11 @@ EVERY_TOOL: dict[str, dict[str, Any]] = {
     "list_files": {},
     "search_files": {"pattern": "e"},
 }
-ON_FILES = list(EVERY_TOOL)[:3]
 
 
 @pytest.fixture
 def around(tmp_path: Path) -> Bench:
     """What is around the workspace, and in it."""
-    outside = tmp_path / "outside"
     return Bench(
         tmp_path,
         {
@@ -35,14 +33,12 @@ def around(tmp_path: Path) -> Bench:
             "project-2/secret.txt": SECRET,
             "project/src/app.py": "code\n",
             "project/notes.txt": "notes\n",
-            "project/pipe": None,
             "project/to_file": Link("../outside/secret.txt"),
-            "project/to_folder": Link(str(outside)),
+            "project/to_folder": Link(str(tmp_path / "outside")),
             "project/to_link": Link("to_file"),
             "project/to_proc": Link("/proc"),
             "project/to_null": Link("/dev/null"),
             "project/to_new": Link("../outside/new.txt"),
-            "project/loop": Link("loop"),
             "project/inner": Link("src/app.py"),
             "project/inner_absolute": Link(str(tmp_path / "project/src/app.py")),
             "project/inner_folder": Link("src"),
@@ -59,19 +55,18 @@ def bench(around: Bench) -> Bench:
 NOWHERE = [
     *("..", "../outside/secret.txt", "src/../../outside/secret.txt", "{around}/outside/secret.txt"),
     *("{around}/project/../outside/secret.txt", "{around}/project-2/secret.txt", "/etc/passwd", "~/.bashrc"),
-    *("/proc/self/environ", "/dev/null", "to_file", "to_link", "to_folder/secret.txt"),
-    *("to_folder/../outside/secret.txt", "to_proc/self/environ", "to_null", "to_new", "notes.txt/x"),
+    *("/proc/self/environ", "/dev/null", "to_file", "to_link", "to_folder/secret.txt", "src/app.py/x"),
+    *("to_folder/../outside/secret.txt", "to_proc/self/environ", "to_null", "to_new"),
     *("", "  ", "notes.txt\0.png", "/proc/self/environ\0", "caf\ud800", "x" * 5_000, "x" * 300),
     "../" * 1_300 + "x",
 ]
-NO_FILES = ["pipe", "loop", "src", ".", "inner_folder", "src/app.py/x"]
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("path", [*NOWHERE, *NO_FILES], ids=lambda path: path[:40])
+@pytest.mark.parametrize("path", NOWHERE, ids=lambda path: path[:40])
 def test_a_path_that_is_no_file_inside_is_refused(path: str, around: Bench, bench: Bench) -> None:
     before = around.disk()
-    for tool in EVERY_TOOL if path in NOWHERE else ON_FILES:
+    for tool in EVERY_TOOL:
         told = bench.refusal(tool, path=path.format(around=around.root), **EVERY_TOOL[tool])
         assert SECRET not in told
         assert len(told) < 400

@@ -85,7 +85,7 @@ def serve(how: str) -> None:
             info = {"name": "rough", "version": "1"}
             version = params["protocolVersion"]
             answer(request, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
-        elif method == "tools/list" and how != "no list":
+        elif method == "tools/list":
             answer(request, listed(how, request))
         elif method == "tools/call":
             answer(request, called(params["name"], params.get("arguments") or {}))
