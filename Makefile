@@ -9,7 +9,7 @@ CHECK = $(if $(filter file,$(origin TASK)),--check "python ../../examples/demo_c
 UV := $(shell command -v uv || echo .tools/bin/uv)
 RUN := $(UV) run --no-sync
 # The tests kill processes but do not cut the power, so waiting for the disk (fsync) would test nothing more.
-TESTS := $(shell command -v eatmydata) $(RUN) pytest -n 2 --dist loadfile
+TESTS := $(shell command -v eatmydata) $(RUN) pytest -n 2 --dist loadfile --no-loadscope-reorder
 DEMO := .demo
 # PART=K/N: of the sweeps and the versions each Nth, beginning with the Kth.
 PART ?= 0/1

@@ -46,6 +46,9 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # The files with processes and servers first, so that no worker is alone with one of them at the end.
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
     first, stride = map(int, config.getoption("part").split("/"))
     left_out = [item for at, item in enumerate(items) if at % stride != first % stride]
     config.hook.pytest_deselected(items=left_out)

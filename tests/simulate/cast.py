@@ -10,6 +10,7 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.types import interrupt
+from pydantic import BaseModel
 
 from signoff import Graph, Limits, Storage, build_graph, delegate
 from signoff.models import ScriptedModel, call, reply
@@ -292,6 +293,18 @@ def _built(loop: Loop, stage: Stage, replies: Sequence[str], tools: Sequence[Bas
     )
 
 
+class Nothing(BaseModel):
+    pass
+
+
+class Named(BaseModel):
+    name: str
+
+
+class Somewhere(BaseModel):
+    where: str
+
+
 def tools_of(stage: Stage) -> list[BaseTool]:
     def act(name: str) -> str:
         """Act."""
@@ -322,16 +335,20 @@ def tools_of(stage: Stage) -> list[BaseTool]:
         """Fail."""
         raise ValueError("it failed")
 
-    made: Mapping[str, tuple[Callable[..., str], dict[str, Any]]] = {
-        "act": (act, {"kind": "write", "undo": lambda args, result: stage.take_back(str(args["name"]))}),
-        "pay": (pay, {"kind": "write"}),
-        "drive": (drive, {"kind": "write"}),
-        "wait": (wait, {"kind": "write"}),
-        "count": (count, {"kind": "write"}),
-        "look": (look, {"kind": "read"}),
-        "fail": (fail, {"kind": "read"}),
+    made: Mapping[str, tuple[Callable[..., str], type[BaseModel], dict[str, Any]]] = {
+        "act": (
+            act,
+            Named,
+            {"kind": "write", "undo": lambda args, result: stage.take_back(str(args["name"]))},
+        ),
+        "pay": (pay, Named, {"kind": "write"}),
+        "drive": (drive, Named, {"kind": "write"}),
+        "wait": (wait, Named, {"kind": "write"}),
+        "count": (count, Nothing, {"kind": "write"}),
+        "look": (look, Somewhere, {"kind": "read"}),
+        "fail": (fail, Nothing, {"kind": "read"}),
     }
     return [
-        StructuredTool.from_function(work, name=name, metadata=metadata)
-        for name, (work, metadata) in made.items()
+        StructuredTool.from_function(work, name=name, args_schema=schema, metadata=metadata)
+        for name, (work, schema, metadata) in made.items()
     ]
