@@ -1,6 +1,5 @@
 """What the tests of this folder share: tools, a thread in memory, hooks, and what came of a run."""
 
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,17 +20,6 @@ FINISH = call("finish_task", summary="Done.")
 CONTROLS = ["finish_task", "ask_user", "think"]
 ACCEPTED = ("success", "finish_task")
 POLICY: Mapping[str, Any] = {"texts": TEXTS, "model_retries": None}
-
-
-def killed(does: Callable[[], object]) -> None:
-    """Does it in a process that ends itself with the code 9."""
-    child = os.fork()
-    if child == 0:
-        try:
-            does()
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 
 class Bank:

@@ -21,7 +21,7 @@ from langgraph.types import Command, Overwrite
 from pydantic import BaseModel, Field, SecretStr
 from typing_extensions import TypedDict
 
-from signoff import ControlTool, Limits, Session, SetupError, Storage, build_graph, sqlite_storage
+from signoff import ControlTool, LoopPolicy, Session, SetupError, Storage, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, TaggedText, call
 from signoff.studio import served
 from tests.drop_in.playing import (
@@ -129,14 +129,11 @@ class TestApps:
     def test_an_app_gets_the_same_of_both(self, app: Callable[..., Any]) -> None:
         assert app(self, build_graph) == app(self, create_agent)
 
-    @pytest.mark.parametrize(("place", "known"), [("tools", False), ("execute", True), ("*", True)])
-    def test_a_pause_at_a_node_that_is_not_there_is_refused(self, place: str, known: bool) -> None:
+    def test_a_pause_at_a_node_that_is_not_there_is_refused(self) -> None:
         agent, _ = built(call("look"), tools=Bank().tools, **memory())
-        if known:
-            play(agent, interrupt_before=place if place == "*" else [place])
-        else:
-            refused(lambda: play(agent, interrupt_before=[place]), place)
-        assert bool(agent.get_state(THREAD).next) is known
+        refused(lambda: play(agent, interrupt_before=["tools"]), "tools")
+        play(agent, interrupt_before="*")
+        assert agent.get_state(THREAD).next
 
 
 MARK, HOUR = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
@@ -168,20 +165,16 @@ class TestThePrompt:
     PROMPTS: Mapping[str, tuple[Any, ...]] = {
         "text": ("Be kind.", [KIND, RULES]),
         "none": (None, [RULES]),
-        "a message of text": (SystemMessage("Be kind."), [KIND, RULES]),
         "blocks": (SystemMessage([KIND, "Be short."]), [KIND, block("Be short."), RULES]),
-        "a mark on the last": (SystemMessage([block("Be kind.", HOUR)]), [KIND, block("RULES", HOUR)]),
         "a mark on an earlier one": (
             SystemMessage([block("Long.", HOUR), KIND]),
             [block("Long.", HOUR), KIND, RULES],
         ),
-        "no blocks": (SystemMessage([]), [RULES]),
         "one of the history": (
             SystemMessage([block("Be kind.", MARK)]),
             [KIND, RULES, block("Be brave.", MARK)],
             BRAVE,
         ),
-        "that of the context": ("Be kind.", [block("Be rude."), RULES], GO, RUDE),
         "that of the context for blocks": (SystemMessage([KIND]), [block("Be rude."), RULES], GO, RUDE),
     }
 
@@ -267,14 +260,6 @@ class Fussy:
         raise LookupError("nobody is nobody")
 
 
-class Taken(TypedDict):
-    model: str
-
-
-class Unfinished(BaseModel):
-    part: "Nowhere"  # type: ignore[name-defined]  # noqa: F821  # a name that nobody has defined
-
-
 ANN = {"user_id": "ann"}
 WIRE = Wire()
 
@@ -300,9 +285,7 @@ class TestTheContext:
     GIVEN: Mapping[str, tuple[Any, Any, Any]] = {
         "a mapping for a dataclass": (Account, {**ANN, "level": 2}, Account("ann", 2)),
         "what has no JSON form": (Account, {**ANN, "wire": WIRE}, Account("ann", wire=WIRE)),
-        "a dataclass": (Account, Account("ann"), Account("ann")),
         "a mapping for a model": (AccountModel, ANN, AccountModel(user_id="ann")),
-        "a model": (AccountModel, AccountModel(user_id="ann"), AccountModel(user_id="ann")),
         "a mapping for a TypedDict": (AccountDict, ANN, ANN),
         "beside Signoff's own": (Account, {**ANN, "turns": 9, "model": ""}, Account("ann")),
         "another kind of mapping": (Account, MappingProxyType(ANN), Account("ann")),
@@ -320,17 +303,12 @@ class TestTheContext:
     REFUSED: Mapping[str, tuple[Any, Any, str]] = {
         "a name that is not there": (Account, {**ANN, "usr": 1}, "'usr'"),
         "a value that does not fit": (Account, {"user_id": 3}, "user_id"),
-        "what is needed": (AccountDict, {"level": 3}, "user_id"),
         "a model's own rule": (AccountModel, {"user_id": "a"}, "user_id"),
         "a value of Signoff's": (Account, {**ANN, "turns": 0}, "turns"),
         "another dataclass": (AccountModel, Account("ann"), "AccountModel"),
-        "an instance for a TypedDict": (AccountDict, Account("ann"), "AccountDict"),
-        "a key that is no name": (Account, {3: "ann"}, "3"),
         "a text": (Account, "ann", "'ann'"),
         "what its type refuses": (Fussy, ANN, "Fussy"),
-        "a name without a schema": (None, MappingProxyType({"user": 1}), "'user'"),
         "a dataclass without a schema": (None, Account("ann"), "context_schema=Account"),
-        "a model without a schema": (None, Limits(), "context_schema=Limits"),
     }
 
     @pytest.mark.parametrize("case", REFUSED)
@@ -340,7 +318,7 @@ class TestTheContext:
         refused(lambda: play(agent, context=given), name)
         assert seen == []
 
-    @pytest.mark.parametrize("schema", [Account, AccountModel, AccountDict, None])
+    @pytest.mark.parametrize("schema", [Account, AccountDict, None])
     def test_the_form_shows_both_parts(self, schema: Any) -> None:
         form = looks(schema)[0].get_context_jsonschema()
         assert {"system_prompt", "turns"} <= set(form["properties"])
@@ -350,11 +328,10 @@ class TestTheContext:
     @pytest.mark.parametrize(
         "check",
         [
-            lambda context: bool(context == Account("ann")),
             lambda context, **given: context == Account("ann") and len(given) == 4,
             lambda **given: "context" not in given,
         ],
-        ids=["by its name", "among all", "not asked for"],
+        ids=["by its name", "not asked for"],
     )
     def test_a_check_gets_it_when_it_asks_for_it(self, check: Any) -> None:
         agent, _ = built(context_schema=Account, checks=[check])
@@ -363,9 +340,7 @@ class TestTheContext:
 
     # Nobody needs to be asked for ann.
     ASKING: Mapping[str, Any] = {
-        "a policy": lambda name, args, context: not_ann(context),
         "a rule": {"look": lambda args, context: not_ann(context)},
-        "a rule of a kind": {"write": lambda args, context: not_ann(context)},
         "a rule that gives a rule": {"look": lambda args, context: not_ann(context) and ["approve"]},
         "when": {
             "look": {"allowed_decisions": ["approve"], "when": lambda r: not_ann(r.runtime.context)},
@@ -397,7 +372,6 @@ class TestTheContext:
         "an object": (Outside, Outside("ann", "blue"), "a node", ANN),
         "a mapping": (Outside, {**ANN, "colour": "blue"}, "in a node", ANN),
         "nothing of it": (Colour, {"colour": "blue"}, "a node", None),
-        "nothing of it, in a node": (Colour, {"colour": "blue"}, "in a node", None),
         "of ours": (Outside, {**ANN, "colour": "blue"}, "in a tool", ANN),
     }
 
@@ -457,7 +431,6 @@ UPDATES: dict[str, Any] = {
     "another": {"notes": ["b"], "name": "bob"},
     "a tuple": {"name": ("a", ("b",))},
     "messages": {"seen": [SEEN]},
-    "bytes": {"name": b"raw"},
     "a new beginning": {"notes": Overwrite(["new"])},
     "extended": {"extended": ["x"]},
     "long": {"longest": "three"},
@@ -465,8 +438,6 @@ UPDATES: dict[str, Any] = {
     "an unknown channel": {"notez": ["no"]},
     "a wrong type": {"notes": 3},
     "a model": {"name": Weight(kilos=3)},
-    "a model inside": {"name": [Weight(kilos=3)]},
-    "a function": {"name": len},
     "an odd one": {"name": Odd()},
     "too large a number": {"name": 2**70},
 }
@@ -494,16 +465,15 @@ KINDS = pytest.mark.parametrize("kind", ["write", "read"])
 
 
 class TestTheState:
-    BESIDE = ("a note", "another", "a note")
     WRITTEN: Mapping[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
-        "one after another": (("a note", "another"), {"notes": ["a", "b"], "name": "bob"}),
-        "several in a reply": ((BESIDE,), {"notes": ["a", "b", "a"], "name": "bob"}),
+        "one after another": (
+            ("a note", "another", ("a note", "a note")),
+            {"notes": ["a", "b", "a", "a"], "name": "bob"},
+        ),
         "a reducer without a value to begin with": (("long", "long"), {"longest": "three"}),
         "one that changes its argument": ((("extended", "extended"), "extended"), {"extended": ["x"] * 3}),
         "a tuple is a list": (("a tuple",), {"name": ["a", ["b"]]}),
         "messages": (("messages",), {"seen": [SEEN]}),
-        "bytes": (("bytes",), {"name": b"raw"}),
-        "past the reducer": (("a note", "a new beginning", "a note"), {"notes": ["new", "a"]}),
         "past it among others": ((("a note", "a new beginning", "a note"),), {"notes": ["new", "a"]}),
     }
 
@@ -524,8 +494,6 @@ class TestTheState:
         "an unknown channel": ("<no_channel>", "notez"),
         "a wrong type": ("<not_written>", "notes"),
         "a model": ("<not_written>", "name"),
-        "a model inside": ("<not_written>", "name"),
-        "a function": ("<not_written>", "name"),
         "an odd one": ("<not_written>", "name"),
         "too large a number": ("<not_written>", "name"),
     }
@@ -553,12 +521,9 @@ class TestTheState:
 
     REFUSED: Mapping[str, tuple[str, dict[str, Any], str]] = {
         "what a reducer cannot add": ("an input", {"notes": 3}, "'notes'"),
-        "none for a reducer": ("a command", {"notes": None}, "'notes'"),
         "what does not go with what is there": ("pairs", {"longest": 7}, "'longest'"),
         "a function": ("a command", {"name": len}, "'name'"),
-        "too large a number": ("pairs", {"name": 2**70}, "'name'"),
         "what comes back as another type": ("an input", {"name": Weight(kilos=3)}, "Weight"),
-        "half a character": ("an input", {"name": "\ud800"}, "'name'"),
         "beside others that are right": ("a command", {"name": "ann", "notes": 3}, "'notes'"),
         "an unknown channel": ("an input", {"notez": ["x"]}, "'notez'"),
     }
@@ -581,10 +546,7 @@ class TestTheState:
 
     TAKEN: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "what its reducer adds": ({"notes": ["two"]}, {"notes": ["one", "two"], "name": "ann"}),
-        "a new beginning": ({"notes": Overwrite(["new"])}, {"notes": ["new"]}),
         "a new beginning in JSON": ({"notes": {"__overwrite__": ["new"]}}, {"notes": ["new"]}),
-        "a tuple is a list": ({"name": ("a", ("b",))}, {"name": ["a", ["b"]]}),
-        "messages": ({"seen": [SEEN]}, {"seen": [SEEN]}),
         "for a reducer that changes its argument": ({"extended": ["x"]}, {"extended": ["x"]}),
     }
 
@@ -622,40 +584,27 @@ class Reduces(TypedDict):
     messages: Annotated[list[AnyMessage], operator.add]
 
 
-class Shadows(TypedDict):
-    outcome: str
-
-
 NOT_JSON = SystemMessage([{"type": "text", "text": print}])
-# What no graph can be built with, and what the error names.
+# What no graph can be built with, and what the error names: beside the values of another kind, which
+# tests/graph/test_mistakes.py has.
 MISTAKES: Mapping[str, tuple[dict[str, Any], str]] = {
-    "a prompt that is a number": ({"system_prompt": 3}, "system_prompt"),
     "another message": ({"system_prompt": AIMessage("x")}, "system_prompt"),
-    "a prompt that is a class": ({"system_prompt": SystemMessage}, "system_prompt"),
-    "a prompt that is a function": ({"system_prompt": lambda state: ""}, "system_prompt"),
+    "a prompt that is a function": ({"system_prompt": lambda state: ""}, "dynamic_prompt"),
     "a block that is not JSON": ({"system_prompt": NOT_JSON}, "system_prompt"),
     "a function of OpenAI's": ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tool"),
-    "a tool of Anthropic's": ({"tools": [{"name": "f", "input_schema": {}}]}, "tool"),
-    "a tool that is nothing": ({"tools": [{}]}, "tool"),
-    "a provider's tool twice": ({"tools": [SEARCH, SEARCH]}, "'web_search'"),
     "one with the name of a tool": ({"tools": [Bank().look, {"type": "x", "name": "look"}]}, "'look'"),
     "one with the name of a control tool": ({"tools": [{"type": "x", "name": "think"}]}, "'think'"),
-    "tools that are no list": ({"tools": SEARCH}, "list"),
-    "a context that is a dict": ({"context_schema": dict}, "context_schema"),
     "a context of a plain class": ({"context_schema": Wire}, "context_schema"),
-    "a context that is a value": ({"context_schema": Account("ann")}, "context_schema"),
-    "a field of ours": ({"context_schema": Taken}, "'model'"),
-    "a type that nobody has defined": ({"context_schema": Unfinished}, "'Nowhere'"),
-    "a channel of ours": ({"state_schema": Shadows}, "'outcome'"),
     "a reducer for the history": ({"state_schema": Reduces}, "'messages'"),
-    "a state that is a dict": ({"state_schema": dict}, "TypedDict"),
-    "a state that is a model": ({"state_schema": Weight}, "TypedDict"),
-    "a state that is a value": ({"state_schema": {}}, "TypedDict"),
+    "a person's decisions, as in deepagents": ({"interrupt_on": {"look": True}}, "approvals="),
+    "LangChain's transformers": ({"transformers": []}, "transformers"),
+    "no name of ours": ({"approval": {}}, "approvals"),
+    **{f"{name}, of the policy": ({name: None}, "policy={'") for name in LoopPolicy.model_fields},
 }
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_a_mistake_is_told_when_the_graph_is_built(case: str) -> None:
+def test_what_to_write_is_told_when_the_graph_is_built(case: str) -> None:
     options, name = MISTAKES[case]
     refused(lambda: built(**options), name)
 

@@ -6,10 +6,8 @@ nothing but an accepted finish is a success. What LangChain itself shows is left
 
 import asyncio
 import operator
-import os
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
 import pytest
@@ -27,9 +25,9 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Syst
 from langchain_core.tools import tool
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
-from langgraph.types import Command, Overwrite, interrupt
+from langgraph.types import Command, interrupt
 
-from signoff import ControlTool, Limits, Session, SetupError, build_graph, go_on, sqlite_storage
+from signoff import ControlTool, Limits, Session, SetupError, build_graph, go_on
 from signoff.models import ScriptedModel, call, reply
 from tests.drop_in.playing import (
     ACCEPTED,
@@ -44,7 +42,6 @@ from tests.drop_in.playing import (
     ended,
     hook,
     jumps,
-    killed,
     labels,
     memory,
     play,
@@ -53,6 +50,7 @@ from tests.drop_in.playing import (
     texts,
     warned,
 )
+from tests.support.interrupting import interrupt_process
 
 PAYS = call("pay", amount=5)
 Wrapper = Callable[[Any, Callable[[Any], Any]], Any]
@@ -73,7 +71,6 @@ def cut_off(*calls: Any) -> Any:
 class TestAroundAModelCall:
     # What is put into the request, and what of the first model call then is what.
     OVERRIDES: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Any], Any], Any]] = {
-        "nothing": (lambda r: {}, lambda seen: seen.tool_names, ["look", "pay", *CONTROLS]),
         "fewer tools": (lambda r: {"tools": r.tools[1:]}, lambda seen: seen.tool_names, ["pay", *CONTROLS]),
         "no tools": (lambda r: {"tools": []}, lambda seen: seen.tool_names, CONTROLS),
         "a provider's own tool": (
@@ -90,11 +87,6 @@ class TestAroundAModelCall:
             lambda r: {"system_message": SystemMessage("Be brief.")},
             lambda seen: [word in seen.messages[0].text for word in ("Be brief.", "Be kind.", *CONTROLS[:1])],
             [True, False, True],
-        ),
-        "no prompt": (
-            lambda r: {"system_message": None},
-            lambda seen: [word in seen.messages[0].text for word in ("Be kind.", *CONTROLS[:1])],
-            [False, True],
         ),
     }
 
@@ -127,7 +119,6 @@ class TestAroundAModelCall:
 
     # Each reply of the model costs 110 tokens. How many it gives, turns, and what is paid.
     REPLIES: Mapping[str, tuple[Wrapper, int, int, list[int]]] = {
-        "asks twice": (lambda r, ask: [ask(r), ask(r)][1], 4, 2, [2]),
         "asks twice, and the first counts": (lambda r, ask: [ask(r), ask(r)][0], 4, 2, [1]),
         "as another message": (
             lambda r, ask: AIMessage("anew", tool_calls=ask(r).result[0].tool_calls),
@@ -161,17 +152,13 @@ class TestAroundAModelCall:
         assert found["outcome"]["usage"]["output_tokens"] < 1_500
 
     BAD: Mapping[str, Wrapper] = {
-        "a text": lambda r, ask: "done",
         "no message": lambda r, ask: ModelResponse(result=[]),
-        "a person's message": lambda r, ask: ModelResponse(result=[HumanMessage("no")]),
         "a tool that nobody has": lambda r, ask: ask(r.override(tools=[tool(lambda: 1, description="x")])),
         "a format of the answer": lambda r, ask: ask(r.override(response_format=dict)),
         "an error": lambda r, ask: 1 / 0,
-        "an error like one of a server": lambda r, ask: dict[str, int]()["x"],
         "the end of the program": lambda r, ask: sys.exit(3),
         "an error after the reply": lambda r, ask: [ask(r), int("x")],
         "a way to elsewhere": lambda r, ask: ExtendedModelResponse(ask(r), Command(goto="finish")),
-        "a jump": lambda r, ask: ExtendedModelResponse(ask(r), Command(update={"jump_to": "end"})),
         "an unknown channel": lambda r, ask: ExtendedModelResponse(ask(r), Command(update={"typo": 1})),
     }
 
@@ -205,18 +192,6 @@ class TestAroundAModelCall:
         found = play(graph(["No.", FINISH], around(asks_again, "again"), around(self.judges, "judge")))
         assert (ended(found), found["outcome"]["turns"]) == (ACCEPTED, 1)
 
-    def test_a_command_beside_the_reply_is_written_with_it(self) -> None:
-        class Noting(AgentState[Any]):
-            notes: Annotated[list[str], operator.add]
-
-        def notes(request: Any, handler: Any) -> Any:
-            update = {"notes": ["asked"], "messages": [HumanMessage("Noted.")]}
-            return ExtendedModelResponse(handler(request), Command(update=update))
-
-        found = play(graph([call("look"), FINISH], around(notes, state_schema=Noting), **memory()))
-        assert (found["notes"], found["outcome"]["turns"]) == (["asked", "asked"], 2)
-        assert texts(found) == ["go", "Noted.", "Noted."]
-
 
 class TestAroundAToolCall:
     @staticmethod
@@ -238,11 +213,9 @@ class TestAroundAToolCall:
     # What it does to a call that pays so much: what is paid, and how the result begins.
     CASES: Mapping[str, tuple[Wrapper, int, list[int], str]] = {
         "other arguments": (cheaper, 2, [1], "paid 1"),
-        "another result": (lambda r, run: run(r).model_copy(update={"content": "LOUD"}), 2, [2], "LOUD"),
         "another tool": (replaces, 2, [], "2 instead"),
         "without a run": (lambda r, run: ToolMessage("kept", tool_call_id=r.tool_call["id"]), 2, [], "kept"),
         "an error that is taken": (catches, 9, [9], "caught too much"),
-        "an error that is not": (lambda r, run: run(r), 9, [9], "ValueError: too much"),
         "an error of its own": (lambda r, run: 1 / 0, 2, [], "ZeroDivisionError"),
         "no result at all": (lambda r, run: 3, 1, [], "<unsupported>"),
     }
@@ -256,28 +229,17 @@ class TestAroundAToolCall:
         assert results(found)[0].startswith(said)
         assert len(found["outcome"]["changes"]) == 1
 
-    @staticmethod
-    def insists(request: Any, handler: Any) -> Any:
-        for _ in range(3):
-            try:
-                found = handler(request)
-            except Exception as error:  # noqa: BLE001  it takes every error
-                found = ToolMessage(str(error), tool_call_id=request.tool_call["id"], status="error")
-        return found
-
-    # Who asks again, whether the tool fails, what it says of itself, and how often it runs.
-    AGAIN: Mapping[str, tuple[Any, bool, dict[str, Any], int]] = {
-        "LangChain's, a tool that may change something": (ToolRetryMiddleware, True, {}, 1),
-        "LangChain's, it reads": (ToolRetryMiddleware, True, {"kind": "read"}, 3),
-        "one that takes every error": (None, True, {"kind": "write"}, 1),
-        "one that takes every error, it reads": (None, True, {"kind": "read"}, 3),
-        "one that repeats a success": (None, False, {"kind": "write"}, 1),
-        "repeats a success that may repeat": (None, False, {"kind": "write", "idempotent": True}, 3),
+    # Whether LangChain's middleware asks again, or one that repeats a success; the tool; how often it runs.
+    AGAIN: Mapping[str, tuple[bool, dict[str, Any], int]] = {
+        "a failure, it may change something": (True, {}, 1),
+        "a failure, it reads": (True, {"kind": "read"}, 3),
+        "a success, it changes something": (False, {"kind": "write"}, 1),
+        "a success, it may be repeated": (False, {"kind": "write", "idempotent": True}, 3),
     }
 
     @pytest.mark.parametrize("case", AGAIN)
     def test_a_tool_runs_again_only_where_that_is_the_same_as_once(self, case: str) -> None:
-        retries, fails, metadata, runs = self.AGAIN[case]
+        fails, metadata, runs = self.AGAIN[case]
         ran: list[int] = []
 
         @tool
@@ -289,7 +251,8 @@ class TestAroundAToolCall:
             return "worked"
 
         work.metadata = metadata
-        given = retries(initial_delay=0) if retries else around_tools(self.insists)
+        repeats = around_tools(lambda request, handler: [handler(request) for _ in range(3)][-1])
+        given = ToolRetryMiddleware(initial_delay=0) if fails else repeats
         model = ScriptedModel([call("work"), FINISH])
         found = play(build_graph(model, [work], middleware=[given], policy=POLICY, **memory()))
         assert len(ran) == runs
@@ -376,16 +339,12 @@ def counting(name: str) -> Any:
 
 
 class TestHooks:
-    @pytest.mark.parametrize("times", [(2, 1), (1, 2)], ids=str)
-    def test_all_run_in_the_order_of_create_agent(self, times: tuple[int, int]) -> None:
+    def test_all_run_in_the_order_of_create_agent(self) -> None:
         def by(build: Any, last: Any) -> list[str]:
             log = list[str]()
-            within = [*noting("a", log.append, times[0]), *noting("b", log.append, times[1])]
-            play(
-                build(
-                    ScriptedModel([*[call("look")] * 2, *[last] * 2]), tools=Bank().tools, middleware=within
-                )
-            )
+            within = [*noting("a", log.append, times=2), *noting("b", log.append)]
+            model = ScriptedModel([*[call("look")] * 2, *[last] * 2])
+            play(build(model, tools=Bank().tools, middleware=within))
             return log
 
         assert by(build_graph, FINISH) == by(create_agent, "Done.")
@@ -460,13 +419,9 @@ class TestHooks:
     REPLIES: Mapping[str, tuple[Callable[[Any], Any], Any, list[int], str]] = {
         "answers a call": (answers, PAYS, [], "forbidden"),
         "writes other arguments": (cheaper, PAYS, [1], "paid 1"),
-        "gives the history back": (lambda s: {"messages": s["messages"]}, PAYS, [5], "paid 5"),
         "replaces the history by itself": (anew, PAYS, [5], "paid 5"),
-        "overwrites it by itself": (lambda s: {"messages": Overwrite(s["messages"])}, PAYS, [5], "paid 5"),
         "copies a reply that was cut off": (same, cut_off(PAYS), [], "<truncated>"),
-        "writes calls into one that was cut off": (cheaper, cut_off(PAYS), [1], "paid 1"),
         "answers a name spelled otherwise": (answers, call("Pay", amount=5), [], "forbidden"),
-        "answers a name with a prefix": (answers, call("functions.pay", amount=5), [], "forbidden"),
     }
 
     @pytest.mark.parametrize("case", REPLIES)
@@ -483,13 +438,10 @@ class TestHooks:
         "it keeps the last message alone": lambda s: {
             "messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), s["messages"][-1]]
         },
-        "it makes a person's of one": lambda s: {"messages": [HumanMessage("no", id=s["messages"][-1].id)]},
         "it writes an unknown channel": lambda _: {"typo": 1},
         "it writes the machine's": lambda _: {"outcome": {"status": "success"}},
-        "it gives no dict": lambda _: "done",
         "it goes elsewhere": lambda _: Command(goto="finish"),
         "it jumps nowhere": lambda _: {"jump_to": "start"},
-        "it writes no message": lambda _: {"messages": [object()]},
         "it raises": lambda _: 1 / 0,
     }
 
@@ -517,21 +469,12 @@ class TestHooks:
         async def aafter_model(self, state: Any, runtime: Any) -> Any:
             return {"jump_to": "end"}
 
-    class AsyncWrap(AgentMiddleware[Any, Any, Any]):
-        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-            return await handler(request)
-
     class SyncWrap(AgentMiddleware[Any, Any, Any]):
         def wrap_tool_call(self, request: Any, handler: Any) -> Any:
             return handler(request)
 
     @pytest.mark.parametrize(
-        ("kind", "wrong", "ends"),
-        [
-            (AsyncHook, "sync", "middleware"),
-            (AsyncWrap, "sync", "finish_task"),
-            (SyncWrap, "async", "finish_task"),
-        ],
+        ("kind", "wrong", "ends"), [(AsyncHook, "sync", "middleware"), (SyncWrap, "async", "finish_task")]
     )
     def test_a_run_that_a_middleware_has_no_way_for_is_the_callers_mistake(
         self, kind: type, wrong: str, ends: str
@@ -554,7 +497,6 @@ class TestJumps:
         "before the model": ("before_model", [FINISH], 0),
         "after a reply with work": ("after_model", [call("pay", amount=1), FINISH], 1),
         "after a reply with a finish": ("after_model", [FINISH, FINISH], 1),
-        "after a reply of words": ("after_model", ["words", FINISH], 1),
     }
 
     @pytest.mark.parametrize("case", TO_THE_END)
@@ -578,8 +520,7 @@ class TestJumps:
         for given in (GO, go_on(), go_on()):
             assert ended(play(built, given)) == ("error", "middleware")
 
-    @pytest.mark.parametrize("stop", ["call_llm", "route_tools"])
-    @pytest.mark.parametrize("step", [PAYS, FINISH], ids=["work", "finish"])
+    @pytest.mark.parametrize(("step", "stop"), [(PAYS, "call_llm"), (FINISH, "route_tools")])
     def test_no_way_into_a_thread_leads_around_after_model(self, step: Any, stop: str) -> None:
         """Its process ended between the reply and its hooks, or before the end that they ask for."""
         bank = Bank()
@@ -619,13 +560,6 @@ class TestJumps:
         # After an accepted finish one to the end changes nothing.
         assert ended(play(graph([FINISH], hook("after_agent", jumps("end"), "end")))) == ACCEPTED
 
-    def test_a_jump_skips_the_rest_of_its_chain(self) -> None:
-        log: list[str] = []
-        first = hook("before_model", jumps("model", once=False), "model", whose="first")
-        second = hook("before_model", lambda _: log.append("second"), whose="second")
-        assert ended(play(graph([FINISH], first, second))) == ACCEPTED
-        assert log == []
-
     def test_a_jump_to_the_model_sets_the_calls_of_the_reply_aside(self) -> None:
         bank = Bank()
         steps = [[call("pay", amount=1), FINISH], FINISH]
@@ -650,7 +584,6 @@ class TestAskingWhereNobodyCanAnswer:
 
     ERRORS: Mapping[str, tuple[Any, str]] = {
         "before_agent": (hook("before_agent", asks), "middleware"),
-        "after_model": (hook("after_model", asks), "middleware"),
         "around a model call": (around(asks), "model_error"),
     }
 
@@ -668,8 +601,9 @@ class TestAskingWhereNobodyCanAnswer:
         found = play(graph([FINISH, blocked], checks=[lambda claim: bool(asks())]))
         assert (found["outcome"]["claim"], found["outcome"]["refusals"]) == ("blocked", 1)
 
-    @pytest.mark.parametrize("kind", ["read", "write"])
-    @pytest.mark.parametrize("within", [[], [around_tools(asks)]], ids=["in the tool", "around it"])
+    @pytest.mark.parametrize(
+        ("within", "kind"), [([], "write"), ([around_tools(asks)], "read")], ids=["in the tool", "around it"]
+    )
     def test_in_a_call_of_a_tool_it_is_a_result(self, within: list[Any], kind: str) -> None:
         ask = tool("ask", description="Ask a person.")(lambda: "It is blue." if within else asks())
         ask.metadata = {"kind": kind}
@@ -687,34 +621,27 @@ class TestAskingWhereNobodyCanAnswer:
             assert "blue" in texts(play(built, Command(resume="blue")))
 
 
-"""The hooks, and how often is paid in all when a process ends there."""
-
-
-# The hooks, and how often is paid in all when a process ends there.
-PLACES = {"before_agent": 1, "asks": 1, "after_model": 1, "tool": 0, "tool done": 1, "after_agent": 1}
+# The hooks, and how often is paid in all when a run is cut short there.
+PLACES = {"before_agent": 1, "asks": 1, "after_model": 1, "tool done": 1, "after_agent": 1}
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_process_that_ends_in_a_hook_pays_at_most_once(place: str, tmp_path: Path) -> None:
-    log = tmp_path / "log"
+def test_a_run_that_is_cut_short_in_a_hook_pays_at_most_once(place: str) -> None:
+    log, saved = list[str](), memory()
 
     def run(deadly: str, given: Any) -> dict[str, Any]:
         def note(what: str) -> None:
-            with log.open("a") as file:
-                print(what, file=file)
+            log.append(what)
             if what == f"x {deadly}":
-                os._exit(9)
+                interrupt_process()
 
         pay = tool("pay", description="Pay.")(lambda: note("paid"))
         model = ScriptedModel(lambda seen: FINISH if any(m.type == "tool" for m in seen) else call("pay"))
-        options: Any = {"middleware": noting("x", note), "policy": POLICY}
-        with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-            return play(build_graph(model, [pay], storage=storage, **options), given)
+        return play(build_graph(model, [pay], middleware=noting("x", note), policy=POLICY, **saved), given)
 
-    killed(lambda: run(place, GO))
-    assert log.read_text().splitlines()[-1] == f"x {place}"
+    with pytest.raises(KeyboardInterrupt):
+        run(place, GO)
     found = run("", go_on())
-    lines = log.read_text().splitlines()
-    assert (ended(found), lines.count("paid")) == (ACCEPTED, PLACES[place])
-    assert lines.count("x before_agent") == (2 if place == "before_agent" else 1)
-    assert (labels(found)[0] == "<unknown_outcome>") is place.startswith("tool")
+    assert (ended(found), log.count("paid")) == (ACCEPTED, PLACES[place])
+    assert log.count("x before_agent") == (2 if place == "before_agent" else 1)
+    assert (labels(found)[0] == "<unknown_outcome>") is (place == "tool done")

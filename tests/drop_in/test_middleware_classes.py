@@ -26,6 +26,7 @@ from signoff.models import ScriptedModel, call
 from tests.drop_in.guarding import BETA, SINCE_1_5
 from tests.drop_in.playing import ACCEPTED, CONTROLS, FINISH, POLICY, ended, labels, memory, play, results
 
+pytestmark = BETA
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "middleware.md"
 # LangChain's shell leaves a pipe to the collector.
 OPEN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -75,7 +76,7 @@ def backend(folder: Path) -> Any:
     return FilesystemBackend(root_dir=folder, virtual_mode=True)
 
 
-def context_editing(folder: Path) -> None:
+def test_context_editing() -> None:
     model = script(call("look", at="a"), call("look", at="b"))
     edit = chain.ClearToolUsesEdit(trigger=50, keep=1)
     found = ran(model, chain.ContextEditingMiddleware(edits=[edit]))
@@ -83,13 +84,13 @@ def context_editing(folder: Path) -> None:
     assert results(found)[0].startswith("a: ")
 
 
-def file_search(folder: Path) -> None:
-    (folder / "a.py").write_text("needle = 1\n")
-    given = chain.FilesystemFileSearchMiddleware(root_path=str(folder), use_ripgrep=False)
+def test_filesystem_file_search(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("needle = 1\n")
+    given = chain.FilesystemFileSearchMiddleware(root_path=str(tmp_path), use_ripgrep=False)
     assert "/a.py" in result_of(call("glob_search", pattern="*.py"), given)
 
 
-def emulator(folder: Path) -> None:
+def test_llm_tool_emulator() -> None:
     played = ScriptedModel([AIMessage("sunny")])
     assert result_of(call("other"), chain.LLMToolEmulator(model=played)) == "sunny"
 
@@ -101,26 +102,26 @@ class Picky(ScriptedModel):
         return RunnableLambda(lambda _: {"tools": ["look"]})
 
 
-def selector(folder: Path) -> None:
+def test_llm_tool_selector() -> None:
     model = script(call("look", at="a"))
     ran(model, chain.LLMToolSelectorMiddleware(model=Picky(script=[])))
     assert model.seen[0].tool_names == ["look", *CONTROLS]
 
 
-def fallback(folder: Path) -> None:
+def test_model_fallback() -> None:
     models = [ScriptedModel([ConnectionError("down")]), ScriptedModel([ConnectionError("down")]), script()]
     found = ran(models[0], chain.ModelFallbackMiddleware(*models[1:]))
     assert ([len(one.seen) for one in models], found["outcome"]["turns"]) == ([1, 1, 1], 1)
     assert models[2].seen[0].tool_names == ["look", "other", *CONTROLS]
 
 
-def model_retry(folder: Path) -> None:
+def test_model_retry() -> None:
     model = ScriptedModel([ValueError("once"), FINISH])
     ran(model, chain.ModelRetryMiddleware(initial_delay=0))
     assert len(model.seen) == 2
 
 
-def pii(folder: Path) -> None:
+def test_pii() -> None:
     """The task, its reply and its results are the same ones in other words; arguments stay."""
     said = AIMessage("To a@b.com.", tool_calls=[{"name": "look", "args": {"at": "a@b.com"}, "id": "l"}])
     given = chain.PIIMiddleware("email", apply_to_output=True, apply_to_tool_results=True)
@@ -135,18 +136,19 @@ class OfOpenAI(ScriptedModel):
         return {**super()._get_ls_params(stop, **kwargs), "ls_provider": "openai"}
 
 
-def tool_search(folder: Path) -> None:
+def test_provider_tool_search() -> None:
     model = OfOpenAI(script=[FINISH])
     ran(model, chain.ProviderToolSearchMiddleware(searchable_tools=["look"]))
     assert model.seen[0].tool_names == ["look", "other", "tool_search", *CONTROLS]
 
 
-def shell(folder: Path) -> None:
+@OPEN
+def test_shell_tool(tmp_path: Path) -> None:
     steps = call("shell", command="cd /; X=5"), call("shell", command="echo $X $PWD")
-    assert "5 /" in results(ran(script(*steps), chain.ShellToolMiddleware(folder)))[1]
+    assert "5 /" in results(ran(script(*steps), chain.ShellToolMiddleware(tmp_path)))[1]
 
 
-def todo(folder: Path) -> None:
+def test_todo_list() -> None:
     todos = [{"content": "look", "status": "pending"}]
     twice = [call("write_todos", todos=todos), call("write_todos", todos=[])]
     model = script(call("write_todos", todos=todos), twice)
@@ -157,19 +159,20 @@ def todo(folder: Path) -> None:
     assert words == sorted(words)
 
 
-def tool_error(folder: Path) -> None:
+def test_tool_error() -> None:
     told = chain.ToolErrorMiddleware(on_error=lambda error, _: f"Told: {error}")
     assert result_of(call("look", at="nothing"), told) == "Told: there is nothing to look at"
     silent = chain.ToolErrorMiddleware(on_error=lambda error, _: None)
     assert result_of(call("look", at="nothing"), silent).startswith("ValueError")
 
 
-def tool_retry(folder: Path) -> None:
+def test_tool_retry() -> None:
     given = chain.ToolRetryMiddleware(initial_delay=0, max_retries=1, on_failure=lambda error: f"so: {error}")
     assert result_of(call("look", at="nothing"), given) == "so: there is nothing to look at"
 
 
-def auto_mode(folder: Path) -> None:
+@SINCE_1_5
+def test_auto_mode() -> None:
     """A blocked call voids a finish beside it, also by a misspelled name; a control tool is not judged."""
     from tests.support.judge import Judge, no_answer, risk_of
 
@@ -191,66 +194,55 @@ REFUSAL = AIMessage(
 )
 
 
-def model_refusal(folder: Path) -> None:
-    from langchain_core.exceptions import ModelRefusalError
-
+@SINCE_1_5
+def test_model_refusal() -> None:
     first, second = ScriptedModel([REFUSAL]), script()
     found = ran(first, chain.ModelFallbackMiddleware(second), chain.ModelRefusalMiddleware())
     assert (len(first.seen), len(second.seen), found["outcome"]["turns"]) == (1, 1, 1)
     assert found["outcome"]["usage"]["input_tokens"] > 100
-    model = ScriptedModel([REFUSAL, FINISH])
-    retries = chain.ModelRetryMiddleware(retry_on=(ModelRefusalError,), initial_delay=0)
-    ran(model, retries, chain.ModelRefusalMiddleware())
-    assert len(model.seen) == 2
 
 
-def routed(model: ScriptedModel, answer: Any) -> Any:
-    """A router to this model for hard tasks, and its judge."""
-    from tests.support.judge import Judge
-
-    choices = {
-        "easy": chain.ModelChoice(ScriptedModel([]), "Small."),
-        "hard": chain.ModelChoice(model, "Large."),
-    }
-    judge = Judge(answer=answer)
-    return chain.ModelRouterMiddleware(choices=choices, instructions="Which?", classifier=judge), judge
-
-
-def model_router(folder: Path) -> None:
+@SINCE_1_5
+def test_model_router() -> None:
     """The route is a channel: another process reads it, and asks nobody again."""
-    from tests.support.judge import route_by
+    from tests.support.judge import Judge, route_by
 
-    asked, saved = 0, memory()
-    asks: Any = call("ask_user", question="Which?")
-    for given, step in ((MAIL, asks), (Command(resume="The red one."), FINISH)):
-        router, judge = routed(ScriptedModel([step]), route_by("Write"))
+    judge, saved = Judge(answer=route_by("Write")), memory()
+    for given, step in (
+        (MAIL, call("ask_user", question="Which?")),
+        (Command(resume="The red one."), FINISH),
+    ):
+        choices = {
+            "easy": chain.ModelChoice(ScriptedModel([]), "Small."),
+            "hard": chain.ModelChoice(ScriptedModel([step]), "Large."),
+        }
+        router = chain.ModelRouterMiddleware(choices=choices, instructions="Which?", classifier=judge)
         found = play(build_graph(ScriptedModel([]), middleware=[router], **saved), given)
-        asked += len(judge.seen)
-    assert (ended(found), found["model_route"].choice, asked) == (ACCEPTED, "hard", 1)
+    assert (ended(found), found["model_route"].choice, len(judge.seen)) == (ACCEPTED, "hard", 1)
 
 
-def async_sub_agents(folder: Path) -> None:
+def test_async_sub_agent() -> None:
     agent: Any = {"name": "far", "description": "Far away.", "graph_id": "far", "url": "http://127.0.0.1:9"}
     model = script(call("list_async_tasks"))
     ran(model, deep.AsyncSubAgentMiddleware(async_subagents=[agent]))
     assert "start_async_task" in model.seen[0].tool_names
 
 
-def deep_files(folder: Path) -> None:
-    given = deep.FilesystemMiddleware(backend=backend(folder), tool_token_limit_before_evict=100)
+def test_filesystem(tmp_path: Path) -> None:
+    given = deep.FilesystemMiddleware(backend=backend(tmp_path), tool_token_limit_before_evict=100)
     steps = call("write_file", file_path="/a.txt", content="hello"), call("look", at="a")
     found = ran(script(*steps), given)
-    assert (folder / "a.txt").read_text() == "hello"
+    assert (tmp_path / "a.txt").read_text() == "hello"
     assert len(results(found)[1]) < 1_000 or "large" in results(found)[1]
 
 
-def memory_files(folder: Path) -> None:
-    (folder / "AGENTS.md").write_text("Be brief.")
-    given = deep.MemoryMiddleware(backend=backend(folder), sources=["/AGENTS.md"])
+def test_memory(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("Be brief.")
+    given = deep.MemoryMiddleware(backend=backend(tmp_path), sources=["/AGENTS.md"])
     assert "Be brief." in prompt_of(given)
 
 
-def rubric(folder: Path) -> None:
+def test_rubric() -> None:
     """A finish that its grader does not accept is refused with the grader's words."""
 
     def grade(result: str, **gap: str) -> Any:
@@ -264,22 +256,22 @@ def rubric(folder: Path) -> None:
     assert "It is too long." in results(found)[0]
 
 
-def skills(folder: Path) -> None:
-    place = folder / "skills" / "sums"
+def test_skills(tmp_path: Path) -> None:
+    place = tmp_path / "skills" / "sums"
     place.mkdir(parents=True)
     (place / "SKILL.md").write_text("---\nname: sums\ndescription: Adds numbers.\n---\nAdd them.\n")
-    given = deep.SkillsMiddleware(backend=backend(folder), sources=["/skills/"])
+    given = deep.SkillsMiddleware(backend=backend(tmp_path), sources=["/skills/"])
     assert "Adds numbers." in prompt_of(given)
 
 
-def sub_agents(folder: Path) -> None:
+def test_sub_agent(tmp_path: Path) -> None:
     agent: Any = {"name": "helper", "description": "Helps.", "system_prompt": "Help.", "tools": []}
     agent["model"] = ScriptedModel([AIMessage("helped")])
-    given = deep.SubAgentMiddleware(backend=backend(folder), subagents=[agent])
+    given = deep.SubAgentMiddleware(backend=backend(tmp_path), subagents=[agent])
     assert result_of(call("task", description="Help.", subagent_type="helper"), given) == "helped"
 
 
-def unsupported(folder: Path) -> None:
+def test_unsupported_content() -> None:
     model = script()
     model.profile = {"image_inputs": False}
     image = {"type": "image", "base64": "aGk=", "mime_type": "image/png"}
@@ -288,30 +280,6 @@ def unsupported(folder: Path) -> None:
     assert "image" not in {block["type"] for block in model.seen[0].messages[1].content_blocks}
 
 
-WORKS: Mapping[str, Callable[[Path], None]] = {
-    "AsyncSubAgentMiddleware": async_sub_agents,
-    "AutoModeMiddleware": auto_mode,
-    "ContextEditingMiddleware": context_editing,
-    "FilesystemFileSearchMiddleware": file_search,
-    "FilesystemMiddleware": deep_files,
-    "LLMToolEmulator": emulator,
-    "LLMToolSelectorMiddleware": selector,
-    "MemoryMiddleware": memory_files,
-    "ModelFallbackMiddleware": fallback,
-    "ModelRefusalMiddleware": model_refusal,
-    "ModelRetryMiddleware": model_retry,
-    "ModelRouterMiddleware": model_router,
-    "PIIMiddleware": pii,
-    "ProviderToolSearchMiddleware": tool_search,
-    "RubricMiddleware": rubric,
-    "ShellToolMiddleware": shell,
-    "SkillsMiddleware": skills,
-    "SubAgentMiddleware": sub_agents,
-    "TodoListMiddleware": todo,
-    "ToolErrorMiddleware": tool_error,
-    "ToolRetryMiddleware": tool_retry,
-    "UnsupportedContentMiddleware": unsupported,
-}
 MODEL = ScriptedModel([FINISH])
 
 
@@ -335,15 +303,6 @@ REFUSED: Mapping[str, tuple[Callable[[Path], Any], str]] = {
 }
 
 
-@BETA
-@OPEN
-@pytest.mark.parametrize("name", WORKS)
-def test_a_class_does_what_it_is_for(name: str, tmp_path: Path) -> None:
-    if not (hasattr(chain, name) or hasattr(deep, name)):
-        pytest.skip("LangChain 1.4 does not have it")
-    WORKS[name](tmp_path)
-
-
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_class_that_is_refused_says_what_to_write(name: str, tmp_path: Path) -> None:
     build, said = REFUSED[name]
@@ -355,6 +314,12 @@ def test_a_class_that_is_refused_says_what_to_write(name: str, tmp_path: Path) -
     given.__class__ = made_of_it
     with pytest.raises(SetupError, match="Mine"):
         build_graph(MODEL, [look], middleware=[given])
+
+
+def snake(name: str) -> str:
+    """`model_fallback` for `ModelFallbackMiddleware`: the test of a class that works is named so."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name.removesuffix("Middleware"))
+    return words.lower()
 
 
 def test_the_page_says_of_every_class_whether_it_works() -> None:
@@ -369,8 +334,8 @@ def test_the_page_says_of_every_class_whether_it_works() -> None:
     }
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\w+) \|", PAGE.read_text("utf-8"), re.MULTILINE)
     assert {(name, package) for name, package, _ in rows} >= known
-    assert {name for name, _, how in rows if how == "works"} == set(WORKS)
     refused = {name.partition(" ")[0] for name in REFUSED} - {"Guards"}
+    assert {name for name, _, how in rows if f"test_{snake(name)}" not in globals()} == refused
     assert {name for name, _, how in rows if how == "refused"} == refused
 
 
@@ -385,9 +350,6 @@ def bringing(**attributes: Any) -> Any:
 
 MISTAKES: Mapping[str, tuple[Any, str]] = {
     "a class": ([chain.TodoListMiddleware], "TodoListMiddleware"),
-    "not a list": (chain.TodoListMiddleware(), "middleware=[Todo"),
-    "something else": ([len], "AgentMiddleware"),
-    "one name twice": ([chain.TodoListMiddleware(), chain.TodoListMiddleware()], "TodoListMiddleware"),
     "a channel of the machine's": (
         [bringing(state_schema=type("Clashes", (AgentState,), {"__annotations__": {"decision": str}}))],
         "'decision'",
@@ -410,12 +372,6 @@ def test_a_mistake_is_told_when_the_graph_is_built(case: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-def unreachable() -> Any:
-    from tests.support.judge import no_answer
-
-    return routed(ScriptedModel([]), no_answer)[0]
-
-
 # What ends the task, by how: LangChain raises each of these out of the run.
 ERRORS: Mapping[str, tuple[Callable[[], Any], Any, str, str]] = {
     "a text that is blocked": (
@@ -430,19 +386,14 @@ ERRORS: Mapping[str, tuple[Callable[[], Any], Any, str, str]] = {
         "model_error",
         "",
     ),
-    "a route that is not given": (unreachable, FINISH, "middleware", "ModelRouterMiddleware"),
     "a refusal": (lambda: chain.ModelRefusalMiddleware(), REFUSAL, "model_error", "ModelRefusalError"),
 }
 
 
 @SINCE_1_5
-@BETA
 @pytest.mark.parametrize("case", ERRORS)
 def test_an_error_of_one_is_the_outcome(case: str) -> None:
     build, step, reason, named = ERRORS[case]
-    for streaming in ("always", "never"):
-        model = ScriptedModel([step, step])
-        policy = {**POLICY, "streaming": streaming}
-        found = play(build_graph(model, [look], middleware=[build()], policy=policy), MAIL)
-        assert ended(found) == ("error", reason)
-        assert named in found["outcome"]["error"]
+    found = play(build_graph(ScriptedModel([step, step]), [look], middleware=[build()], policy=POLICY), MAIL)
+    assert ended(found) == ("error", reason)
+    assert named in found["outcome"]["error"]
