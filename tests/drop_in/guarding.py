@@ -1,4 +1,4 @@
-"""The ways to run an agent by the rules: by `build_graph`, by `Guards`, guarded, and behind a cache."""
+"""The ways to run an agent by the rules with `Guards`: by itself, guarded, and behind a cache."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -66,7 +66,6 @@ def behind_a_cache(script: Any, *others: Any, **rules: Any) -> Any:
 
 
 FACES: Mapping[str, Callable[..., Any]] = {
-    "build_graph": machine,
     "Guards": agent,
     "guarded": lambda script, *others, **rules: guarded(agent(script, *others, **rules)),
     "Guards behind a cache": behind_a_cache,

@@ -7,7 +7,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from deepagents import create_deep_agent
@@ -30,10 +30,9 @@ from signoff import (
     delegate,
     go_on,
     outcome_of,
-    standard_controls,
 )
 from signoff.guards import Guards, guarded
-from signoff.models import ScriptedModel, call, reply
+from signoff.models import ScriptedModel, call
 from tests.drop_in.guarding import (
     ASKS,
     DONE,
@@ -42,7 +41,6 @@ from tests.drop_in.guarding import (
     ORDERS,
     agent,
     looks,
-    machine,
     used,
 )
 from tests.drop_in.playing import (
@@ -65,7 +63,7 @@ from tests.drop_in.playing import (
 from tests.support.guarded import tools
 
 BAD_CALL: Any = {"name": "save", "args": "{bad", "id": "i1", "error": "no JSON"}
-BLOCKED = call("finish_task", outcome="blocked", summary="No key.")
+RESULT = call("finish_task", summary="x", result={"name": "Bern"})
 CONFIRM = call("finish_task", summary="Maybe.", requires_user_confirmation=True)
 
 
@@ -73,28 +71,14 @@ class City(BaseModel):
     name: str
 
 
+# What is drawn in test_guards_like_the_machine.py is not here. The script, the rules, and how the task ends.
 ENDS: Mapping[str, tuple[list[Any], dict[str, Any], str, str, int]] = {
     "a finish": ([DONE], {}, "success", "finish_task", 1),
-    "words, then a finish": (["I am done.", DONE], {}, "success", "finish_task", 2),
     "words for ever": (["only words"] * 5, {}, "limit", "talk_turns", 5),
-    "nothing, then a finish": ([reply("")] * 2 + [DONE], {}, "success", "finish_task", 3),
-    "filtered": ([reply("", finish_reason="content_filter")] * 2, {}, "error", "content_filter", 2),
-    "work for ever": ([call("save", name="a")] * 3, {"limits": {"turns": 3}}, "limit", "turns", 3),
-    "the same for ever": ([LOOK] * 5, {}, "limit", "repeats", 5),
-    "beside a read": ([[LOOK, DONE]], {}, "success", "finish_task", 1),
     "beside a failure": ([[call("look", name="bad"), DONE], DONE], {}, "success", "finish_task", 2),
-    "a call of no tool": ([call("nobody_has_this"), DONE], {}, "success", "finish_task", 2),
-    "a thought beside a read": ([[call("think", thought="hm"), LOOK], DONE], {}, "success", "finish_task", 2),
-    "arguments that do not fit": ([call("look", wrong=1), DONE], {}, "success", "finish_task", 2),
     "not readable": ([AIMessage("", invalid_tool_calls=[BAD_CALL]), DONE], {}, "success", "finish_task", 2),
     "refused for ever": ([DONE] * 2, {"checks": [lambda: False]}, "limit", "review_deadlock", 2),
-    "a result": (
-        [call("finish_task", summary="x", result={"name": "Bern"})],
-        {"response_format": City},
-        "success",
-        "finish_task",
-        1,
-    ),
+    "a result": ([RESULT], {"response_format": City}, "success", "finish_task", 1),
     "a question": ([[LOOK, ASKS], DONE], {"saved": None}, "success", "finish_task", 2),
     "a confirmation": ([CONFIRM], {"saved": None}, "success", "finish_task", 1),
 }
@@ -110,23 +94,19 @@ def test_a_task_ends_as_the_rules_say(case: str, face: Callable[..., Any]) -> No
         assert (len(found["__interrupt__"]), found.get("outcome")) == (1, None)
         found = play(asked, Command(resume="yes"))
     assert (found["outcome"]["status"], *used(found)) == (status, *use)
-    calls = [
-        one["id"]
-        for message in found["messages"]
-        if message.type == "ai"
-        for one in [*message.tool_calls, *message.invalid_tool_calls]
-    ]
-    assert sorted(calls) == sorted(m.tool_call_id for m in found["messages"] if m.type == "tool")
+    assert answered(found) == asked_for(found)
     assert found["messages"][-1].text
     if form := rules.get("response_format"):
         assert outcome_of(found, form).result == City(name="Bern")
 
 
-@EVERY_FACE
-def test_two_inputs_are_two_tasks(face: Callable[..., Any]) -> None:
-    asked = face([DONE, BLOCKED])
-    first, second = (outcome_of(play(asked)) for _ in range(2))
-    assert (first.claim, second.claim, first.task == second.task) == ("done", "blocked", False)
+def asked_for(state: Any) -> list[Any]:
+    replies = [message for message in state["messages"] if message.type == "ai"]
+    return sorted(one["id"] for said in replies for one in [*said.tool_calls, *said.invalid_tool_calls])
+
+
+def answered(state: Any) -> list[Any]:
+    return sorted(message.tool_call_id for message in state["messages"] if message.type == "tool")
 
 
 class TestGuards:
@@ -215,11 +195,10 @@ class TestJumpsOfOthers:
         returns = tool("returns", return_direct=True, description="Return.")(lambda name: name)
         assert ended(play(agent([call("returns", name="a")], more=[returns]))) == ("error", "middleware")
 
-    @ORDERS
-    def test_what_goes_back_to_the_model_for_ever_is_a_mistake(self, first: bool) -> None:
+    def test_what_goes_back_to_the_model_for_ever_is_a_mistake(self) -> None:
         back = hook("after_model", jumps("model", once=False), "model")
         with pytest.raises(SetupError):
-            play(guarded(agent([LOOK], back, first=first)))
+            play(guarded(agent([LOOK], back)))
 
     MADE = AIMessage("", tool_calls=[{"name": "save", "args": {"name": "made"}, "id": "made"}])
     WHERE: Mapping[str, tuple[list[Any], tuple[str, str]]] = {
@@ -232,15 +211,14 @@ class TestJumpsOfOthers:
     @pytest.mark.parametrize("to", WHERE)
     def test_a_jump_where_a_task_begins_leaves_it_an_outcome_of_its_own(self, to: str, first: bool) -> None:
         messages, ends = self.WHERE[to]
-        for task in (1, 2):
 
-            def jump(state: Any, task: int = task) -> Any:
-                return {"messages": messages, "jump_to": to} if len(texts(state)) == task else None
+        def jump(state: Any) -> Any:
+            return {"messages": messages, "jump_to": to} if len(texts(state)) == 2 else None
 
-            asked = agent([DONE] * 3, hook("before_agent", jump, "end", "model", "tools"), first=first)
-            states = [play(asked) for _ in range(2)]
-            assert (ended(states[task - 1]), ended(states[2 - task])) == (ends, ACCEPTED)
-            assert states[0]["outcome"]["task"] != states[1]["outcome"]["task"]
+        asked = agent([DONE] * 3, hook("before_agent", jump, "end", "model", "tools"), first=first)
+        before, jumped = (play(asked) for _ in range(2))
+        assert (ended(before), ended(jumped)) == (ACCEPTED, ends)
+        assert before["outcome"]["task"] != jumped["outcome"]["task"]
 
     @ORDERS
     def test_one_that_refuses_the_input_is_not_overruled(self, first: bool) -> None:
@@ -254,10 +232,6 @@ class WithTask(AgentState[Any]):
     task: str
 
 
-class WithList(AgentState[Any]):
-    task: Annotated[list[str], list.__add__]
-
-
 class TestShared:
     @staticmethod
     def answers(request: Any, handler: Any) -> AIMessage:
@@ -267,10 +241,9 @@ class TestShared:
             one = {"name": "finish_task", "args": {"summary": "Paid."}, "id": "f"}
         return AIMessage("", tool_calls=[one])
 
-    @pytest.mark.parametrize("build", [agent, machine])
-    def test_runs_without_a_thread_share_no_journal(self, build: Any) -> None:
+    def test_runs_without_a_thread_share_no_journal(self) -> None:
         pay, paid = paying()
-        asked = build([], around(self.answers), more=[pay], saved={"store": InMemoryStore()})
+        asked = agent([], around(self.answers), more=[pay], saved={"store": InMemoryStore()})
         for _ in range(2):
             assert ended(play(asked)) == ACCEPTED
         assert paid == ["x", "x"]
@@ -290,16 +263,14 @@ class TestShared:
         for name in ("left", "right"):
             outer.add_node(name, node).add_edge(START, name)
         found = play(outer.compile(**memory()))
-        calls = [one["id"] for m in found["messages"] if m.type == "ai" for one in m.tool_calls]
-        assert len(calls) == 2
-        assert sorted(calls) == sorted(m.tool_call_id for m in found["messages"] if m.type == "tool")
+        assert len(asked_for(found)) == 2
+        assert answered(found) == asked_for(found)
 
-    @pytest.mark.parametrize("name", ["pay", "Pay"], ids=["its name", "a name that is written wrong"])
-    def test_agents_with_the_same_guards_keep_their_own_tools(self, name: str) -> None:
+    def test_agents_with_the_same_guards_keep_their_own_tools(self) -> None:
         both, saved = Guards(), memory()
 
         def built(given: Any) -> Any:
-            model = ScriptedModel([call(name, name="a"), DONE])
+            model = ScriptedModel([call("Pay", name="a"), DONE])
             return create_agent(model, [given], middleware=[both], **saved)
 
         (reading, read), (writing, written) = paying(kind="read"), paying()
@@ -309,16 +280,16 @@ class TestShared:
         assert (read, written) == (["a"], ["a"])
         assert [len(state["outcome"]["changes"]) for state in states] == [0, 1]
 
-    @pytest.mark.parametrize(("schema", "where"), [(WithTask, "the agent"), (WithList, "a middleware")])
-    def test_a_channel_with_a_name_of_the_guards_is_told(self, schema: Any, where: str) -> None:
-        brings = type("Brings", (AgentMiddleware,), {"state_schema": schema})()
-        options: Any = {"state_schema": schema} if where == "the agent" else {}
-        within = [Guards(), *([] if options else [brings])]
-        asked = create_agent(ScriptedModel([DONE]), tools(), middleware=within, **options)
+    @pytest.mark.parametrize("where", ["the agent", "a middleware"])
+    def test_a_channel_with_a_name_of_the_guards_is_told(self, where: str) -> None:
+        brings = type("Brings", (AgentMiddleware,), {"state_schema": WithTask})()
+        of_the_agent = {"state_schema": WithTask} if where == "the agent" else {}
+        within = [Guards(), *([] if of_the_agent else [brings])]
+        asked = create_agent(ScriptedModel([DONE]), tools(), middleware=within, **of_the_agent)
         with pytest.raises(SetupError, match="'task'"):
             guarded(asked)
         with pytest.raises(SetupError, match="'task'"):
-            asked.invoke({**GO, "task": "mine"} if schema is WithTask else GO)
+            asked.invoke({**GO, "task": "mine"})
 
     def test_a_thread_of_the_machine_is_not_taken_up(self) -> None:
         saved = memory()
@@ -331,10 +302,6 @@ class TestShared:
         assert (labels(found)[0], ended(found)) == ("<provided>", ACCEPTED)
 
 
-class SecondGuards(Guards):
-    pass
-
-
 def finish_task(summary: str) -> str:
     """Finish."""
     return summary
@@ -342,20 +309,16 @@ def finish_task(summary: str) -> str:
 
 OF_OPENAI: Mapping[str, Any] = {"type": "function", "function": {"name": "finish_task", "parameters": {}}}
 DELEGATE = delegate("helper", build_graph(ScriptedModel([])), description="Helps.")
-OTHER_NAMES = standard_controls(finish="done")[:1]
 MISTAKES: Mapping[str, tuple[Callable[..., Any], str]] = {
     "a tool with the name of a control tool": (lambda build: build([finish_task]), "finish_task"),
     "one of OpenAI's": (lambda build: build([OF_OPENAI]), "finish_task"),
-    "one of another kind": (lambda build: build([{"type": "custom", "name": "finish_task"}]), "finish_task"),
-    "a second Guards": (lambda build: build([], SecondGuards()), "second"),
-    "one of other names": (lambda build: build([], SecondGuards(control_tools=OTHER_NAMES)), "'done'"),
+    "a second Guards": (lambda build: build([], type("Mine", (Guards,), {})()), "second"),
     "a delegate": (lambda build: build([DELEGATE]), "'helper'"),
     "a format of the agent": (
         lambda build: build([], response_format=ToolStrategy(City)),
         "Guards(response_format=",
     ),
     "guarded without guards": (lambda _: guarded(create_agent(ScriptedModel([DONE]))), "guards"),
-    "guarded of no agent": (lambda _: guarded(Guards()), "guards"),
 }
 
 

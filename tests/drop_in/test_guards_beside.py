@@ -15,7 +15,7 @@ from langchain_core.tools import StructuredTool
 from signoff import go_on
 from signoff.guards import Guards, guarded
 from signoff.models import ScriptedModel, call
-from tests.drop_in.guarding import ANSWER, ASKS, BETA, DONE, LOOK, ORDERS, SINCE_1_5, agent, used
+from tests.drop_in.guarding import ANSWER, ASKS, DONE, LOOK, ORDERS, SINCE_1_5, agent, used
 from tests.drop_in.playing import (
     ACCEPTED,
     CONTROLS,
@@ -23,28 +23,24 @@ from tests.drop_in.playing import (
     around,
     ended,
     hook,
-    memory,
     play,
     results,
     texts,
 )
 
 EDITED: Mapping[str, Any] = {"name": "save", "args": {"name": "good"}, "id": "s1", "type": "tool_call"}
-ADDED: Mapping[str, Any] = {"name": "save", "args": {"name": "more"}, "id": "s2", "type": "tool_call"}
 # What `after_model` makes of the calls of a reply: what is saved, the summary and the turns.
-CHANGES: Mapping[str, tuple[Callable[[Any], Any], list[str], str, int]] = {
-    "edits": (lambda c: [EDITED, c[1]], ["saved good"], "All of it.", 1),
-    "adds": (lambda c: [c[0], ADDED, c[1]], ["saved x", "saved more"], "All of it.", 1),
-    "edits the finish": (lambda c: [c[0], {**c[1], "args": {"summary": "Mine."}}], ["saved x"], "Mine.", 1),
-    "drops the finish": (lambda c: c[:1], ["saved x"], "All of it.", 2),
+CHANGES: Mapping[str, tuple[Callable[[Any], Any], str, str, int]] = {
+    "edits": (lambda c: [EDITED, c[1]], "saved good", "All of it.", 1),
+    "edits the finish": (lambda c: [c[0], {**c[1], "args": {"summary": "Mine."}}], "saved x", "Mine.", 1),
+    "drops the finish": (lambda c: c[:1], "saved x", "All of it.", 2),
 }
 
 
 class TestChangedReplies:
     @ORDERS
     @pytest.mark.parametrize(
-        ("case", "in_place"),
-        [*((case, False) for case in CHANGES), ("edits", True), ("drops the finish", True)],
+        ("case", "in_place"), [*((case, False) for case in CHANGES), ("drops the finish", True)]
     )
     def test_what_is_made_of_a_reply_is_what_counts(self, case: str, in_place: bool, first: bool) -> None:
         change, saved, *ends = CHANGES[case]
@@ -61,7 +57,7 @@ class TestChangedReplies:
         script = [[call("save", id="s1", name="x"), DONE], DONE]
         found = play(agent(script, hook("after_model", changes), first=first))
         assert [found["outcome"]["summary"], found["outcome"]["turns"]] == ends
-        assert results(found, "save") == saved
+        assert results(found, "save") == [saved]
 
     @ORDERS
     def test_a_question_shows_no_reply_to_others_a_second_time(self, first: bool) -> None:
@@ -163,10 +159,9 @@ def auto_mode(*names: str, risky: str) -> Any:
 @SINCE_1_5
 class TestDecisionModels:
     @ORDERS
-    @pytest.mark.parametrize("name", ["save", "functions.save"])
-    def test_a_blocked_call_voids_the_finish_beside_it(self, name: str, first: bool) -> None:
+    def test_a_blocked_call_voids_the_finish_beside_it(self, first: bool) -> None:
         judges = auto_mode("save", risky="bad")
-        found = play(agent([[call(name, name="bad"), DONE], DONE], judges, first=first))
+        found = play(agent([[call("functions.save", name="bad"), DONE], DONE], judges, first=first))
         assert (used(found), found["outcome"]["refusals"]) == (("finish_task", 2), 1)
         assert "saved bad" not in results(found)
 
@@ -204,27 +199,6 @@ class TestDecisionModels:
         assert used(play(asked, None)) == ("finish_task", 1)
         fallback = chain.ModelFallbackMiddleware(ScriptedModel([DONE]))
         assert ended(play(agent([said], fallback, refuses))) == ACCEPTED
-
-    @BETA
-    @ORDERS
-    def test_a_route_holds_in_another_process_and_an_extended_task_is_routed_anew(self, first: bool) -> None:
-        from tests.support.judge import Judge, route_by
-
-        judge, saved = Judge(answer=route_by("large")), memory()
-
-        def routed(*steps: Any) -> Any:
-            choices = {
-                "easy": chain.ModelChoice(ScriptedModel([DONE]), "Small."),
-                "hard": chain.ModelChoice(ScriptedModel(steps), "Large."),
-            }
-            router = chain.ModelRouterMiddleware(choices=choices, instructions="Which?", classifier=judge)
-            return guarded(agent([], router, first=first, saved=saved, limits={"turns": 1}))
-
-        assert play(routed(ASKS), {"messages": [("user", "A large task.")]})["__interrupt__"]
-        found = play(routed(LOOK), ANSWER)
-        assert (found["model_route"].choice, len(judge.seen), used(found)[0]) == ("hard", 1, "turns")
-        found = play(routed(LOOK), go_on(turns=5))
-        assert (ended(found), found["model_route"].choice, len(judge.seen)) == (ACCEPTED, "easy", 2)
 
 
 TOO_LONG: Mapping[str, Any] = {

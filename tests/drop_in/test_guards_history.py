@@ -46,17 +46,10 @@ says_around_a_call = around_tools(
 )
 
 
-def tells(name: str, as_list: bool) -> Any:
-    """A tool that shows a picture in the user's role."""
-
-    @tool(name, description="Show.")
-    def shows(name: str, runtime: ToolRuntime[Any, Any]) -> Any:
-        told = ToolMessage("It is below.", tool_call_id=runtime.tool_call_id)
-        if as_list:
-            return [told, Command(update=says())]
-        return Command(update={"messages": [told, HumanMessage(HINT)]})
-
-    return shows
+@tool
+def shows(name: str, runtime: ToolRuntime[Any, Any]) -> Any:
+    """Show a picture in the user's role."""
+    return [ToolMessage("It is below.", tool_call_id=runtime.tool_call_id), Command(update=says())]
 
 
 class TestWhoseWords:
@@ -67,7 +60,6 @@ class TestWhoseWords:
         "after the model": ("look", [says_after]),
         "around a call": ("look", [says_around_a_call]),
         "a tool": ("shows", []),
-        "a tool that returns a list": ("lists", []),
     }
 
     @ORDERS
@@ -75,8 +67,7 @@ class TestWhoseWords:
     def test_a_limit_holds_whoever_speaks_in_the_users_role(self, case: str, first: bool) -> None:
         name, others = self.SPEAKERS[case]
         model = ScriptedModel(lambda seen: call(name, name=f"n{len(seen)}"))
-        more = [tells("shows", as_list=False), tells("lists", as_list=True)]
-        found = play(agent(model, *others, first=first, more=more, limits={"turns": 3}))
+        found = play(agent(model, *others, first=first, more=[shows], limits={"turns": 3}))
         assert (*used(found), found["outcome"]["tool_calls"]) == ("turns", 3, 3)
         assert texts(found).count(HINT) >= 3
         assert HINT in model.seen[-1].messages[-1].text
@@ -99,8 +90,6 @@ class TestWhoseWords:
     # Where the thread stands still, beside whom, and how it is saved when it goes on.
     PAUSES: Mapping[str, tuple[str, list[Any], str]] = {
         "before the model": ("model", [], "sync"),
-        "before the tools": ("tools", [], "exit"),
-        "before the model, beside a speaker": ("model", [says_before], "exit"),
         "before the tools, beside a speaker": ("tools", [says_before], "sync"),
         "before the speaker": ("says_before.before_model", [says_before], "sync"),
     }
@@ -156,7 +145,6 @@ REMOVERS: Mapping[str, Callable[[], Any]] = {
         "before_model", lambda s: shortened(s, lambda m: [ALL, HumanMessage("So far you looked.")], 2)
     ),
 }
-EVERY_REMOVER = pytest.mark.parametrize("remover", REMOVERS.values(), ids=REMOVERS)
 WORST = pytest.mark.parametrize("remover", [KeepsTheLastReply, REMOVERS["tells it anew"]])
 
 
@@ -184,7 +172,6 @@ class TestRemovedMessages:
 
     LIMITS: Mapping[str, tuple[Callable[[int], Any], dict[str, Any], str, int]] = {
         "turns": (look, {"turns": 8}, "turns", 8),
-        "tool calls": (lambda turn: [look(turn)] * 2, {"tool_calls": 7}, "tool_calls", 4),
         # More than a middleware keeps: the reply goes, and some results before any hook has seen them.
         "many tool calls": (lambda turn: [look(turn)] * 5, {"tool_calls": 14}, "tool_calls", 3),
         "talk": (lambda turn: "only words", {}, "talk_turns", 5),
@@ -199,24 +186,22 @@ class TestRemovedMessages:
         assert [*used(play(agents.made(remover())))] == use
         assert agents.asked == use[1]
 
-    @WORST
-    def test_a_limit_holds_where_each_step_is_of_another_process(self, remover: Any) -> None:
+    def test_a_limit_holds_where_each_step_is_of_another_process(self) -> None:
         agents, given = Agents(look, limits={"turns": 5}), GO
         for _ in count():
-            found = play(agents.made(remover()), given, interrupt_after="*")
+            found = play(agents.made(KeepsTheLastReply()), given, interrupt_after="*")
             if found.get("outcome"):
                 break
             given = None
         assert (*used(found), agents.asked) == ("turns", 5, 5)
 
-    @WORST
-    def test_a_limit_holds_over_decisions_in_other_processes(self, remover: Any) -> None:
+    def test_a_limit_holds_over_decisions_in_other_processes(self) -> None:
         agents = Agents(lambda turn: call("save", name=f"n{turn}"), limits={"turns": 5})
-        person = chain.HumanInTheLoopMiddleware(interrupt_on={"save": True})
-        found = play(agents.made(person, remover()))
+        within = chain.HumanInTheLoopMiddleware(interrupt_on={"save": True}), KeepsTheLastReply()
+        found = play(agents.made(*within))
         no: Command[Any] = Command(resume={"decisions": [{"type": "reject", "message": "Not this."}]})
         while found.get("__interrupt__"):
-            found = play(agents.made(person, remover()), no)
+            found = play(agents.made(*within), no)
         assert (*used(found), agents.asked) == ("turns", 5, 5)
 
     @staticmethod
@@ -237,23 +222,21 @@ class TestRemovedMessages:
         assert (found["refusals"], found["nudges"], len(found["phases"])) == (1, 1, 1)
         assert found == outcome()
 
-    @WORST
     @pytest.mark.parametrize("fresh", [True, False], ids=["another process", "the same process"])
-    def test_a_fork_counts_what_was_before_it(self, remover: Any, fresh: bool) -> None:
+    def test_a_fork_counts_what_was_before_it(self, fresh: bool) -> None:
         agents = Agents(look, limits={"turns": 12})
-        first = agents.made(remover())
+        first = agents.made(KeepsTheLastReply())
         play(first)
         turns = [state for state in first.get_state_history(THREAD) if state.next == ("model",)]
         # The newest first: behind the fourth is the ninth call of the model.
         agents.asked = 0
-        found = (agents.made(remover()) if fresh else first).invoke(None, turns[4].config)
+        found = (agents.made(KeepsTheLastReply()) if fresh else first).invoke(None, turns[4].config)
         assert (outcome_of(found).turns, agents.asked) == (12, 4)
 
-    @ORDERS
-    @EVERY_REMOVER
-    def test_a_new_task_begins_at_nothing(self, remover: Any, first: bool) -> None:
+    @WORST
+    def test_a_new_task_begins_at_nothing(self, remover: Any) -> None:
         agents = Agents(lambda turn: DONE if turn == 7 else look(turn), limits={"turns": 8})
-        asked = agents.made(remover(), first=first)
+        asked = agents.made(remover())
         states = [play(asked) for _ in range(2)]
         assert [used(state) for state in states] == [("finish_task", 7), ("turns", 8)]
         assert states[0]["outcome"]["task"] != states[1]["outcome"]["task"]
@@ -299,10 +282,8 @@ class TestBehindACache:
     """A middleware before the guards that answers the model's calls itself."""
 
     SAME: Mapping[str, tuple[AIMessage, str, int]] = {
-        "talk": (AIMessage("We open at nine."), "talk_turns", 5),
         "talk with an id": (AIMessage("We open at nine.", id="faq"), "talk_turns", 5),
         "a call": (SEES.model_copy(), "repeats", 5),
-        "a finish": (ENDED.model_copy(), "finish_task", 1),
         "with marks of another thread": (
             ENDED.model_copy(update={"response_metadata": MARKED}),
             "finish_task",
