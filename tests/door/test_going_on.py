@@ -1,4 +1,5 @@
-"""Going on with a thread, whatever stopped it: one call, by any way in, which knows nothing of it."""
+"""Going on with a thread, whatever stopped it: one call, by any way in, which knows nothing of it. After a
+pause it is in test_pause_and_stop.py, and undo in tests/loop/test_undo.py."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -86,18 +87,6 @@ def after_a_kill(build: Build) -> Graph:
     return build(PARTLY, tools=[Work().tool])
 
 
-def after_a_pause(build: Build) -> Graph:
-    def rest() -> str:
-        """Rest."""
-        session.pause()
-        return "rested"
-
-    graph = build(call("rest"), FINISH, tools=[rest])
-    session = Session(graph, "t")
-    session.run("Rest.")
-    return graph
-
-
 def after_a_stop(build: Build) -> Graph:
     graph = begun(build, ASK, FINISH)
     graph.invoke(stop(), THREAD)
@@ -107,7 +96,6 @@ def after_a_stop(build: Build) -> Graph:
 # What stopped it, and status and turns once it went on; None where it waits.
 STOPPED: dict[str, tuple[Callable[[Build], Graph], tuple[str, int] | None]] = {
     "a kill in a tool": (after_a_kill, ("success", 3)),
-    "a pause": (after_a_pause, ("success", 2)),
     "a limit": (lambda build: begun(build, *looks(3), FINISH, limits={"turns": 2}), ("success", 4)),
     "an error": (lambda build: begun(build, QUOTA, FINISH), ("success", 1)),
     "the same error again": (lambda build: begun(build, QUOTA, QUOTA), ("error", 0)),
@@ -203,41 +191,6 @@ def test_to_look_at_what_has_ended_grants_nothing(build: Build, name: str, way: 
     ended: Any = Session(graph, "t").step()
     assert graph.get_state(THREAD).config == before.config
     assert ended.outcome == outcome_of(before)
-
-
-def test_a_stop_keeps_what_was_saved_of_a_run_that_was_killed(build: Build) -> None:
-    graph = build(*looks(1), WORK, tools=[Work().tool])
-    with pytest.raises(KeyboardInterrupt):
-        graph.invoke(GO, THREAD)
-    result = graph.invoke(stop(), THREAD)
-    outcome = outcome_of(result)
-    assert (outcome.reason, [change.came for change in outcome.changes]) == ("cancelled", ["ok", "unknown"])
-    assert results(result, "look") == ["nothing in 0"]
-
-
-@some_ways
-def test_undo_takes_back_once(build: Build, way: str) -> None:
-    taken_back = list[str]()
-
-    def pay(to: str) -> str:
-        """Pay somebody."""
-        return "paid"
-
-    def take_back(args: dict[str, Any], result: str) -> str:
-        taken_back.append(args["to"])
-        return "taken back"
-
-    tool = StructuredTool.from_function(pay, metadata={"undo": take_back})
-    graph = begun(build, call("pay", to="ada"), FINISH, tools=[tool])
-    for ask in (True, False):
-        WAYS[way](graph, undo(ask=ask), THREAD)
-        for wait in graph.get_state(THREAD).interrupts:
-            assert taken_back == []
-            WAYS[way](graph, Command(resume={wait.id: "approve"}), THREAD)
-        report = outcome_of(graph.get_state(THREAD)).undo
-        assert report is not None
-        assert [undone.said for undone in report.undone] == ["taken back"]
-    assert taken_back == ["ada"]
 
 
 WRONG: dict[str, Callable[[], Any]] = {

@@ -7,18 +7,15 @@ from types import MappingProxyType
 from typing import Annotated, Any, NotRequired
 
 import pytest
-from langchain.agents import AgentState, create_agent
-from langchain.agents.middleware import TodoListMiddleware, dynamic_prompt
-from langchain_anthropic import ChatAnthropic
-from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain.agents import AgentState
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import InjectedState, ToolRuntime
+from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command, Overwrite
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from signoff import ControlTool, LoopPolicy, Session, SetupError, Storage, build_graph, sqlite_storage
@@ -38,8 +35,6 @@ from tests.drop_in.playing import (
     play,
     results,
 )
-from tests.support.servers.fake_others import AnthropicReply
-from tests.support.servers.fake_provider import FakeProvider, tool_call
 
 Build = Callable[..., Any]
 
@@ -63,77 +58,11 @@ def refused(build: Callable[[], Any], *names: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-@dataclass
-class Reader:
-    role: str
-
-
-class TestApps:
-    """Functions of what builds their agent; only the end differs, since a graph ends by `finish_task`."""
-
-    @staticmethod
-    def ending(build: Build, text: str) -> Any:
-        return text if build is create_agent else call("finish_task", summary=text)
-
-    def prompt_with_context(self, build: Build) -> Any:
-        @dynamic_prompt
-        def by_role(request: Any) -> str:
-            return f"Explain it to an {request.runtime.context.role}, {len(request.state['messages'])}."
-
-        model = ScriptedModel([call("look"), self.ending(build, "Seen.")])
-        agent = build(model, tools=Bank().tools, middleware=[by_role], context_schema=Reader)
-        play(agent, context=Reader(role="expert"))
-        return [seen.messages[0].text.partition("\n")[0] for seen in model.seen]
-
-    def todo_list(self, build: Build) -> Any:
-        steps = [call("write_todos", todos=[{"content": "x", "status": "in_progress"}])]
-        model = ScriptedModel([*steps, self.ending(build, "Seen.")])
-        return play(build(model, tools=Bank().tools, middleware=[TodoListMiddleware()]))["todos"]
-
-    class Plan(BaseModel):
-        city: str
-
-    def structured_answer(self, build: Build) -> Any:
-        by_us = call("finish_task", summary="Sunny.", result={"city": "Rome"})
-        end = call("Plan", city="Rome") if build is create_agent else by_us
-        agent = build(ScriptedModel([end]), tools=[], response_format=self.Plan)
-        return play(agent)["structured_response"]
-
-    def tool_that_writes_state(self, build: Build) -> Any:
-        class Seen(AgentState[Any]):
-            cities: Annotated[list[str], operator.add]
-
-        @tool
-        def remember(
-            city: str,
-            cities: Annotated[list[str], InjectedState("cities")],
-            runtime: ToolRuntime[None, Seen],
-        ) -> Command[Any]:
-            """Remember a city."""
-            said = f"{cities} {runtime.state['cities']}"
-            return Command(
-                update={
-                    "cities": [city],
-                    "messages": [ToolMessage(said, tool_call_id=runtime.tool_call_id)],
-                }
-            )
-
-        steps = [call("remember", city="Rome"), call("remember", city="Oslo"), self.ending(build, "Noted.")]
-        agent = build(ScriptedModel(steps), tools=[remember], state_schema=Seen)
-        found = play(agent, {**GO, "cities": ["Bern"]})
-        return found["cities"], results(found, "remember")
-
-    @pytest.mark.parametrize(
-        "app", [prompt_with_context, todo_list, structured_answer, tool_that_writes_state]
-    )
-    def test_an_app_gets_the_same_of_both(self, app: Callable[..., Any]) -> None:
-        assert app(self, build_graph) == app(self, create_agent)
-
-    def test_a_pause_at_a_node_that_is_not_there_is_refused(self) -> None:
-        agent, _ = built(call("look"), tools=Bank().tools, **memory())
-        refused(lambda: play(agent, interrupt_before=["tools"]), "tools")
-        play(agent, interrupt_before="*")
-        assert agent.get_state(THREAD).next
+def test_a_pause_at_a_node_that_is_not_there_is_refused() -> None:
+    agent, _ = built(call("look"), tools=Bank().tools, **memory())
+    refused(lambda: play(agent, interrupt_before=["tools"]), "tools")
+    play(agent, interrupt_before="*")
+    assert agent.get_state(THREAD).next
 
 
 MARK, HOUR = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
@@ -190,17 +119,6 @@ class TestThePrompt:
         agent, model = built(system_prompt=developer)
         play(agent)
         assert model.seen[0].messages[0].additional_kwargs["__openai_role__"] == "developer"
-
-    def test_anthropics_middleware_has_the_prompt_cached(self) -> None:
-        finish = AnthropicReply(calls=[tool_call("finish_task", summary="Done.")])
-        with FakeProvider([AnthropicReply(calls=[tool_call("look")]), finish]) as server:
-            model = ChatAnthropic(model="m", base_url=server.root, api_key=SecretStr("k"), max_retries=0)
-            options: Any = {"middleware": [AnthropicPromptCachingMiddleware()], "system_prompt": "Be kind."}
-            agent = build_graph(model, Bank().tools, policy={"streaming": "never"}, **options, **memory())
-            assert ended(play(agent)) == ACCEPTED
-        bodies = [request.body for request in server.requests]
-        assert [body["system"][-1]["cache_control"]["type"] for body in bodies] == ["ephemeral"] * 2
-        assert "cache_control" not in repr(agent.get_state(THREAD).values["messages"])
 
 
 SEARCH = {"type": "web_search"}
@@ -321,9 +239,8 @@ class TestTheContext:
     @pytest.mark.parametrize("schema", [Account, AccountDict, None])
     def test_the_form_shows_both_parts(self, schema: Any) -> None:
         form = looks(schema)[0].get_context_jsonschema()
-        assert {"system_prompt", "turns"} <= set(form["properties"])
-        shown = "user_id" in form["properties"], form.get("required", [])
-        assert shown == (bool(schema), ["user_id"] * bool(schema))
+        assert ("user_id" in form["properties"], "turns" in form["properties"]) == (bool(schema), True)
+        assert form.get("required", []) == ["user_id"] * bool(schema)
 
     @pytest.mark.parametrize(
         "check",
@@ -364,14 +281,10 @@ class TestTheContext:
         colour: str
         model: str = "a name of ours, which means there what that graph means by it"
 
-    class Colour(TypedDict):
-        colour: str
-
     # The context of the graph around it, how it stands in that one, and what it takes.
     AROUND: Mapping[str, tuple[Any, Any, str, Any]] = {
         "an object": (Outside, Outside("ann", "blue"), "a node", ANN),
         "a mapping": (Outside, {**ANN, "colour": "blue"}, "in a node", ANN),
-        "nothing of it": (Colour, {"colour": "blue"}, "a node", None),
         "of ours": (Outside, {**ANN, "colour": "blue"}, "in a tool", ANN),
     }
 
@@ -403,13 +316,6 @@ class Weight(BaseModel):
     kilos: int
 
 
-class Odd:
-    def __eq__(self, other: object) -> bool:
-        raise RuntimeError("no equality")
-
-    __hash__ = None  # type: ignore[assignment]  # it has no equality
-
-
 def extended(old: list[str], new: list[str]) -> list[str]:
     """A reducer that changes what it is given, which LangGraph allows."""
     old.extend(new)
@@ -421,16 +327,13 @@ class Notes(MessagesState):
     longest: NotRequired[Annotated[str, lambda old, new: max(old, new, key=len)]]
     extended: Annotated[list[str], extended]
     name: str
-    seen: NotRequired[list[AnyMessage]]
 
 
-SEEN = HumanMessage("seen", id="m")
 # What the tool of these tests writes, by the name that a script can say.
 UPDATES: dict[str, Any] = {
     "a note": {"notes": ["a"]},
     "another": {"notes": ["b"], "name": "bob"},
     "a tuple": {"name": ("a", ("b",))},
-    "messages": {"seen": [SEEN]},
     "a new beginning": {"notes": Overwrite(["new"])},
     "extended": {"extended": ["x"]},
     "long": {"longest": "three"},
@@ -438,7 +341,6 @@ UPDATES: dict[str, Any] = {
     "an unknown channel": {"notez": ["no"]},
     "a wrong type": {"notes": 3},
     "a model": {"name": Weight(kilos=3)},
-    "an odd one": {"name": Odd()},
     "too large a number": {"name": 2**70},
 }
 
@@ -473,7 +375,6 @@ class TestTheState:
         "a reducer without a value to begin with": (("long", "long"), {"longest": "three"}),
         "one that changes its argument": ((("extended", "extended"), "extended"), {"extended": ["x"] * 3}),
         "a tuple is a list": (("a tuple",), {"name": ["a", ["b"]]}),
-        "messages": (("messages",), {"seen": [SEEN]}),
         "past it among others": ((("a note", "a new beginning", "a note"),), {"notes": ["new", "a"]}),
     }
 
@@ -494,7 +395,6 @@ class TestTheState:
         "an unknown channel": ("<no_channel>", "notez"),
         "a wrong type": ("<not_written>", "notes"),
         "a model": ("<not_written>", "name"),
-        "an odd one": ("<not_written>", "name"),
         "too large a number": ("<not_written>", "name"),
     }
 

@@ -9,24 +9,13 @@ from langchain.agents import middleware as chain
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool
 
 from signoff import go_on
 from signoff.guards import Guards, guarded
 from signoff.models import ScriptedModel, call
 from tests.drop_in.guarding import ANSWER, ASKS, DONE, LOOK, ORDERS, SINCE_1_5, agent, used
-from tests.drop_in.playing import (
-    ACCEPTED,
-    CONTROLS,
-    THREAD,
-    around,
-    ended,
-    hook,
-    play,
-    results,
-    texts,
-)
+from tests.drop_in.playing import ACCEPTED, around, ended, hook, play, results, texts
 
 EDITED: Mapping[str, Any] = {"name": "save", "args": {"name": "good"}, "id": "s1", "type": "tool_call"}
 # What `after_model` makes of the calls of a reply: what is saved, the summary and the turns.
@@ -73,13 +62,6 @@ def replies(state: Any) -> list[Any]:
     return [message.id for message in state["messages"] if message.type == "ai"]
 
 
-class Selects(ScriptedModel):
-    """Picks the tool `look`."""
-
-    def with_structured_output(self, schema: Any, **more: Any) -> Any:
-        return RunnableLambda(lambda asked: {"tools": ["look"]})
-
-
 class Adds(AgentMiddleware[Any, Any, Any]):
     """Brings a tool while the agent runs."""
 
@@ -96,24 +78,10 @@ class Adds(AgentMiddleware[Any, Any, Any]):
 class TestBesideOthers:
     """Where each of them has to stand, as the page of `Guards` says."""
 
-    @ORDERS
-    def test_todos_say_nothing_of_the_end(self, first: bool) -> None:
-        todos = [{"content": "look", "status": "completed"}]
-        script = [call("write_todos", todos=todos), "All todos are done.", DONE]
-        found = play(agent(script, chain.TodoListMiddleware(), first=first))
-        assert (found["todos"], used(found)) == (todos, ("finish_task", 3))
-
     @pytest.mark.parametrize(("first", "status"), [(True, "success"), (False, "error")])
     def test_a_fallback_is_asked_where_guards_stand_around_it(self, first: bool, status: str) -> None:
         fallback = chain.ModelFallbackMiddleware(ScriptedModel([DONE]))
         assert play(agent([RuntimeError("down")], fallback, first=first))["outcome"]["status"] == status
-
-    @pytest.mark.parametrize(("first", "kept"), [(False, []), (True, CONTROLS)], ids=["last", "first"])
-    def test_the_tools_by_which_a_task_ends_are_always_offered(self, first: bool, kept: list[str]) -> None:
-        model = ScriptedModel([DONE])
-        picks = chain.LLMToolSelectorMiddleware(model=Selects(script=[]), max_tools=1, always_include=kept)
-        play(agent(model, picks, first=first))
-        assert set(model.seen[0].tool_names) == {"look", *CONTROLS}
 
     @pytest.mark.parametrize(("first", "known"), [(False, True), (True, False)], ids=["last", "first"])
     def test_a_tool_of_another_is_known_where_it_stands_before(self, first: bool, known: bool) -> None:
@@ -171,20 +139,6 @@ class TestDecisionModels:
         found = play(agent([DONE, call("finish_task", summary="Half of it.")], judges, first=first))
         assert used(found) == ("finish_task", turns)
 
-    @ORDERS
-    def test_a_call_that_cannot_be_judged_does_not_run(self, first: bool) -> None:
-        from tests.support.judge import no_answer
-
-        judges = auto_mode("save", risky="")
-        judges.classifier.answer = no_answer
-        asked = agent([call("save", name="x"), DONE], judges, first=first)
-        if first:
-            assert results(play(asked), "save")[0].startswith("ConnectionError")
-        else:
-            with pytest.raises(ConnectionError):
-                play(asked)
-            assert results(asked.get_state(THREAD).values) == []
-
     def test_a_refusal_ends_the_task_behind_the_guards_and_leaves_the_run_before_them(self) -> None:
         from langchain_core.exceptions import ModelRefusalError
 
@@ -224,11 +178,6 @@ class TestAPromptThatIsTooLong:
         asked = guarded(agent([LOOK, TOO_LONG[case], DONE], create=create_deep_agent))
         assert used(play(asked)) == ("model_error", 1)
         assert used(play(asked, go_on())) == ("finish_task", 2)
-
-    def test_where_nothing_could_end_the_task_it_is_raised(self, case: str) -> None:
-        for asked in (agent([TOO_LONG[case], DONE]), guarded(agent([TOO_LONG[case], DONE], saved={}))):
-            with pytest.raises(ContextOverflowError):
-                play(asked)
 
 
 TASK = call("task", description="Look at the door.", subagent_type="helper")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from langchain.agents import middleware as chain
-from langchain.agents.middleware import AgentMiddleware
 from langchain.tools import ToolRuntime
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import tool
@@ -17,7 +16,7 @@ from langgraph.types import Command
 from signoff import SetupError, go_on, outcome_of, standard_controls
 from signoff.guards import guarded
 from signoff.models import ScriptedModel, call
-from tests.drop_in.guarding import ANSWER, ASKS, DONE, LOOK, ORDERS, agent, looks, used
+from tests.drop_in.guarding import ANSWER, ASKS, DONE, LOOK, ORDERS, agent, used
 from tests.drop_in.playing import (
     ACCEPTED,
     GO,
@@ -104,17 +103,6 @@ class TestWhoseWords:
         found = play(held, None, durability=durability)
         assert (ended(found), found["outcome"]["task"]) == (ACCEPTED, "theirs")
 
-    @pytest.mark.parametrize("speaker", [None, says_before, says_after], ids=["none", "before", "after"])
-    def test_a_person_answers_a_question_whoever_speaks(self, speaker: Any) -> None:
-        """By a message, or where somebody speaks in each turn by an answer; then a limit holds."""
-        model = ScriptedModel(lambda seen: looks(seen) if len(model.seen) > 1 else ASKS)
-        asking = agent(model, *[speaker] * bool(speaker), limits={"turns": 3}).with_config(recursion_limit=90)
-        assert play(asking)["__interrupt__"]
-        if speaker is None:
-            asking.update_state(THREAD, {"messages": [HumanMessage("The red one.")]})
-        found = play(asking, ANSWER if speaker else None)
-        assert (*used(found), results(found, "ask_user")) == ("turns", 3, ["The red one."])
-
     def test_a_hint_is_shown_once_where_the_prompt_is_trimmed(self) -> None:
         trims = around(lambda r, handler: handler(r.override(messages=list(r.messages)[-3:])))
         model = ScriptedModel([call("save", name="a"), DONE])
@@ -129,14 +117,10 @@ def shortened(state: Any, messages: Callable[[Any], list[Any]], most: int = 4) -
     return {"messages": messages(state["messages"])} if len(state["messages"]) > most else None
 
 
-def summarises() -> Any:
-    model = ScriptedModel(lambda seen: "It looked.")
-    return chain.SummarizationMiddleware(model, trigger=("messages", 6), keep=("messages", 2))
-
-
 REMOVERS: Mapping[str, Callable[[], Any]] = {
-    "summarises": summarises,
-    "trims": lambda: hook("before_model", lambda s: shortened(s, lambda m: [ALL, m[0], *m[-3:]])),
+    "summarises": lambda: chain.SummarizationMiddleware(
+        ScriptedModel(lambda seen: "It looked."), trigger=("messages", 6), keep=("messages", 2)
+    ),
     "deletes": lambda: hook(
         "after_model", lambda s: shortened(s, lambda m: [RemoveMessage(id=one.id) for one in m[1:3]])
     ),
@@ -212,7 +196,7 @@ class TestRemovedMessages:
         steps = {2: "I will.", 3: bad, 4: [bad, DONE], 6: phase, 10: DONE}
         return steps.get(turn, [call("think", thought="hm"), look(turn)])
 
-    @pytest.mark.parametrize("name", ["summarises", "trims", "deletes", "keeps one reply"])
+    @pytest.mark.parametrize("name", ["summarises", "deletes", "keeps one reply"])
     def test_the_outcome_is_as_where_nothing_is_removed(self, name: str) -> None:
         def outcome(*others: Any) -> dict[str, Any]:
             found = play(Agents(self.mixed).made(*others))["outcome"]
@@ -259,21 +243,13 @@ def cached(name: str, /, **args: Any) -> AIMessage:
     return AIMessage("", tool_calls=[{"name": name, "args": args, "id": "c0"}])
 
 
-class Cache(AgentMiddleware[Any, Any, Any]):
-    """Answers with these very replies, the last one for ever; None: it asks the model."""
-
-    def __init__(self, *replies: AIMessage | None) -> None:
-        super().__init__()
-        self.replies, self.asked = replies, 0
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        kept = self.replies[min(self.asked, len(self.replies) - 1)]
-        self.asked += 1
-        return handler(request) if kept is None else kept
+def answering(kept: AIMessage) -> Any:
+    """A middleware that answers with this very reply for ever."""
+    kept = kept.model_copy()
+    return around(lambda request, handler: kept)
 
 
 SEES, ENDED = cached("look", name="a"), cached("finish_task", summary="All of it.")
-TALK = AIMessage("I will.")
 # As on a reply in another thread with guards.
 MARKED = {"signoff": {"answer": "task", "cut": -5, "order": ["x"], "at": "x", "seconds": None, "retries": 3}}
 
@@ -295,7 +271,7 @@ class TestBehindACache:
     def test_the_same_object_again_is_another_reply(self, case: str) -> None:
         """LangGraph writes an id into it."""
         kept, *use = self.SAME[case]
-        asked = agent([], Cache(kept.model_copy()), first=False)
+        asked = agent([], answering(kept), first=False)
         for at in range(1, 4):
             found = play(asked)
             assert ([*used(found)], texts(found).count("go")) == (use, at)
@@ -314,4 +290,4 @@ class TestBehindACache:
     def test_without_a_thinking_tool_it_is_a_mistake_and_no_endless_loop(self) -> None:
         controls = [control for control in standard_controls() if control.tool.name == "finish_task"]
         with pytest.raises(SetupError):
-            play(agent([], Cache(ENDED.model_copy()), first=False, control_tools=controls))
+            play(agent([], answering(ENDED), first=False, control_tools=controls))

@@ -154,7 +154,7 @@ def drawn(check: Callable[[Case], None], examples: int) -> None:
 
 @pytest.mark.parametrize("check", [at_once, where_messages_are_removed])
 def test_the_guards_decide_as_the_machine(check: Callable[[Case], None]) -> None:
-    drawn(check, 20)
+    drawn(check, 12)
 
 
 # What many drawn ones have found: an id that comes twice, in the task before and in one task.

@@ -5,29 +5,25 @@ nothing but an accepted finish is a success. What LangChain itself shows is left
 """
 
 import asyncio
-import operator
 import sys
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NotRequired
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
-    AgentState,
     ExtendedModelResponse,
     ModelResponse,
     ToolRetryMiddleware,
     hook_config,
 )
-from langchain.agents.middleware.types import OmitFromInput, PrivateStateAttr
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
-from langgraph.graph import MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, interrupt
 
-from signoff import ControlTool, Limits, Session, SetupError, build_graph, go_on
+from signoff import Limits, Session, SetupError, build_graph, go_on
 from signoff.models import ScriptedModel, call, reply
 from tests.drop_in.playing import (
     ACCEPTED,
@@ -47,7 +43,6 @@ from tests.drop_in.playing import (
     play,
     results,
     scripted,
-    texts,
     warned,
 )
 from tests.support.interrupting import interrupt_process
@@ -71,7 +66,6 @@ def cut_off(*calls: Any) -> Any:
 class TestAroundAModelCall:
     # What is put into the request, and what of the first model call then is what.
     OVERRIDES: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Any], Any], Any]] = {
-        "fewer tools": (lambda r: {"tools": r.tools[1:]}, lambda seen: seen.tool_names, ["pay", *CONTROLS]),
         "no tools": (lambda r: {"tools": []}, lambda seen: seen.tool_names, CONTROLS),
         "a provider's own tool": (
             lambda r: {"tools": [*r.tools, {"type": "web_search"}]},
@@ -103,13 +97,6 @@ class TestAroundAModelCall:
             assert ended(found) == ACCEPTED
             assert [m.type for m in found["messages"]] == ["human", "ai", "tool", "ai"]
         assert len(first.seen) == 1
-
-    def test_after_replies_without_a_call_a_call_is_required_whatever_is_chosen(self) -> None:
-        model = ScriptedModel(["words"] * 4 + [FINISH])
-        chooses = around(lambda r, handler: handler(r.override(tools=r.tools[:1], tool_choice="auto")))
-        assert ended(play(graph(model, chooses))) == ACCEPTED
-        assert [seen.tool_choice for seen in model.seen] == ["auto"] * 3 + ["required"] * 2
-        assert {*map(str, (seen.tool_names for seen in model.seen))} == {str(["look", *CONTROLS])}
 
     @staticmethod
     def with_results(said: AIMessage) -> ModelResponse[Any]:
@@ -154,11 +141,9 @@ class TestAroundAModelCall:
     BAD: Mapping[str, Wrapper] = {
         "no message": lambda r, ask: ModelResponse(result=[]),
         "a tool that nobody has": lambda r, ask: ask(r.override(tools=[tool(lambda: 1, description="x")])),
-        "a format of the answer": lambda r, ask: ask(r.override(response_format=dict)),
         "an error": lambda r, ask: 1 / 0,
         "the end of the program": lambda r, ask: sys.exit(3),
         "an error after the reply": lambda r, ask: [ask(r), int("x")],
-        "a way to elsewhere": lambda r, ask: ExtendedModelResponse(ask(r), Command(goto="finish")),
         "an unknown channel": lambda r, ask: ExtendedModelResponse(ask(r), Command(update={"typo": 1})),
     }
 
@@ -169,28 +154,14 @@ class TestAroundAModelCall:
         assert ended(found) == ("error", "model_error")
         assert ended(play(graph(model, **saved), go_on())) == ACCEPTED
 
-    @staticmethod
-    def judges(request: Any, handler: Any) -> Any:
-        found = handler(request)
-        if not found.result[0].tool_calls:
-            raise LookupError("only words")
-        return found
-
     def test_an_error_of_a_middleware_names_it_and_its_replies_are_paid_for(self) -> None:
-        outcome = play(graph([reply("No.", usage=(100, 10))], around(self.judges, "judge")))["outcome"]
+        def judge(request: Any, handler: Any) -> Any:
+            raise LookupError(handler(request).result[0].text)
+
+        outcome = play(graph([reply("No.", usage=(100, 10))], around(judge, "judge")))["outcome"]
         assert (outcome["reason"], outcome["usage"]["total_tokens"]) == ("model_error", 110)
         assert "judge" in outcome["error"]
-        assert "LookupError: only words" in outcome["error"]
-
-    def test_who_stands_around_gets_the_error_of_a_middleware_as_it_is(self) -> None:
-        def asks_again(request: Any, handler: Any) -> Any:
-            try:
-                return handler(request)
-            except LookupError:
-                return handler(request)
-
-        found = play(graph(["No.", FINISH], around(asks_again, "again"), around(self.judges, "judge")))
-        assert (ended(found), found["outcome"]["turns"]) == (ACCEPTED, 1)
+        assert "LookupError: No." in outcome["error"]
 
 
 class TestAroundAToolCall:
@@ -198,33 +169,19 @@ class TestAroundAToolCall:
     def cheaper(request: Any, handler: Any) -> Any:
         return handler(request.override(tool_call={**request.tool_call, "args": {"amount": 1}}))
 
-    @staticmethod
-    def catches(request: Any, handler: Any) -> Any:
-        try:
-            return handler(request)
-        except ValueError as error:
-            return ToolMessage(f"caught {error}", tool_call_id=request.tool_call["id"], status="error")
-
-    @staticmethod
-    def replaces(request: Any, handler: Any) -> Any:
-        instead = tool("pay", description="Stand in for it.")(lambda amount: f"{amount} instead")
-        return handler(request.override(tool=instead))
-
-    # What it does to a call that pays so much: what is paid, and how the result begins.
-    CASES: Mapping[str, tuple[Wrapper, int, list[int], str]] = {
-        "other arguments": (cheaper, 2, [1], "paid 1"),
-        "another tool": (replaces, 2, [], "2 instead"),
-        "without a run": (lambda r, run: ToolMessage("kept", tool_call_id=r.tool_call["id"]), 2, [], "kept"),
-        "an error that is taken": (catches, 9, [9], "caught too much"),
-        "an error of its own": (lambda r, run: 1 / 0, 2, [], "ZeroDivisionError"),
-        "no result at all": (lambda r, run: 3, 1, [], "<unsupported>"),
+    # What it does to a call that pays 2: what is paid, and how the result begins.
+    CASES: Mapping[str, tuple[Wrapper, list[int], str]] = {
+        "other arguments": (cheaper, [1], "paid 1"),
+        "without a run": (lambda r, run: ToolMessage("kept", tool_call_id=r.tool_call["id"]), [], "kept"),
+        "an error of its own": (lambda r, run: 1 / 0, [], "ZeroDivisionError"),
+        "no result at all": (lambda r, run: 3, [], "<unsupported>"),
     }
 
     @pytest.mark.parametrize("case", CASES)
     def test_what_wraps_a_call_makes_its_result(self, case: str) -> None:
-        does, amount, paid, said = self.CASES[case]
+        does, paid, said = self.CASES[case]
         bank = Bank()
-        found = play(graph([call("pay", amount=amount), FINISH], around_tools(does), bank=bank, **memory()))
+        found = play(graph([call("pay", amount=2), FINISH], around_tools(does), bank=bank, **memory()))
         assert (bank.paid, ended(found)) == (paid, ACCEPTED)
         assert results(found)[0].startswith(said)
         assert len(found["outcome"]["changes"]) == 1
@@ -287,15 +244,9 @@ class TestAroundAToolCall:
 
     def test_control_tools_pass_through_no_middleware(self) -> None:
         names: list[str] = []
-
-        def notes(request: Any, handler: Any) -> Any:
-            names.append(request.tool_call["name"])
-            return handler(request)
-
-        submit = tool("submit", description="Submit.")(lambda text: f"submitted {text}")
-        steps = [call("look"), call("submit", text="x")]
-        found = play(graph(steps, around_tools(notes), control_tools=[ControlTool(submit, "finish")]))
-        assert (names, found["outcome"]["result"]) == (["look"], "submitted x")
+        notes = around_tools(lambda request, run: names.append(request.tool_call["name"]) or run(request))
+        play(graph([call("look"), call("think", thought="hm"), FINISH], notes))
+        assert names == ["look"]
 
 
 HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
@@ -320,24 +271,6 @@ def noting(name: str, note: Callable[[str], Any], times: int = 1) -> list[Any]:
     return [*hooks, around(asks, f"{name}_asks"), around_tools(wraps, f"{name}_tool")]
 
 
-def counting(name: str) -> Any:
-    """A hook that writes its name, and how many names it sees."""
-
-    class State(AgentState[Any]):
-        names: NotRequired[Annotated[list[str], operator.add]]
-        hidden: NotRequired[Annotated[int, PrivateStateAttr]]
-        shown: NotRequired[Annotated[int, OmitFromInput]]
-
-    def counts(state: Any) -> Any:
-        seen = len(state.get("names", ()))
-        update = {"names": [f"{name} {seen}"], "hidden": seen, "shown": seen}
-        return Command(update=update) if name == "after_model" else update
-
-    made = hook(name, counts)
-    made.state_schema = State
-    return made
-
-
 class TestHooks:
     def test_all_run_in_the_order_of_create_agent(self) -> None:
         def by(build: Any, last: Any) -> list[str]:
@@ -348,21 +281,6 @@ class TestHooks:
             return log
 
         assert by(build_graph, FINISH) == by(create_agent, "Done.")
-
-    NAMES = ("before_agent 0", "before_model 1", "after_model 2", "after_agent 3")
-
-    @pytest.mark.parametrize(("step", "status"), [(FINISH, "success"), (call("look"), "limit")])
-    def test_what_one_writes_the_next_sees_and_what_runs_before_a_model_call_is_saved_before_it(
-        self, step: Any, status: str
-    ) -> None:
-        built = graph([step], *map(counting, HOOKS), limits=Limits(turns=1), **memory())
-        play(built, interrupt_before=["call_llm"])
-        assert tuple(built.get_state(THREAD).values["names"]) == self.NAMES[:2]
-        found = play(built, None)
-        assert (found["outcome"]["status"], tuple(found["names"])) == (status, self.NAMES)
-        assert (found["shown"], "hidden" in found) == (3, False)
-        assert built.get_state(THREAD).values["hidden"] == 3
-        assert "shown" not in built.get_input_jsonschema()["properties"]
 
     def test_before_agent_runs_once_for_a_task(self) -> None:
         log: list[str] = []
@@ -464,30 +382,16 @@ class TestHooks:
         assert [block["text"] for block in blocks] == ["go", "Be quick."]
         assert "Be kind." in model.seen[0].messages[0].text
 
-    class AsyncHook(AgentMiddleware[Any, Any, Any]):
-        @hook_config(can_jump_to=["end"])
-        async def aafter_model(self, state: Any, runtime: Any) -> Any:
-            return {"jump_to": "end"}
+    def test_a_run_that_a_middleware_has_no_way_for_is_the_callers_mistake(self) -> None:
+        class AsyncHook(AgentMiddleware[Any, Any, Any]):
+            @hook_config(can_jump_to=["end"])
+            async def aafter_model(self, state: Any, runtime: Any) -> Any:
+                return {"jump_to": "end"}
 
-    class SyncWrap(AgentMiddleware[Any, Any, Any]):
-        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-            return handler(request)
-
-    @pytest.mark.parametrize(
-        ("kind", "wrong", "ends"), [(AsyncHook, "sync", "middleware"), (SyncWrap, "async", "finish_task")]
-    )
-    def test_a_run_that_a_middleware_has_no_way_for_is_the_callers_mistake(
-        self, kind: type, wrong: str, ends: str
-    ) -> None:
-        built = graph([FINISH], kind(), **memory())
-        ways: dict[str, Callable[[Any], Any]] = {
-            "sync": lambda given: play(built, given),
-            "async": lambda given: asyncio.run(built.ainvoke(given, THREAD)),
-        }
-        with pytest.raises(SetupError, match=kind.__name__):
-            ways.pop(wrong)(GO)
-        (right,) = ways.values()
-        assert right(None)["outcome"]["reason"] == ends
+        built = graph([FINISH], AsyncHook(), **memory())
+        with pytest.raises(SetupError, match="AsyncHook"):
+            play(built)
+        assert asyncio.run(built.ainvoke(None, THREAD))["outcome"]["reason"] == "middleware"
 
 
 class TestJumps:
@@ -611,14 +515,6 @@ class TestAskingWhereNobodyCanAnswer:
             found = play(build_graph(ScriptedModel([call("ask"), FINISH]), [ask], middleware=within))
         result = next(m for m in found["messages"] if m.type == "tool")
         assert (result.status, ended(found), "__interrupt__" in found) == ("error", ACCEPTED, False)
-
-    def test_within_a_graph_that_can_wait_it_waits(self) -> None:
-        inner = graph([FINISH], hook("before_model", lambda _: {"messages": [HumanMessage(asks())]}))
-        outer = StateGraph(MessagesState).add_node("agent", inner).set_entry_point("agent")
-        built = outer.compile(**memory())
-        with warned():
-            assert [one.value for one in play(built)["__interrupt__"]] == ["Which?"]
-            assert "blue" in texts(play(built, Command(resume="blue")))
 
 
 # The hooks, and how often is paid in all when a run is cut short there.

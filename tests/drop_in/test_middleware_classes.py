@@ -7,7 +7,7 @@ graph adds to it, and what it makes of their errors. docs/how-to/middleware.md h
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import deepagents.middleware as deep
 import pytest
@@ -162,8 +162,6 @@ def test_todo_list() -> None:
 def test_tool_error() -> None:
     told = chain.ToolErrorMiddleware(on_error=lambda error, _: f"Told: {error}")
     assert result_of(call("look", at="nothing"), told) == "Told: there is nothing to look at"
-    silent = chain.ToolErrorMiddleware(on_error=lambda error, _: None)
-    assert result_of(call("look", at="nothing"), silent).startswith("ValueError")
 
 
 def test_tool_retry() -> None:
@@ -174,16 +172,13 @@ def test_tool_retry() -> None:
 @SINCE_1_5
 def test_auto_mode() -> None:
     """A blocked call voids a finish beside it, also by a misspelled name; a control tool is not judged."""
-    from tests.support.judge import Judge, no_answer, risk_of
+    from tests.support.judge import Judge, risk_of
 
     judge = Judge(answer=risk_of("cellar", "Done."))
     given = chain.AutoModeMiddleware(tools=["look", "finish_task"], classifier=judge)
     found = ran(script([call("Look", at="cellar"), FINISH], call("look", at="roof")), given)
     assert [labels(found)[1], results(found)[2][:5]] == ["<refused>", "roof:"]
     assert [one["tool_call"]["name"] for one in judge.seen] == ["look", "look"]
-    # One that cannot be judged does not run.
-    judge.answer = no_answer
-    assert result_of(call("look", at="roof"), given).startswith("ConnectionError")
 
 
 REFUSAL = AIMessage(
@@ -339,23 +334,16 @@ def test_the_page_says_of_every_class_whether_it_works() -> None:
     assert {name for name, _, how in rows if how == "refused"} == refused
 
 
-class Reduces(AgentState[Any]):
-    messages: Annotated[list[Any], lambda old, new: new]  # the mistake
-
-
 def bringing(**attributes: Any) -> Any:
     """A middleware with these attributes."""
     return type("Brings", (AgentMiddleware,), attributes)()
 
 
 MISTAKES: Mapping[str, tuple[Any, str]] = {
-    "a class": ([chain.TodoListMiddleware], "TodoListMiddleware"),
     "a channel of the machine's": (
         [bringing(state_schema=type("Clashes", (AgentState,), {"__annotations__": {"decision": str}}))],
         "'decision'",
     ),
-    "a state that is not a TypedDict": ([bringing(state_schema=type("Marked", (), {}))], "Marked"),
-    "a reducer for the history": ([bringing(state_schema=Reduces)], "'messages'"),
     "a tool with the name of another": (
         [bringing(tools=[other.model_copy(update={"name": "look"})])],
         "'look'",
