@@ -8,9 +8,7 @@ import pytest
 from langgraph.types import Command
 
 from signoff import (
-    Answer,
     Approval,
-    BadAnswer,
     Graph,
     Session,
     ThreadError,
@@ -118,16 +116,6 @@ def test_one_message_to_two_waits_answers_none(bank: Bank, way: str) -> None:
     assert "its id" in decision.problem
     assert all("its id" in wait.value["problem"] for wait in graph.invoke(GO, THREAD)["__interrupt__"])
     assert (len(ids), bank.paid) == (2, [])
-
-
-def test_what_names_no_wait_answers_none(bank: Bank) -> None:
-    graph = bank.two()
-    session, waits = Session(graph, "t"), waits_of(graph)
-    unnamed: list[Any] = [Answer("2024"), Command(resume="2024"), Answer("approve")]
-    for answer in unnamed:
-        with pytest.raises(BadAnswer):
-            session.run(answer)
-    assert (waits_of(graph), bank.paid) == (waits, [])
 
 
 def test_a_mistyped_edit_of_a_delegates_call_leaves_its_approval(bank: Bank) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NotRequired
 
 import pytest
 from langchain.agents import AgentState
+from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -20,7 +21,6 @@ from typing_extensions import TypedDict
 
 from signoff import ControlTool, LoopPolicy, Session, SetupError, Storage, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, TaggedText, call
-from signoff.studio import served
 from tests.drop_in.playing import (
     ACCEPTED,
     FINISH,
@@ -468,12 +468,6 @@ class TestTheState:
         assert set(agent.get_output_jsonschema()["properties"]) == {"messages", "outcome", "notes"}
         assert play(agent, {**GO, "notes": ["a"]})["notes"] == ["a"]
 
-    async def test_a_server_shows_it_and_nothing_of_the_machine(self) -> None:
-        agent = served(writes("a note", "another")).copy(update=memory())
-        result = await agent.ainvoke(GO, THREAD)
-        state = (await agent.aget_state(THREAD)).values
-        assert (result["notes"], state["notes"], "task" in state) == (["a", "b"], ["a", "b"], False)
-
     def test_what_a_finishing_tool_writes_is_written_once(self) -> None:
         options: Any = {"control_tools": [ControlTool(writer(), "finish")], "state_schema": Notes}
         found = play(build_graph(ScriptedModel([call("write", what="a note")]), **options, **memory()))
@@ -482,6 +476,15 @@ class TestTheState:
 
 class Reduces(TypedDict):
     messages: Annotated[list[AnyMessage], operator.add]
+
+
+class Clashes(TypedDict):
+    decision: str
+
+
+def bringing(**attributes: Any) -> Any:
+    """A middleware with these attributes."""
+    return type("Brings", (AgentMiddleware,), attributes)()
 
 
 NOT_JSON = SystemMessage([{"type": "text", "text": print}])
@@ -496,6 +499,14 @@ MISTAKES: Mapping[str, tuple[dict[str, Any], str]] = {
     "one with the name of a control tool": ({"tools": [{"type": "x", "name": "think"}]}, "'think'"),
     "a context of a plain class": ({"context_schema": Wire}, "context_schema"),
     "a reducer for the history": ({"state_schema": Reduces}, "'messages'"),
+    "middleware with a channel of the machine's": (
+        {"middleware": [bringing(state_schema=Clashes)]},
+        "'decision'",
+    ),
+    "middleware with a tool of the same name": (
+        {"tools": [Bank().look], "middleware": [bringing(tools=[Bank().look])]},
+        "'look'",
+    ),
     "a person's decisions, as in deepagents": ({"interrupt_on": {"look": True}}, "approvals="),
     "LangChain's transformers": ({"transformers": []}, "transformers"),
     "no name of ours": ({"approval": {}}, "approvals"),

@@ -1,6 +1,6 @@
 """`Guards` beside other middleware, before it and after it, in `create_agent` and in deepagents."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -183,10 +183,10 @@ class TestAPromptThatIsTooLong:
 TASK = call("task", description="Look at the door.", subagent_type="helper")
 
 
-def deep(*script: Any, helper: Any = None, within: Sequence[Any] = (), name: str = "helper") -> Any:
+def deep(*script: Any, helper: Any = None) -> Any:
     """A deep agent with guards, and a sub-agent of this script."""
-    child: Any = {"name": name, "description": "Helps.", "system_prompt": "Help.", "middleware": [*within]}
-    subagents: Any = [{**child, "model": ScriptedModel(helper)}] if helper else None
+    child: Any = {"name": "helper", "description": "Helps.", "system_prompt": "Help."}
+    subagents: Any = [{**child, "middleware": [Guards()], "model": ScriptedModel(helper)}] if helper else None
     return agent(
         script, create=lambda *args, **options: create_deep_agent(*args, subagents=subagents, **options)
     )
@@ -196,15 +196,6 @@ class TestDeepAgents:
     def test_one_ends_only_by_a_finish(self) -> None:
         found = play(deep(call("write_file", file_path="/a.txt", content="hi"), "It is written.", DONE))
         assert (used(found), "/a.txt" in found["files"]) == (("finish_task", 3), True)
-
-    @pytest.mark.parametrize(("within", "told"), [([Guards()], "It is red."), ([], "I will look.")])
-    def test_the_general_sub_agent_has_the_guards_that_it_is_given(
-        self, within: list[Any], told: str
-    ) -> None:
-        helper = ["I will look.", call("finish_task", summary="It is red.")]
-        asks = call("task", description="Look.", subagent_type="general-purpose")
-        found = play(deep(asks, DONE, helper=helper, within=within, name="general-purpose"))
-        assert results(found, "task") == [told]
 
     CHILDREN: Mapping[str, tuple[list[Any], str, str]] = {
         "done": ([call("finish_task", summary="The door is red.")], "The door is red.", "success"),
@@ -216,7 +207,7 @@ class TestDeepAgents:
     @pytest.mark.parametrize("case", CHILDREN)
     def test_a_childs_outcome_goes_up_and_voids_a_finish_beside_it_unless_it_is_done(self, case: str) -> None:
         script, told, status = self.CHILDREN[case]
-        found = play(deep([TASK, DONE], DONE, helper=script * 2, within=[Guards()]))
+        found = play(deep([TASK, DONE], DONE, helper=script * 2))
         answers = [m for m in found["messages"] if m.type == "tool" and m.name == "task"]
         assert [(told in one.text, one.status) for one in answers] == [(True, status)]
         assert used(found) == ("finish_task", 1 if status == "success" else 2)

@@ -179,15 +179,6 @@ class TestRemovedMessages:
             given = None
         assert (*used(found), agents.asked) == ("turns", 5, 5)
 
-    def test_a_limit_holds_over_decisions_in_other_processes(self) -> None:
-        agents = Agents(lambda turn: call("save", name=f"n{turn}"), limits={"turns": 5})
-        within = chain.HumanInTheLoopMiddleware(interrupt_on={"save": True}), KeepsTheLastReply()
-        found = play(agents.made(*within))
-        no: Command[Any] = Command(resume={"decisions": [{"type": "reject", "message": "Not this."}]})
-        while found.get("__interrupt__"):
-            found = play(agents.made(*within), no)
-        assert (*used(found), agents.asked) == ("turns", 5, 5)
-
     @staticmethod
     def mixed(turn: int) -> Any:
         """Words, work that fails, a refused finish, a phase, and thoughts; done in the tenth turn."""
@@ -206,15 +197,14 @@ class TestRemovedMessages:
         assert (found["refusals"], found["nudges"], len(found["phases"])) == (1, 1, 1)
         assert found == outcome()
 
-    @pytest.mark.parametrize("fresh", [True, False], ids=["another process", "the same process"])
-    def test_a_fork_counts_what_was_before_it(self, fresh: bool) -> None:
+    def test_a_fork_in_another_process_counts_what_was_before_it(self) -> None:
         agents = Agents(look, limits={"turns": 12})
         first = agents.made(KeepsTheLastReply())
         play(first)
         turns = [state for state in first.get_state_history(THREAD) if state.next == ("model",)]
         # The newest first: behind the fourth is the ninth call of the model.
         agents.asked = 0
-        found = (agents.made(KeepsTheLastReply()) if fresh else first).invoke(None, turns[4].config)
+        found = agents.made(KeepsTheLastReply()).invoke(None, turns[4].config)
         assert (outcome_of(found).turns, agents.asked) == (12, 4)
 
     @WORST

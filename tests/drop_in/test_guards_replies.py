@@ -29,11 +29,15 @@ LOST, CUT = reply(PAY, finish_reason="lost"), reply(PAY, finish_reason="length")
 ENDED, DONE = call("finish_task", summary="First."), call("finish_task", summary="Second.")
 
 
-class Streaming(ScriptedModel):
+class Client(ScriptedModel):
     """Streams also where it is asked for a whole reply, as many clients do; a reply that is "lost" comes
     without the finish reason that this provider sends."""
 
     streaming: bool = False
+
+    def __init__(self, *steps: Any, **options: Any) -> None:
+        # LangChain asks whether it was set.
+        super().__init__(steps, streaming=True, **options)
 
     def _stream(self, *args: Any, **options: Any) -> Iterator[ChatGenerationChunk]:
         for chunk in super()._stream(*args, **options):
@@ -42,11 +46,6 @@ class Streaming(ScriptedModel):
             yield chunk
 
     _astream = BaseChatModel._astream
-
-
-def client(*steps: Any) -> Streaming:
-    # LangChain asks whether it was set.
-    return Streaming(steps, streaming=True)
 
 
 def run(face: Any, model: Any, *within: Any, way: Any = None, **limits: Any) -> tuple[Any, list[Any]]:
@@ -74,7 +73,7 @@ VOID: Mapping[str, Any] = {
 
 @pytest.mark.parametrize("case", VOID)
 def test_nothing_of_it_runs_and_the_model_is_asked_again(case: str) -> None:
-    found, paid = run(agent, client(VOID[case], PAY, DONE))
+    found, paid = run(agent, Client(VOID[case], PAY, DONE))
     assert (paid, ended(found), found["outcome"]["summary"]) == ([("ada", 1000)], ACCEPTED, "Second.")
 
 
@@ -98,7 +97,7 @@ WAYS: Mapping[str, Callable[[Any], Any]] = {
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 @pytest.mark.parametrize("way", WAYS)
 def test_it_holds_however_the_agent_is_listened_to(way: str) -> None:
-    found, paid = run(agent, client(HALF, LOST, CUT, reply(), PAY, DONE), way=WAYS[way])
+    found, paid = run(agent, Client(HALF, LOST, CUT, reply(), PAY, DONE), way=WAYS[way])
     assert (paid, ended(found)) == ([("ada", 1000)], ACCEPTED)
 
 
@@ -137,27 +136,27 @@ BOTH = pytest.mark.parametrize("face", [agent, partial(machine, retries=True)], 
 @BOTH
 @pytest.mark.parametrize("case", TOUCHING)
 def test_nothing_of_it_runs_where_a_middleware_has_touched_it(case: str, face: Any) -> None:
-    found, paid = run(face, client(HALF, LOST, CUT, DONE), TOUCHING[case])
+    found, paid = run(face, Client(HALF, LOST, CUT, DONE), TOUCHING[case])
     assert (paid, ended(found)) == ([], ACCEPTED)
 
 
 @BOTH
 def test_what_a_middleware_writes_into_a_reply_counts_as_written(face: Any) -> None:
-    assert run(face, client([PAY, HALF], DONE), changes(cheaper))[1] == [("bob", 500)]
+    assert run(face, Client([PAY, HALF], DONE), changes(cheaper))[1] == [("bob", 500)]
 
 
 @pytest.mark.parametrize("how", ["a fallback", "a model of a middleware"])
 def test_it_holds_for_a_model_that_a_middleware_takes(how: str) -> None:
-    other = client(HALF, LOST, CUT, PAY, DONE)
+    other = Client(HALF, LOST, CUT, PAY, DONE)
     asks = around(lambda request, handler: other.invoke(request.messages))
     within = ModelFallbackMiddleware(other) if how == "a fallback" else asks
-    found, paid = run(agent, client(*[ValueError("down")] * 5), within)
+    found, paid = run(agent, Client(*[ValueError("down")] * 5), within)
     assert (paid, found["outcome"]["summary"]) == ([("ada", 1000)], "Second.")
 
 
 def test_arguments_may_break_off_anywhere_but_there_may_be_none() -> None:
     halves = [call("pay", raw=WHOLE[:at]) for at in range(1, len(WHOLE), 5)]
-    found, paid = run(agent, client(*halves, call("pay", raw=""), DONE), turns=99, repeats=None)
+    found, paid = run(agent, Client(*halves, call("pay", raw=""), DONE), turns=99, repeats=None)
     assert (ended(found), paid) == (ACCEPTED, [("nobody", 500)])
 
 
@@ -170,11 +169,11 @@ def test_a_reply_that_a_middleware_remembers_counts() -> None:
         return kept[at]
 
     for _ in range(2):
-        assert run(agent, client(PAY, DONE), around(remembers))[1] == [("ada", 1000)]
+        assert run(agent, Client(PAY, DONE), around(remembers))[1] == [("ada", 1000)]
 
 
 def test_a_reply_of_langchains_cache_counts() -> None:
-    model = Streaming([PAY, DONE], streaming=True, cache=True)
+    model = Client(PAY, DONE, cache=True)
     set_llm_cache(InMemoryCache())
     try:
         for _ in range(2):

@@ -14,17 +14,16 @@ import pytest
 from deepagents.backends import FilesystemBackend
 from deepagents.middleware.patch_tool_calls import PatchToolCallsMiddleware
 from langchain.agents import middleware as chain
-from langchain.agents.middleware import AgentMiddleware, AgentState
+from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
-from langgraph.types import Command
 
 from signoff import SetupError, build_graph
 from signoff.guards import Guards
 from signoff.models import ScriptedModel, call
 from tests.drop_in.guarding import BETA, SINCE_1_5
-from tests.drop_in.playing import ACCEPTED, CONTROLS, FINISH, POLICY, ended, labels, memory, play, results
+from tests.drop_in.playing import ACCEPTED, CONTROLS, FINISH, POLICY, ended, labels, play, results
 
 pytestmark = BETA
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "middleware.md"
@@ -199,21 +198,14 @@ def test_model_refusal() -> None:
 
 @SINCE_1_5
 def test_model_router() -> None:
-    """The route is a channel: another process reads it, and asks nobody again."""
     from tests.support.judge import Judge, route_by
 
-    judge, saved = Judge(answer=route_by("Write")), memory()
-    for given, step in (
-        (MAIL, call("ask_user", question="Which?")),
-        (Command(resume="The red one."), FINISH),
-    ):
-        choices = {
-            "easy": chain.ModelChoice(ScriptedModel([]), "Small."),
-            "hard": chain.ModelChoice(ScriptedModel([step]), "Large."),
-        }
-        router = chain.ModelRouterMiddleware(choices=choices, instructions="Which?", classifier=judge)
-        found = play(build_graph(ScriptedModel([]), middleware=[router], **saved), given)
-    assert (ended(found), found["model_route"].choice, len(judge.seen)) == (ACCEPTED, "hard", 1)
+    easy, hard = ScriptedModel([]), script(call("look", at="a"))
+    choices = {"easy": chain.ModelChoice(easy, "Small."), "hard": chain.ModelChoice(hard, "Large.")}
+    judge = Judge(answer=route_by("Write"))
+    router = chain.ModelRouterMiddleware(choices=choices, instructions="Which?", classifier=judge)
+    found = ran(easy, router)
+    assert (found["model_route"].choice, len(hard.seen), len(judge.seen)) == ("hard", 2, 1)
 
 
 def test_async_sub_agent() -> None:
@@ -332,32 +324,6 @@ def test_the_page_says_of_every_class_whether_it_works() -> None:
     refused = {name.partition(" ")[0] for name in REFUSED} - {"Guards"}
     assert {name for name, _, how in rows if f"test_{snake(name)}" not in globals()} == refused
     assert {name for name, _, how in rows if how == "refused"} == refused
-
-
-def bringing(**attributes: Any) -> Any:
-    """A middleware with these attributes."""
-    return type("Brings", (AgentMiddleware,), attributes)()
-
-
-MISTAKES: Mapping[str, tuple[Any, str]] = {
-    "a channel of the machine's": (
-        [bringing(state_schema=type("Clashes", (AgentState,), {"__annotations__": {"decision": str}}))],
-        "'decision'",
-    ),
-    "a tool with the name of another": (
-        [bringing(tools=[other.model_copy(update={"name": "look"})])],
-        "'look'",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", MISTAKES)
-def test_a_mistake_is_told_when_the_graph_is_built(case: str) -> None:
-    middleware, name = MISTAKES[case]
-    with pytest.raises(SetupError) as raised:
-        build_graph(MODEL, [look], middleware=middleware)
-    assert name in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 # What ends the task, by how: LangChain raises each of these out of the run.
