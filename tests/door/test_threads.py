@@ -166,3 +166,5 @@ def test_one_that_cannot_be_read_is_a_row_too(tmp_path: Path) -> None:
             cursor.execute("UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 'asks'")
         rows = [(row.thread_id, row.condition) for row in storage.threads()]
         assert rows == [("ends", "ended"), ("asks", "unknown")]
+        # It may be closed twice.
+        storage.close()

@@ -187,15 +187,13 @@ class TestRemovedMessages:
         steps = {2: "I will.", 3: bad, 4: [bad, DONE], 6: phase, 10: DONE}
         return steps.get(turn, [call("think", thought="hm"), look(turn)])
 
-    @pytest.mark.parametrize("name", ["summarises", "deletes", "keeps one reply"])
+    @pytest.mark.parametrize("name", ["summarises", "deletes"])
     def test_the_outcome_is_as_where_nothing_is_removed(self, name: str) -> None:
         def outcome(*others: Any) -> dict[str, Any]:
             found = play(Agents(self.mixed).made(*others))["outcome"]
             return {key: found[key] for key in found if key not in ("usage", "seconds_active", "task")}
 
-        found = outcome(REMOVERS[name]())
-        assert (found["refusals"], found["nudges"], len(found["phases"])) == (1, 1, 1)
-        assert found == outcome()
+        assert outcome(REMOVERS[name]()) == outcome()
 
     def test_a_fork_in_another_process_counts_what_was_before_it(self) -> None:
         agents = Agents(look, limits={"turns": 12})

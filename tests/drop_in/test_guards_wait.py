@@ -153,14 +153,9 @@ def paying_and_asking() -> tuple[Any, list[str]]:
     return paying(lambda name: f"paid {name}, {interrupt('seen?')}")
 
 
-def in_its_place(pay: Any) -> Any:
-    return around_tools(lambda request, handler: handler(request.override(tool=pay)))
-
-
 BEGUN: Mapping[str, Callable[[Any, Any], Any]] = {
     "the tool asks": lambda asking, pay: agent(PAYS, more=[asking]),
     "the tool asks once it is approved": lambda asking, pay: agent(PAYS, person(), more=[asking]),
-    "a tool in its place asks": lambda asking, pay: agent(PAYS, in_its_place(asking), more=[paying()[0]]),
     "a middleware asks when it has run": lambda asking, pay: agent(
         PAYS, around_tools(asks_after), more=[pay]
     ),

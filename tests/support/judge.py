@@ -24,11 +24,6 @@ class Judge(BaseDecisionModel):
         return ClassifierResponse.model_validate({"model": self.model, "answers": answers})
 
 
-def no_answer(state: Any) -> dict[str, Any]:
-    """As if the decision model could not be reached."""
-    raise ConnectionError("down")
-
-
 def risk_of(*names: str) -> Callable[[Any], dict[str, Any]]:
     """A call is risky if one of its arguments is among the names."""
     return lambda state: {
