@@ -98,9 +98,29 @@ class TestWhatWaits:
         assert (paid, results(found, "pay")[0], results(found, "save")) == (["a"], "paid a", ["saved c"])
         assert labels(found, "pay")[1] == "<superseded>"
 
+    @HAVE_MODES
+    def test_another_process_finds_the_decisions_and_what_ran(self) -> None:
+        (pay, paid), saved = paying(), memory()
+        calls = [call("pay", name="a"), call("pay", name="b")]
+        first = agent([calls], person(), more=[pay], saved=saved)
+        second = agent([DONE], person(), more=[pay], saved=saved)
+        asked = play(first, answers(play(first), a=APPROVE))
+        found = play(second, answers(asked, b=APPROVE))
+        assert (paid, results(found, "pay"), ended(found)) == (["a", "b"], ["paid a", "paid b"], ACCEPTED)
+
+    def test_what_ran_beside_a_question_stays_when_a_message_is_the_answer(self) -> None:
+        pay, paid = paying()
+        asking = agent([[call("pay", name="a"), ASKS], DONE], more=[pay])
+        assert play(asking)["__interrupt__"][0].value["type"] == "question"
+        found = play(asking, OTHER)
+        assert (results(found, "pay"), paid, ended(found)) == (["paid a"], ["a"], ACCEPTED)
+        assert results(found, "ask_user") == ["Something else."]
+
+    EDIT: Mapping[str, Any] = {"type": "edit", "edited_action": {"name": "pay", "args": {"name": "b"}}}
     # A decision: who is paid, what the call comes to, and the turns of a task that finishes beside it.
     DECISIONS: Mapping[str, tuple[Any, list[str], str, int]] = {
         "approve": (APPROVE, ["a"], "paid a", 1),
+        "edit": (EDIT, ["b"], "paid b", 1),
         "reject": (REJECT, [], "Not this.", 2),
         "respond": ({"type": "respond", "message": "I have paid it."}, [], "I have paid it.", 1),
     }
