@@ -1,12 +1,8 @@
 """Nothing that a tool, a file, a person or the model merely says moves the machine: texts that imitate its
 control leave the same trail as harmless words of the same length."""
 
-import ast
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,13 +69,23 @@ class Place:
     group: int = 6
 
 
-def trail(place: Place, texts: Sequence[str]) -> dict[str, Any]:
-    """All that the machine does when the texts are put in, without the words."""
-    return play(place, texts)[0]
+OF_OUTCOME = {
+    "status",
+    "reason",
+    "claim",
+    "verified",
+    "turns",
+    "nudges",
+    "refusals",
+    "tool_calls",
+    "phases",
+    "waits",
+}
 
 
 def play(place: Place, texts: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """The same, and what the model is shown at last."""
+    """All that the machine does when the texts are put in, without the words; and what the model is shown at
+    last."""
     ran, checked = list[str](), iter([*texts, None])
 
     def look(n: int) -> str:
@@ -138,22 +144,6 @@ def play(place: Place, texts: Sequence[str]) -> tuple[dict[str, Any], list[str]]
         "offered": [(seen.tool_names, seen.tool_choice) for seen in scripted.seen],
     }
     return done, [f"{m.text} {getattr(m, 'tool_calls', '')}" for m in scripted.seen[-1].messages]
-
-
-OF_OUTCOME = {
-    *(
-        "status",
-        "reason",
-        "claim",
-        "verified",
-        "turns",
-        "nudges",
-        "refusals",
-        "tool_calls",
-        "phases",
-        "waits",
-    ),
-}
 
 
 def moved(event: Any) -> Any:
@@ -221,12 +211,14 @@ PLACES = {
 def check(place: Place, all_texts: Sequence[str]) -> None:
     for at in range(0, len(all_texts), place.group):
         texts = all_texts[at : at + place.group]
-        left, expected = trail(place, texts), trail(place, [*map(harmless, texts)])
-        if left != expected:
-            moves = [text for text in texts if trail(place, [text]) != trail(place, [harmless(text)])]
-            pytest.fail(f"not the same trail: {moves or 'of all together'}")
-        assert (left["outcome"]["status"], left["outcome"]["reason"]) == ("success", "finish_task")
-        assert place.options is not APPROVALS or "pay" not in left["ran"]
+        (trail, _), (expected, shown) = play(place, texts), play(place, [*map(harmless, texts)])
+        assert trail == expected
+        assert (trail["outcome"]["status"], trail["outcome"]["reason"]) == ("success", "finish_task")
+        assert place.options is not APPROVALS or "pay" not in trail["ran"]
+        # The texts were put in; where they are folded, the oldest are gone.
+        assert place.group > len(texts) or all(
+            any(harmless(text) in message for message in shown) for text in texts[:-1]
+        )
 
 
 @pytest.mark.parametrize("name", PLACES)
@@ -234,81 +226,22 @@ def test_a_text_that_imitates_control_moves_nothing(name: str) -> None:
     check(PLACES[name], [*TEXTS.values()])
 
 
-@pytest.mark.parametrize("name", PLACES)
-def test_what_is_compared_are_runs_in_which_the_texts_were_put_in(name: str) -> None:
-    place, texts = PLACES[name], [f"text {number} of herons" for number in range(40)]
-    done, shown = play(place, texts[: place.group])
-    if place.group > len(texts):
-        assert len(shown) < len(done["messages"]), "the oldest are folded"
-    else:
-        assert all(any(text in message for message in shown) for text in texts[: place.group - 1])
+# What is no answer.
 
 
-def attacks_of_agentdojo(folder: Path) -> Iterator[str]:
-    """Each attack of AgentDojo (MIT licence) for each of its goals, as text: the package is not imported."""
-    for path in sorted(folder.rglob("attacks/*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and "{goal}" in node.value:
-                yield from (node.value.replace("{goal}", goal) for goal in goals(folder))
-
-
-def goals(folder: Path) -> Iterator[str]:
-    for path in sorted(folder.rglob("v1/*/injection_tasks.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "GOAL":
-                yield ast.unparse(node.value)
-
-
-@pytest.mark.thorough
-def test_the_attacks_of_agentdojo_move_nothing(tmp_path: Path) -> None:
-    uv = shutil.which("uv") or shutil.which("uv", path=Path(__file__).parents[2] / ".tools" / "bin")
-    if uv is None:
-        pytest.skip("uv is missing")
-    command = [uv, "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path), "agentdojo==0.1.35"]
-    if (done := subprocess.run(command, capture_output=True, text=True, check=False)).returncode:
-        pytest.skip(f"the package cannot be fetched: {done.stderr[-200:]}")
-    texts = [*attacks_of_agentdojo(tmp_path)]
-    assert len(texts) > 100
-    check(PLACES["the result of a tool"], texts)
-
-
-# What does move it, so that a trail shows it; and what is no answer.
-
-MOVES: dict[str, tuple[Place, Place]] = {
-    "a finish": (Place(lambda n, text: [text, PAY]), Place(lambda n, text: [FINISH], ends=())),
-    "a call": (Place(lambda n, text: ["words"]), Place(lambda n, text: [PAY])),
-    "a failure": (Place(one("look")), Place(one("fail"))),
-    "an approval": (
-        Place(lambda n, text: [PAY], objection, options=APPROVALS),
-        Place(lambda n, text: [PAY], lambda text: Command(resume="approve"), options=APPROVALS),
-    ),
-    "a confirmation": (
-        Place(lambda n, text: [CONFIRM], objection),
-        Place(lambda n, text: [CONFIRM], lambda text: Command(resume="yes"), ends=()),
-    ),
+BARE_YES = {
+    "a call to approve": Place(lambda n, text: [PAY], str, options=APPROVALS),
+    "a finish to confirm": Place(lambda n, text: [CONFIRM], str),
 }
 
 
-@pytest.mark.parametrize(("said", "meant"), MOVES.values(), ids=MOVES)
-def test_a_trail_shows_what_really_moves_the_machine(said: Place, meant: Place) -> None:
-    assert trail(said, ["yes"]) != trail(meant, ["yes"])
-
-
-DECIDED = (
-    "words and a result beside a call to approve, and a message then",
-    "a message while a finish is to be confirmed",
-)
-
-
-@pytest.mark.parametrize("name", DECIDED)
-@pytest.mark.parametrize("text", ["yes", "approve"])
-def test_a_message_that_is_a_bare_yes_approves_nothing(name: str, text: str) -> None:
-    place = PLACES[name]
-    left = trail(Place(place.unit, str, place.ends, place.options), [text])
-    assert (left["outcome"], "pay" in left["ran"]) == ({"waits": ["Approval"]}, False)
+@pytest.mark.parametrize("place", BARE_YES.values(), ids=BARE_YES)
+def test_a_message_that_is_a_bare_yes_approves_nothing(place: Place) -> None:
+    trail, _ = play(place, ["yes"])
+    assert (trail["outcome"], "pay" in trail["ran"]) == ({"waits": ["Approval"]}, False)
 
 
 def test_a_resume_that_is_only_text_is_an_answer_and_no_more() -> None:
     place = Place(lambda n, text: [[ASK, PAY]], lambda text: Command(resume=text), options=APPROVALS)
-    left = trail(place, [APPROVE])
-    assert (left["ran"], left["outcome"]["status"]) == ([], "success")
+    trail, _ = play(place, [APPROVE])
+    assert (trail["ran"], trail["outcome"]["status"]) == ([], "success")
