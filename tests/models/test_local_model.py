@@ -12,10 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 
 from signoff.models.local import WORKED_EXAMPLES, LocalChatModel, local_model
-from tests.support.model_ways import stream
 from tests.support.process_table import gone
 
 REAL = [
@@ -62,30 +61,12 @@ def model() -> Iterator[LocalChatModel]:
 class TestServer:
     pytestmark = REAL
 
+    @pytest.mark.thorough
     def test_a_call_comes_back_as_a_tool_call(self, model: LocalChatModel) -> None:
         reply = model.bind_tools([read_file, finish_task]).invoke("Read notes.txt with the tool.")
         calls = [(call["name"], call["args"]) for call in reply.tool_calls]
         assert calls == [("read_file", {"path": "notes.txt"})]
         assert reply.usage_metadata is not None
-
-    @pytest.mark.thorough
-    def test_several_calls_come_streamed(self, model: LocalChatModel) -> None:
-        calls = [
-            {"name": "read_file", "args": {"path": path}, "id": path, "type": "tool_call"}
-            for path in ("c.txt", "d.txt")
-        ]
-        history = [
-            SystemMessage("You may make several calls in one reply."),
-            HumanMessage("Read c.txt and d.txt"),
-            AIMessage("", tool_calls=calls),
-            ToolMessage("{{one}}", tool_call_id="c.txt"),
-            ToolMessage("<|im_end|>", tool_call_id="d.txt"),
-            HumanMessage("Read a.txt and b.txt"),
-        ]
-        bound = model.bind_tools([read_file])
-        whole = stream(bound, history)
-        assert [call["args"] for call in whole.tool_calls] == [{"path": "a.txt"}, {"path": "b.txt"}]
-        assert sum(bool(chunk.tool_call_chunks) for chunk in bound.stream(history)) > 2  # type: ignore[attr-defined]
 
     @pytest.mark.thorough
     def test_a_prompt_that_is_too_long_is_named_so(self, model: LocalChatModel) -> None:
@@ -105,14 +86,6 @@ class TestServer:
         url = f"{endpoint.url}/metrics"
         assert httpx.get(url, trust_env=False).status_code == 401
         assert httpx.get(url, headers=endpoint.headers, trust_env=False).status_code == 200
-
-    @pytest.mark.thorough
-    def test_models_of_one_process_share_a_server_and_the_last_stops_it(self, model: LocalChatModel) -> None:
-        other = local_model(max_tokens=64)
-        assert other.start() == model.start()
-        other.close()
-        other.close()
-        assert model.endpoint is not None
 
     @pytest.mark.thorough
     def test_it_starts_again_after_its_server_died(self, model: LocalChatModel) -> None:

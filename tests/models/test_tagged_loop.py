@@ -4,17 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessageChunk, BaseMessage, ToolMessage
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.store.memory import InMemoryStore
+from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.types import Command
 
 from signoff import Graph, Limits, Session, build_graph, outcome_of
 from signoff.models import TAGGED_LIMITS, ScriptedModel, TaggedText, TaggedTexts, current_status, reply
 from signoff.models.local import local_model
 from signoff.tools import UnsafeSandbox, choose_sandbox, python_tool
+from tests.support.plays import THREAD, saved
 
-CONFIG: Any = {"configurable": {"thread_id": "t"}}
 TASK: Any = {"messages": [("user", "What is 6 * 7?")]}
 SUMMARY = "It is 42.\n\nApproach: compute"
 
@@ -34,16 +32,16 @@ DONE = turn("[FINALIZE] It is 42.", status="Finished")
 class Bench:
     """Graphs of one thread, whose scripted text model runs Python."""
 
-    def __init__(self, *steps: Any, seconds: float = 60.0, tools: Sequence[Any] = ()) -> None:
+    def __init__(self, *steps: Any, tools: Sequence[Any] = ()) -> None:
         self.model = ScriptedModel(list(steps))
-        self.saved: dict[str, Any] = {"checkpointer": InMemorySaver(), "store": InMemoryStore()}
-        self.tools = [python_tool(UnsafeSandbox(unsafe=True), timeout=seconds), *tools]
+        self.saved = saved()
+        self.tools = [python_tool(UnsafeSandbox(unsafe=True)), *tools]
 
     def graph(self, limits: Limits = TAGGED_LIMITS, **options: Any) -> Graph:
         return build_graph(TaggedText(self.model, **options), self.tools, limits=limits, **self.saved)
 
     def run(self) -> dict[str, Any]:
-        result: dict[str, Any] = self.graph().invoke(TASK, CONFIG)
+        result: dict[str, Any] = self.graph().invoke(TASK, THREAD)
         self.model.assert_done()
         return result
 
@@ -58,11 +56,6 @@ def results(messages: list[BaseMessage]) -> list[tuple[str | None, str, str]]:
     return [(message.name, message.status, message.text.splitlines()[-1]) for message in found]
 
 
-def statuses(bench: Bench) -> list[str | None]:
-    """The status of the work after each turn."""
-    return [found.status for found in Session(bench.graph(), "t").history()]
-
-
 def test_it_computes_and_finishes() -> None:
     bench = Bench(COMPUTE, DONE)
     result = bench.run()
@@ -75,34 +68,17 @@ def test_it_computes_and_finishes() -> None:
     assert {message.type for message in bench.model.seen[1].messages} == {"system", "human", "ai"}
 
 
-# Code that fails, and where the work stands after each reply.
-FAILING: Mapping[str, tuple[list[str], list[str]]] = {
-    "looked at first": (
-        [
-            turn("Compute.", "print(6 * height)", "Working"),
-            turn("I look at it.", status="Thinking"),
-            turn("The height is missing.", "print(42)", "Checking"),
-            DONE,
-        ],
-        ["Debugging", "Thinking", "Checking", "Finished"],
-    ),
-    "it takes too long": (
-        [turn("Wait.", "while True: pass", "Working"), turn("Do not.", "print(42)", "Working"), DONE],
-        ["Debugging", "Working", "Finished"],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FAILING)
-def test_a_failing_program_is_debugged(name: str) -> None:
-    replies, expected = FAILING[name]
-    bench = Bench(*replies, seconds=1 if name == "it takes too long" else 60)
+def test_a_failing_program_is_looked_at_and_debugged() -> None:
+    failing = turn("Compute.", "print(6 * height)", "Working")
+    repaired = turn("The height is missing.", "print(42)", "Checking")
+    bench = Bench(failing, turn("I look at it.", status="Thinking"), repaired, DONE)
     messages = bench.run()["messages"]
     assert [status for _, status, _ in results(messages)][:2] == ["error", "success"]
-    assert statuses(bench) == expected
+    statuses = [found.status for found in Session(bench.graph(), "t").history()]
+    assert statuses == ["Debugging", "Thinking", "Checking", "Finished"]
     assert current_status(messages).status == "Finished"
-    failing = [TaggedTexts().failing in bench.prompt(number)[-1] for number in range(len(replies))]
-    assert failing == [False, *[True] * (len(replies) - 2), False]
+    told = [TaggedTexts().failing in bench.prompt(number)[-1] for number in range(4)]
+    assert told == [False, True, True, False]
 
 
 def test_a_finish_in_the_reply_of_its_code_holds_when_the_code_ran() -> None:
@@ -114,11 +90,7 @@ def test_a_finish_in_the_reply_of_its_code_holds_when_the_code_ran() -> None:
 VOID: Mapping[str, Any] = {
     "its code failed": turn("[FINALIZE]", "1 / 0", "Finished"),
     "a call in it is no JSON": turn("[FINALIZE]") + '\n<CALL name="run_python">{x}</CALL>',
-    "the plan was left open": "<PLAN>[FINALIZE] It is 41.",
     "the reply was cut": reply(turn("[FINALIZE] It is 41.", "print(41)"), finish_reason="length"),
-    "it made its evidence up": (
-        turn("Run.", "print(6 * 7)") + "\n<EVIDENCE>\n41\n</EVIDENCE>\n" + turn("[FINALIZE] It is 41.")
-    ),
 }
 
 
@@ -130,9 +102,9 @@ def test_a_reply_that_does_not_end_the_task(name: str) -> None:
 
 def test_a_question_is_asked_and_its_answer_is_evidence() -> None:
     bench = Bench("<PLAN>Ask.</PLAN>\n<ASK>Which base?</ASK>\n" + turn(code="1 / 0"), DONE)
-    (wait,) = bench.graph().invoke(TASK, CONFIG)["__interrupt__"]
+    (wait,) = bench.graph().invoke(TASK, THREAD)["__interrupt__"]
     assert (wait.value["type"], wait.value["question"]) == ("question", "Which base?")
-    result = bench.graph().invoke(Command(resume={wait.id: "ten"}), CONFIG)
+    result = bench.graph().invoke(Command(resume={wait.id: "ten"}), THREAD)
     assert outcome_of(result).status == "success"
     last = bench.prompt(1)[-1]
     assert '<EVIDENCE of="ask_user" status="ok">\nten\n</EVIDENCE>' in last
@@ -162,24 +134,17 @@ def test_another_tool_is_called_beside_the_code() -> None:
 def test_a_constitution_and_where_the_work_stands_go_with_the_thread() -> None:
     failing = turn("Compute.", "print(6 * width)", "Working", approach="by hand")
     bench = Bench(failing, "<ASK>What is x?</ASK>", turn("Now.", "print(42)", "Working"), DONE, DONE)
-    bench.graph(constitution="Be exact.").invoke(TASK, CONFIG)
+    bench.graph(constitution="Be exact.").invoke(TASK, THREAD)
     # Elsewhere, built without a constitution.
     Session(bench.graph(), "t").resume("7")
     after = bench.model.seen[2].messages
     assert "# Principles\nBe exact.\n" in after[0].text
     assert "Approach: by hand\nStatus: Debugging\n" in after[-1].text
     # A new task starts clean, and keeps the constitution; one that is given takes its place.
-    bench.graph(constitution="Be quick.").invoke({"messages": [("user", "Again.")]}, CONFIG)
+    bench.graph(constitution="Be quick.").invoke({"messages": [("user", "Again.")]}, THREAD)
     anew = bench.model.seen[-1].messages
     assert "# Principles\nBe quick.\n" in anew[0].text
     assert "by hand" not in anew[-1].text
-
-
-def test_tokens_flow_and_are_told_once() -> None:
-    parts = Bench(COMPUTE, DONE).graph().stream(TASK, CONFIG, stream_mode="messages")
-    pieces = [chunk.text for chunk, _ in parts if isinstance(chunk, AIMessageChunk)]
-    assert "".join(pieces) == COMPUTE + DONE
-    assert len(pieces) > 8
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """A model that works by text: what it is shown in place of tools and results, and what its reply becomes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -8,13 +8,11 @@ from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
-    AIMessageChunk,
     BaseMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
 )
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.tools import BaseTool, tool
 
 from signoff import standard_controls
@@ -95,44 +93,13 @@ def test_without_tools_the_conversation_is_shown_as_it_is(options: dict[str, Any
     assert [message.text for message in shown([TASK], **options)] == ["Do it."]
 
 
-NOTED = TaggedTexts().noted
-RAN = "<PLAN>Run.</PLAN>\n```python\n1\n```"
-SHOWN: dict[str, tuple[list[BaseMessage], list[tuple[str, str]]]] = {
-    "a reply as it was written, its result as evidence": (
-        [
-            TASK,
-            own(RAN, called("think", "t", thought="Run."), called("run_python", "c", code="1")),
-            result("Noted.", "think", id="t"),
-            result("1"),
-        ],
-        [
-            ("human", "Do it."),
-            ("ai", RAN),
-            ("human", f'<EVIDENCE of="run_python" status="ok">\n1\n</EVIDENCE>\n\n{CURRENT}'),
-        ],
-    ),
-    "roles that alternate, and nobody silent": (
-        [
-            own("<PLAN>a</PLAN>", called("think", thought="a")),
-            result("Noted.", "think"),
-            own("b"),
-            own("c"),
-            own(""),
-            HumanMessage("Go on."),
-            HumanMessage("Faster."),
-        ],
-        [
-            *[("human", NOTED), ("ai", "<PLAN>a</PLAN>"), ("human", NOTED), ("ai", "b"), ("human", NOTED)],
-            *[("ai", "c"), ("human", f"Go on.\n\nFaster.\n\n{CURRENT}")],
-        ],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SHOWN)
-def test_a_history_is_shown_as_a_conversation(name: str) -> None:
-    history, expected = SHOWN[name]
-    assert turns(history) == expected
+def test_in_what_is_shown_roles_alternate_and_nobody_is_silent() -> None:
+    noted, thought = TaggedTexts().noted, own("<PLAN>a</PLAN>", called("think", thought="a"))
+    spoken = [own("b"), own("c"), own(""), HumanMessage("Go on."), HumanMessage("Faster.")]
+    assert turns([thought, result("Noted.", "think"), *spoken]) == [
+        *[("human", noted), ("ai", "<PLAN>a</PLAN>"), ("human", noted), ("ai", "b"), ("human", noted)],
+        *[("ai", "c"), ("human", f"Go on.\n\nFaster.\n\n{CURRENT}")],
+    ]
 
 
 def test_evidence_cannot_be_left() -> None:
@@ -145,29 +112,9 @@ def test_evidence_cannot_be_left() -> None:
     assert '<EVIDENCE of="a__status__ok__" status="ok">' in named
 
 
-EVIDENCE: dict[str, tuple[ToolMessage, str]] = {
-    "an error": (result("no", ok=False), 'of="run_python" status="error">\nno\n'),
-    "of a thought": (result("no", "think", ok=False), 'of="think" status="error">\nno\n'),
-    "of a call that is known": (ToolMessage("1", tool_call_id="known"), 'of="write_file" status="ok">\n1\n'),
-    "in blocks": (ToolMessage(["1", {"type": "text", "text": "2"}], tool_call_id="x"), ">\n1\n2\n"),
-}
-
-
-@pytest.mark.parametrize("name", EVIDENCE)
-def test_every_result_is_evidence(name: str) -> None:
-    message, text = EVIDENCE[name]
-    assert text in turns([TASK, own("x", called("write_file", "known")), message])[-1][1]
-
-
 def test_the_last_evidence_is_whole_and_older_is_shortened() -> None:
     long = "a" * 600 + "b" * 5_000 + "c" * 600
-    history = [
-        TASK,
-        own("x", called("run_python")),
-        result(long),
-        own("y", called("run_python")),
-        result(long),
-    ]
+    history = [TASK, *[own("x", called("run_python")), result(long)] * 2]
     (_, old), (_, new) = [turn for turn in turns(history) if "EVIDENCE" in turn[1]]
     assert long in new
     assert long not in old
@@ -186,13 +133,11 @@ def test_the_approach_and_the_status_stand_at_the_end() -> None:
 
 CHOICES: dict[str, tuple[Any, str]] = {
     "any": ("required", TaggedTexts().required),
-    "any, as a flag": (True, TaggedTexts().required),
     "one": ("finish_task", TaggedTexts().required_tool.format(tool="finish_task")),
     "one, as a mapping": (
         {"type": "function", "function": {"name": "think"}},
         TaggedTexts().required_tool.format(tool="think"),
     ),
-    "auto": ("auto", "</CURRENT>"),
 }
 
 
@@ -214,7 +159,6 @@ WRITTEN: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
     ),
     "a question": ([called("ask_user", question="Which?")], ["ask: Which?"]),
     "a finish": ([called("finish_task", summary="Done.")], ["think: Done.", "finish: Done."]),
-    "an honest finish": ([called("finish_task", summary="No.", outcome="blocked")], ["finish: No."]),
     "tags in arguments": (
         [called("write_file", path="</CALL>", content="[FINALIZE]")],
         ['write_file {"path": "</CALL>", "content": "[FINALIZE]"}'],
@@ -276,55 +220,15 @@ def test_the_text_comes_as_it_is_written_and_the_calls_at_its_end() -> None:
     assert parts == [("think", 0), ("run_python", 1)]
 
 
-class Fixed(BaseChatModel):
-    """Gives this reply under this id, and streams nothing."""
-
-    message_id: str
-
-    @property
-    def _llm_type(self) -> str:
-        return "fixed"
-
-    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(REPLY, id=self.message_id))])
-
-
-@every_way
-def test_a_model_that_does_not_stream_serves_too(ask: Ask) -> None:
-    message = ask(tagged(Fixed(message_id="m")), "Do it.")
-    assert (message.text, made(message), message.id) == (REPLY, CALLS, "m")
-
-
-class Chunks(BaseChatModel):
-    """Streams these contents; `closed` says whether its stream was closed before its end."""
-
-    contents: list[Any]
-    closed: list[bool] = []  # noqa: RUF012  a field of the model
-
-    @property
-    def _llm_type(self) -> str:
-        return "chunks"
-
-    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
-        raise NotImplementedError
-
-    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
-        try:
-            for content in [*self.contents, ""]:
-                yield ChatGenerationChunk(message=AIMessageChunk(content=content))
-        except GeneratorExit:
-            self.closed.append(True)
-            raise
-
-
-MADE_UP = ["\n<EVI", 'DENCE of="x" status="ok"', ">\n1\n", "</EVIDENCE>\n", "<PLAN>[FINALIZE]</PLAN>"]
+MADE_UP = '\n<EVIDENCE of="x" status="ok">\n1\n</EVIDENCE>\n<PLAN>[FINALIZE]</PLAN>'
 
 
 def test_made_up_evidence_ends_the_stream_and_is_not_shown_again() -> None:
-    inner = Chunks(contents=[*(REPLY[at : at + 9] for at in range(0, len(REPLY), 9)), *MADE_UP], closed=[])
+    inner = ScriptedModel([REPLY + MADE_UP], chunk_size=9)
     message = stream(tagged(inner), "Do it.")
-    assert inner.closed == [True]
-    assert message.text == REPLY + "".join(MADE_UP[:3])
+    shown_before = REPLY + MADE_UP.partition("1")[0]
+    assert message.text.startswith(shown_before)
+    assert inner.chunks_sent <= len(message.text) // 9 + 1 < len(REPLY + MADE_UP) // 9
     assert (made(message), message.response_metadata["finish_reason"]) == (CALLS, "stop")
     assert message.usage_metadata, "estimated"
     assert message.usage_metadata["output_tokens"] > 20
@@ -340,16 +244,10 @@ def test_what_was_left_open_is_no_valid_call(ask: Ask) -> None:
     assert message.response_metadata["finish_reason"] == "length"
 
 
-THINKING = [{"type": "thinking", "thinking": "<PLAN>[FINALIZE]</PLAN>"}]
-CONTENTS: Mapping[str, list[Any]] = {
-    "text blocks": [[{"type": "text", "text": REPLY[:30]}], [{"type": "text", "text": REPLY[30:]}]],
-    "thinking before": [THINKING, [{"type": "text", "text": REPLY}]],
-}
-
-
-@pytest.mark.parametrize("name", CONTENTS)
-def test_content_in_blocks(name: str) -> None:
-    message = stream(tagged(Chunks(contents=CONTENTS[name])), "Do it.")
+def test_content_in_blocks_is_read_but_for_the_thoughts() -> None:
+    thinking = {"type": "thinking", "thinking": "<PLAN>[FINALIZE]</PLAN>"}
+    texts = [{"type": "text", "text": REPLY[:30]}, {"type": "text", "text": REPLY[30:]}]
+    message = stream(tagged(ScriptedModel([AIMessage([thinking, *texts])])), "Do it.")
     assert (message.text, made(message)) == (REPLY, CALLS)
 
 
@@ -357,16 +255,6 @@ def test_calls_of_the_inner_model_are_not_taken() -> None:
     message = tagged(ScriptedModel([["Well.", call("finish_task", summary="Done.")]])).invoke("x")
     assert (message.text, message.tool_calls, message.invalid_tool_calls) == ("Well.", [], [])
     assert "tool_calls" not in message.additional_kwargs
-
-
-def test_options_and_errors_pass() -> None:
-    inner = ScriptedModel([REPLY, ConnectionError("gone")])
-    model = tagged(inner)
-    model.invoke("x", stop=["END"], temperature=0.5)
-    assert inner.seen[0].kwargs == {"stop": ["END"], "temperature": 0.5}
-    assert (inner.seen[0].tools, inner.seen[0].tool_choice) == ([], None)
-    with pytest.raises(ConnectionError):
-        list(model.stream("x"))
 
 
 # Where the work stands, by its history.
@@ -378,12 +266,9 @@ def thought(status: str | None = None, approach: str | None = None) -> AIMessage
 
 OK, BROKEN = result("", ok=True), result("", ok=False)
 STATUS: Mapping[str, tuple[list[BaseMessage], Progress]] = {
-    "nothing": ([], Progress(None, None)),
-    "the last one": ([thought("A", "x"), thought("B", "y")], Progress("y", "B")),
     "what is not said stays": ([thought("A", "x"), thought("B")], Progress("x", "B")),
     "repaired in silence": ([thought("A"), BROKEN, OK], Progress(None, "A")),
     "a shell": ([result("", "run_shell", ok=False)], Progress(None, "Debugging")),
-    "another tool": ([thought("A"), result("", "read_file", ok=False)], Progress(None, "A")),
     "a result without a name": (
         [own("", called("run_python")), ToolMessage("", tool_call_id="c", status="error")],
         Progress(None, "Debugging"),
@@ -396,10 +281,3 @@ STATUS: Mapping[str, tuple[list[BaseMessage], Progress]] = {
 def test_approach_and_status(name: str) -> None:
     history, expected = STATUS[name]
     assert current_status(history) == expected
-
-
-def test_other_executors_and_another_thought() -> None:
-    history = [thought("A"), own("", called("note")), BROKEN, result("", "deploy", ok=False)]
-    assert current_status(history, executors=["deploy"]).status == "Debugging"
-    assert current_status(history, executors=[]).status == "A"
-    assert current_status(history, executors=[], think="note").status is None

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -14,7 +14,6 @@ from typing import Any
 import openai
 import pytest
 from langchain.agents.middleware import ModelFallbackMiddleware
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_openai import ChatOpenAI
@@ -34,18 +33,6 @@ BROKEN = error(500, "The server had an error.")
 LONG = error(429, "Too fast", Retry_After="30")
 AT_ONCE = ModelRetries(tries=2, first_wait=0)
 NEVER: dict[str, Any] = {"model_retries": None}
-
-
-@pytest.fixture(scope="module")
-def provider() -> Iterator[FakeProvider]:
-    with FakeProvider() as running:
-        yield running
-
-
-@pytest.fixture
-def server(provider: FakeProvider) -> FakeProvider:
-    provider.plays()
-    return provider
 
 
 def chat(url: str, name: str = "m", **options: Any) -> ChatOpenAI:
@@ -69,12 +56,13 @@ def ended(decision: Any) -> Outcome:
 
 @dataclass(frozen=True)
 class Case:
-    """What the server answers, so often; and what the error names: the server's words, what to change."""
+    """What the server answers, so often, streamed or not; and what the error names: the server's words, what
+    to change."""
 
     answer: Reply | Fault
     names: Sequence[str] = ()
     times: int = 1
-    only: str = ""
+    streamed: bool = True
 
 
 def page(status: int, title: str) -> Fault:
@@ -85,63 +73,44 @@ def page(status: int, title: str) -> Fault:
 FULL = "This model's maximum context length is 8192 tokens. However, your messages are longer."
 CASES: dict[str, Case] = {
     "401": Case(error(401, "Incorrect API key.", "invalid_api_key"), ["Incorrect API key", "OPENAI_API_KEY"]),
-    "403": Case(error(403, "Project may not use m."), ["Project may not use m", "key"]),
     "404 of a model": Case(error(404, "The model `m` does not exist."), ["`m`", "--model"]),
     "404 of an address": Case(page(404, "404 Not Found"), ["404 Not Found", "--base-url"]),
     "400": Case(error(400, "temperature must be 1"), ["temperature must be 1"]),
     "400, too long": Case(error(400, FULL, "context_length_exceeded"), ["8192", "context"], times=2),
     "400, no tools": Case(error(400, "m does not support tools"), ["not support tools", "tool calling"]),
     "400, a filter": Case(error(400, "It was filtered.", "content_filter"), ["was filtered"]),
-    "413": Case(page(413, "413 Entity Too Large"), ["413 Entity Too Large", "context"], times=2),
     "422": Case(Fault(422, {"detail": [{"loc": ["body", "n"], "msg": "no"}]}), ["body.n: no"]),
-    "429": Case(error(429, "Rate limit", "rate_limit_exceeded"), ["Rate limit"]),
     "429 of a quota": Case(error(429, "You exceeded your quota.", "insufficient_quota"), ["your quota"]),
     "500": Case(BROKEN, ["The server had an error"]),
-    "502": Case(page(502, "502 Bad Gateway"), ["502 Bad Gateway"]),
     "a dropped stream": Case(DROPPED),
     "a dropped stream that looks like an end": Case(
-        Reply(WORDS.text, size=4, ends="silent"), ["finish_reason"], only="streamed"
+        Reply(WORDS.text, size=4, ends="silent"), ["finish_reason"]
     ),
-    "a dropped call that seems to be all": Case(
-        Reply(calls=[tool_call("write", text="x")], ends="silent", after=4),
-        ["finish_reason"],
-        only="streamed",
-    ),
-    "an end by the server": Case(Reply("I w", finish="error"), ["'error'"]),
-    "no answer in time": Case(Reply("x", wait=30), ["timed out"]),
-    "a stream that stalls": Case(Reply(WORDS.text, pause=30), ["timed out"], only="streamed"),
+    "no answer in time": Case(Reply("x", wait=30), ["timed out"], streamed=False),
+    "a stream that stalls": Case(Reply(WORDS.text, pause=30), ["timed out"]),
     "no body": Case(Fault(200, ""), ["base URL"]),
     "a page": Case(page(200, "Welcome"), ["base URL"]),
+    "a page in place of a whole reply": Case(page(200, "Welcome"), ["base URL"], streamed=False),
     "an object of something else": Case(Fault(200, {"status": "ok"}), ["base URL"]),
     "an error with status 200": Case(
-        Fault(200, {"error": {"message": "Upstream died", "code": 502}}), ["Upstream died"], only="whole"
+        Fault(200, {"error": {"message": "Upstream died", "code": 502}}), ["Upstream died"], streamed=False
     ),
-    "a malformed event": Case(sse('data: {"choices": ['), ["base URL"], only="streamed"),
-    "an empty stream": Case(sse("data: [DONE]"), ["base URL"]),
+    "a malformed event": Case(sse('data: {"choices": ['), ["base URL"]),
     "an error in the stream": Case(
-        sse('data: {"error": {"message": "Overloaded", "code": 503}}'), ["Overloaded"], only="streamed"
-    ),
-    "too long, in the stream": Case(
-        sse('data: {"error": {"message": "exceeds the available context size", "code": 400}}'),
-        ["available context size"],
-        times=2,
-        only="streamed",
+        sse('data: {"error": {"message": "Overloaded", "code": 503}}'), ["Overloaded"]
     ),
 }  # fmt: skip
 LATE = {"no answer in time", "a stream that stalls"}
-WAYS = {"": ("streamed", "whole"), "streamed": ("streamed",), "whole": ("whole",)}
 
 
-@pytest.mark.parametrize(
-    ("name", "way"), [(name, way) for name, case in CASES.items() for way in WAYS[case.only]]
-)
+@pytest.mark.parametrize("name", CASES)
 def test_an_error_names_what_was_said_and_what_to_change_and_the_thread_goes_on(
-    name: str, way: str, server: FakeProvider
+    name: str, server: FakeProvider
 ) -> None:
     case = CASES[name]
     server.plays(*[case.answer] * case.times, DONE)
     seconds = 0.4 if name in LATE else 10
-    session = session_of(chat(server.url, disable_streaming=way == "whole", timeout=seconds), **NEVER)
+    session = session_of(chat(server.url, disable_streaming=not case.streamed, timeout=seconds), **NEVER)
     outcome = ended(session.run("do it"))
     assert (outcome.reason, len(server.requests)) == ("model_error", case.times)
     assert [word for word in case.names if word not in str(outcome.error)] == [], outcome.error
@@ -177,26 +146,18 @@ ECHOES: dict[str, Fault] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("key", [KEY, "a plain password"])
 @pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
-def test_no_error_tells_the_key_and_none_is_stored(
-    echo: Fault, key: str, server: FakeProvider, tmp_path: Path
-) -> None:
+def test_no_error_tells_the_key_and_none_is_stored(echo: Fault, server: FakeProvider, tmp_path: Path) -> None:
     server.plays(echo)
+    # One that looks like none.
+    key = "a plain password"
     with sqlite_storage(tmp_path / "threads.sqlite") as storage:
         graph = build_graph(chat(server.url, api_key=SecretStr(key)), storage=storage, policy=NEVER)
         outcome = ended(Session(graph, "t").run("do it"))
     assert key in server.requests[0].headers["authorization"], "the server has been told"
-    assert [word for word in key.split() if len(word) > 5 and word in str(outcome.error)] == []
+    assert "password" not in str(outcome.error)
     stored = b"".join(file.read_bytes() for file in tmp_path.iterdir() if file.is_file())
     assert key.encode() not in stored
-
-
-def test_a_key_in_a_header_is_hidden_too(server: FakeProvider) -> None:
-    server.plays(Fault(401, '{"error": {"message": "no from-a-header, no from-basic"}}'))
-    headers = {"X-Api-Key": "from-a-header", "Authorization": "Basic from-basic"}
-    outcome = ended(session_of(chat(server.url, default_headers=headers), **NEVER).run("do it"))
-    assert [word for word in ("from-a-header", "from-basic") if word in str(outcome.error)] == []
 
 
 HIDDEN: dict[str, str] = {
@@ -236,19 +197,8 @@ class Refusal(openai.OpenAIError):
         vars(self).update(more)
 
 
-def installed(module: str, name: str, *args: Any, otherwise: int = 503) -> BaseException:
-    """An error of a package; where it is not installed, one with this status."""
-    try:
-        failure: BaseException = getattr(import_module(module), name)(*args)
-    except ImportError:
-        return Refusal(status=otherwise)
-    return failure
-
-
-def of_bedrock(code: str, said: str = "no", otherwise: int = 503) -> BaseException:
-    given = {"Error": {"Code": code, "Message": said}}
-    where = "botocore.exceptions", "EventStreamError"
-    return installed(*where, given, "ConverseStream", otherwise=otherwise)
+THROTTLED = {"Code": "throttlingException", "Message": "Too many tokens, please wait"}
+EVENT_STREAM_ERROR = import_module("botocore.exceptions").EventStreamError
 
 
 def wrapped(cause: BaseException) -> BaseException:
@@ -264,37 +214,27 @@ PASSES: dict[str, BaseException] = {
     "a reset": ConnectionResetError(104, "reset by peer"),
     "no connection": ConnectionRefusedError(111, "refused"),
     "a timeout": TimeoutError("timed out"),
-    "no name server": ConnectionError("Temporary failure in name resolution"),
     "overloaded, by its type": Refusal(body={"error": {"type": "engine_overloaded_error"}}),
-    "overloaded, in Google's word": Refusal(body={"error": {"status": "UNAVAILABLE"}}),
     "a code as a text": Refusal(body={"error": {"code": "1302"}}),
-    "Bedrock: throttled": of_bedrock("throttlingException", "Too many tokens, please wait"),
-    "Bedrock: no time": of_bedrock("modelTimeoutException"),
-    "Bedrock: broken": of_bedrock("modelStreamErrorException"),
+    "Bedrock: throttled": EVENT_STREAM_ERROR({"Error": THROTTLED}, "ConverseStream"),
     "Bedrock: broken, before": Refusal(status=424, body={"error": {"code": "ModelStreamErrorException"}}),
     "Responses: error": ValueError("rate_limit_exceeded: Rate limit reached."),
-    "Responses: failed": ValueError("ResponseError(code='server_error', message='no')"),
     "nothing in a stream": ValueError("No generation chunks were returned"),
-    "nothing in a reply": ValueError("No generations found in stream."),
     "OpenRouter: an event": Refusal(body=json.dumps({"data": {"error": {"code": 502}}})),
     "OpenRouter: a word": Refusal(body=json.dumps({"data": {"error": {"code": "server_error"}}})),
-    "OpenRouter: a body": Refusal(body=json.dumps({"error": {"code": 429}})),
     "OpenRouter: words": ValueError("OpenRouter API returned an error: no (code: 502)"),
-    "Ollama: in the stream": installed("ollama", "ResponseError", "unexpected EOF"),
+    "Ollama: in the stream": import_module("ollama").ResponseError("unexpected EOF"),
 }
 LASTS: dict[str, BaseException] = {
     **{str(status): Refusal(status=status) for status in (400, 401, 404, 501)},
     "503 of which the server says so": Refusal(status=503, headers={"x-should-retry": "false"}),
     "no such host": ConnectionError("Name or service not known"),
     "no certificate": ConnectionError("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate"),
-    "no such file": FileNotFoundError("weights.gguf"),
     "a mistake": KeyError("x"),
     "no words": Exception(),
     "no quota": Refusal(body={"error": {"code": "insufficient_quota", "type": "rate_limit_error"}}),
     "an empty account": Refusal("Your credit balance is too low to access the API.", 400),
-    "Bedrock: invalid": of_bedrock("validationException", otherwise=400),
     "Responses: invalid": ValueError("invalid_prompt: no"),
-    "Responses: no quota": ValueError("insufficient_quota: no"),
     "OpenRouter: lasting": Refusal(body=json.dumps({"data": {"error": {"code": 400}}})),
     "a code with a lasting status": Refusal(status=400, body={"error": {"type": "api_error"}}),
 }
@@ -311,29 +251,20 @@ def test_what_may_pass_is_tried_again_and_nothing_else(name: str) -> None:
 TOO_LONG: list[Exception] = [
     ContextOverflowError("too big"),
     Refusal("prompt is too long: 208310 tokens > 200000 maximum", 400),
-    Refusal("input length and `max_tokens` exceed context limit: 1 + 2 > 3", 400),
-    Refusal("The input token count (9) exceeds the maximum number of tokens allowed (8).", code=400),
-    Refusal("Prompt contains 9 tokens, too large for model with 8 maximum context length", 400),
     Refusal("Input is too long for requested model.", response={"ResponseMetadata": {"HTTPStatusCode": 400}}),
-    Refusal("the request exceeds the available context size. try increasing it", code=400),
     Refusal("`inputs` tokens + `max_new_tokens` must be <= 4096", 422),
     Refusal("Request too large for x on tokens per min (TPM): Limit 30000, Requested 40000", 429),
-    Refusal("This model's maximum prompt length is 131072 but the request contains 537812", 400),
-    Refusal("Your input exceeds the context window of this model."),
     Refusal(code="context_length_exceeded"),
     Refusal("Request Entity Too Large", 413),
     Refusal(status=400, body={"error": {"code": "context_length_exceeded"}}),
     Refusal(status=400, body={"error": {"type": "exceed_context_size_error"}}),
     Refusal("context_length_exceeded: no"),
-    Refusal("ResponseError(code='context_length_exceeded', message='no')"),
     Refusal("Your request exceeded model token limit: 8 (requested: 9)", 400),
     Refusal("<400> InternalError: Range of input length should be [1, 129024]", 400),
-    Refusal("Prompt exceeds max length", 400),
     Refusal(status=400, body={"error": {"code": "1261"}}),
     Refusal("invalid params, context window exceeds limit (2013)", 400),
     Refusal("prompt token count of 9 exceeds the limit of 8", 400),
     Refusal("The decoder prompt (length 9) is longer than the maximum model length of 8.", 400),
-    Refusal("The input (9 tokens) is longer than the model's context length (8 tokens).", 400),
     Refusal("Input Tokens Exceeded: Number of input tokens exceeds maximum length", 400),
     Refusal("prompt too long; exceeded max context length by 4 tokens", -1),
     Refusal("length of prompt_tokens (9) must be less than max_seq_len (8)", 400),
@@ -359,10 +290,8 @@ def test_a_prompt_that_is_too_long_is_sent_once_more_in_every_providers_words(fa
 
 NO_TOOLS: list[Exception] = [
     Refusal("registry.ollama.ai/library/gemma:2b does not support tools", 400),
-    Refusal("No endpoints found that support tool use.", 404),
     Refusal('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser', 400),
     Refusal("tools param requires --jinja flag", 500),
-    Refusal("`tool calling` is not supported with this model", 400),
     Refusal("Function calling is not enabled for models/x", code=400),
     Refusal("Unsupported parameter: 'tools'", 400),
     Refusal("This model doesn't support tool use.", response={"ResponseMetadata": {"HTTPStatusCode": 400}}),
@@ -400,7 +329,7 @@ def sizes(model: ScriptedModel) -> list[int]:
 FOLDABLE = {
     "LangChain's": (TOO_LONG[0], None),
     "by its words, not counted": (TOO_LONG[1], False),
-    "by its code, counted by less": (TOO_LONG[11], (50, 5)),
+    "by its code, counted by less": (Refusal(code="context_length_exceeded"), (50, 5)),
 }
 
 
@@ -448,7 +377,6 @@ TRIES: dict[str, tuple[ModelRetries | None, Fault | Reply, int]] = {
         error(429, "Too fast", Retry_After="Wed, 21 Oct 2015 07:28:00 GMT"),
         2,
     ),
-    "a wait below nothing": (AT_ONCE, error(429, "Too fast", Retry_After="-3"), 2),
     "a wait that is nonsense": (AT_ONCE, error(429, "Too fast", Retry_After="soon"), 2),
     "by the client alone, without a policy": (None, error(500, "Oh no", Retry_After_Ms="5"), 3),
 }
@@ -493,14 +421,6 @@ def test_each_model_has_its_tries_and_the_last_error_stands(server: FakeProvider
     assert (outcome.reason, outcome.retries, "Overloaded" in str(outcome.error)) == ("model_error", 2, True)
 
 
-def test_the_next_model_takes_over_and_is_named(server: FakeProvider) -> None:
-    denied = error(401, "No.")
-    server.plays(denied, Reply(calls=[tool_call("think", thought="Hm.")]), denied, DONE)
-    middleware = [ModelFallbackMiddleware(chat(server.url, "b"))]
-    outcome = ended(session_of(chat(server.url, "a"), middleware=middleware).run("do it"))
-    assert (outcome.status, outcome.models) == ("success", {"b": 2})
-
-
 # Who is told of a wait, and what ends it.
 
 
@@ -516,18 +436,6 @@ def test_a_session_tells_of_a_wait_before_the_next_try(server: FakeProvider) -> 
     assert [wait[:2] for wait in waits] == [(1, False), (2, False), (3, True)]
     assert waits[0][2] == 1, "when the wait begins, not after it"
     assert retries == [3]
-
-
-def test_a_callback_and_a_stream_of_the_graph_are_told_too(server: FakeProvider) -> None:
-    class Hears(BaseCallbackHandler):
-        def on_custom_event(self, name: str, data: Any, **kwargs: Any) -> None:
-            told.append((data["tries"], data["most"]))
-
-    told = list[tuple[int, int]]()
-    server.plays(BROKEN, DONE)
-    graph = build_graph(chat(server.url), policy={"model_retries": AT_ONCE})
-    (part,) = graph.stream(GO, {"callbacks": [Hears()]}, stream_mode="custom")
-    assert [(part["tries"], part["most"])] == told == [(1, 2)]
 
 
 CONDITIONS = {"pause": "paused", "signal": "stopped", "stop": "ended"}
@@ -561,33 +469,3 @@ def test_a_wait_holds_up_nobody_else_in_its_loop_and_is_cancelled_with_its_task(
 
     server.plays(LONG)
     asyncio.run(main())
-
-
-# The client that a program gives.
-
-
-def move(model: ChatOpenAI, address: str) -> None:
-    """Puts a client for another address into the model, in place of its own, which leads nowhere."""
-    root = model.root_client
-    model.root_client = root.with_options(base_url="http://127.0.0.1:9/v1")
-    model.client = root.with_options(base_url=address).chat.completions
-
-
-def watch(model: ChatOpenAI, address: str) -> None:
-    """Replaces a method of the client, as tracing packages do."""
-    create = model.client.create
-
-    def watched(*args: Any, **options: Any) -> Any:
-        return create(*args, **options, extra_headers={"x-watched": "yes"})
-
-    model.client.create = watched
-
-
-@pytest.mark.parametrize("change", [move, watch])
-def test_a_client_that_a_program_has_put_into_its_model_is_used(change: Any, server: FakeProvider) -> None:
-    server.plays(DONE)
-    model = chat(server.url, max_retries=4)
-    change(model, server.url)
-    assert build_graph(model).invoke(GO)["outcome"]["status"] == "success"
-    assert ("x-watched" in server.requests[0].headers) is (change is watch)
-    assert (model.max_retries, model.root_client.max_retries) == (4, 4), "it is left as it was"

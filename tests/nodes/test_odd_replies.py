@@ -2,7 +2,6 @@
 
 import datetime
 import json
-import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,20 +14,18 @@ from langchain_core.messages import (
     AIMessageChunk,
     BaseMessage,
     ChatMessage,
-    FunctionMessage,
     HumanMessage,
     ToolMessage,
 )
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.types import Command
 from pydantic import PrivateAttr
 
-from signoff import Limits, Session, build_graph, go_on, outcome_of
+from signoff import Limits, Session, build_graph, outcome_of
 from signoff.events import Nudged
 from signoff.guards import Guards
-from signoff.models import ScriptedModel, call
+from signoff.models import ScriptedModel
 from tests.support.plays import FINISH, GO, THREAD, WRITE, assert_sendable, saved
 
 Fields = dict[str, Any]
@@ -74,9 +71,6 @@ class Sends(BaseChatModel):
     def _stream(self, messages: list[BaseMessage], *rest: Any, **kw: Any) -> Iterator[ChatGenerationChunk]:
         yield ChatGenerationChunk(message=self._next(messages, AIMessageChunk))
         yield ChatGenerationChunk(message=AIMessageChunk(content="", chunk_position="last"))
-
-
-every_way = pytest.mark.parametrize("way", ["imported", "whole", "in pieces"])
 
 
 def play(way: str, *replies: Any, sendable: bool = True) -> tuple[Any, Sends, Session]:
@@ -134,23 +128,20 @@ SHAPES: dict[str, tuple[Fields, int]] = {
         1,
     ),
     "function_call": (IN_EXTRAS, 1),
-    "raw tool_calls": ({"additional_kwargs": {"tool_calls": [raw_call(id="a")]}}, 1),
     "raw tool_calls without ids": ({"additional_kwargs": {"tool_calls": [raw_call(), raw_call()]}}, 2),
     "a tool_use block": ({"content": [use()]}, 1),
     "a tool_use block as it was streamed": ({"content": [use(input={}, partial_json='{"text": "x"}')]}, 1),
     "tool_use blocks with words between": ({"content": [text("a"), use(1), text("b"), use(2), use(3)]}, 3),
     "tool_use blocks of one id": ({"content": [use(1), use(1)]}, 2),
-    "tool_use blocks without ids": ({"content": [use(id=""), use(id=None)]}, 2),
     "thoughts before a call": ({"content": [THINKING, use()]}, 1),
     "a tool_call block": ({"content": [text("Now."), {"type": "tool_call", **CALL}]}, 1),
     "a function_call item": ({"content": [{"type": "reasoning", "id": "rs_1", "summary": []}, ITEM]}, 1),
     "a function_call item that was read": (THAT_WAS_READ, 1),
-    "function_call items": ({"content": [ITEM, {**ITEM, "id": "fc_2", "call_id": "call_2"}]}, 2),
     "a provider's own tools beside a call": ({"content": [*SERVER_TOOLS, text("Found."), use()]}, 1),
 }
 
 
-@every_way
+@pytest.mark.parametrize("way", ["imported", "in pieces"])
 @pytest.mark.parametrize(("fields", "count"), SHAPES.values(), ids=SHAPES)
 def test_every_shape_of_a_call_reads_the_same(fields: Fields, count: int, way: str) -> None:
     outcome, _, _ = play(way, fields)
@@ -166,16 +157,6 @@ def test_a_call_keeps_the_id_of_its_provider_and_its_block_follows_where_it_gets
     assert (ids[0], len(set(ids)), WRITTEN) == ("call_1", 2, ["x", "x"])
 
 
-def test_an_old_history_with_a_function_call_is_read() -> None:
-    called = AIMessage("", **IN_EXTRAS)
-    given = [HumanMessage("go"), called, FunctionMessage(content="written before", name="write")]
-    model = Sends(replies=[])
-    assert outcome_of(build_graph(model).invoke({"messages": given})).turns == 2
-    (prompt,) = model._seen
-    assert_sendable(prompt)
-    assert [message.text for message in prompt if isinstance(message, ToolMessage)] == ["written before"]
-
-
 # A reply without a call gets the reminder that fits; what its last word says decides over its calls.
 
 COUNTED = {
@@ -188,18 +169,15 @@ REFUSAL = {"type": "refusal", "refusal": "I cannot."}
 CUT: Fields = {"finish_reason": "length"}
 SPOKEN: dict[str, tuple[Fields, str]] = {
     "a thinking block": ({"content": [THINKING]}, "reasoning"),
-    "a reasoning item": ({"content": [{"type": "reasoning", "id": "rs_1", "summary": []}]}, "reasoning"),
     "reasoning_content": ({"additional_kwargs": {"reasoning_content": "hm"}}, "reasoning"),
     "thoughts in tags": ({"content": "<think>\nhm\n</think>\n\n"}, "reasoning"),
     "a tag that opens in the prompt": ({"content": "hm\n</think>"}, "reasoning"),
-    "a tag that never closes": ({"content": "<think>hm"}, "reasoning"),
     "only a count of thoughts": ({"usage_metadata": COUNTED}, "reasoning"),
     "words": ({"content": "Done!"}, "talked"),
     "words after thoughts": ({"content": "<think>hm</think>Done!"}, "talked"),
     "words that name the tag": ({"content": "Use <think> and </thinking> then."}, "talked"),
     "thoughts and words in blocks": ({"content": [THINKING, text("So.")]}, "talked"),
     "nothing": ({"content": ""}, "empty"),
-    "empty words": ({"content": [text(" ")]}, "empty"),
     "a provider's own tools alone": ({"content": SERVER_TOOLS}, "empty"),
     "a refusal": ({"additional_kwargs": {"refusal": "I cannot."}}, "filtered"),
     "a refusal among blocks": ({"content": [REFUSAL]}, "filtered"),
@@ -208,10 +186,9 @@ SPOKEN: dict[str, tuple[Fields, str]] = {
 }
 
 
-@every_way
 @pytest.mark.parametrize(("fields", "why"), SPOKEN.values(), ids=SPOKEN)
-def test_a_reply_without_a_call_gets_the_reminder_that_fits(fields: Fields, why: str, way: str) -> None:
-    outcome, _, session = play(way, fields)
+def test_a_reply_without_a_call_gets_the_reminder_that_fits(fields: Fields, why: str) -> None:
+    outcome, _, session = play("in pieces", fields)
     assert (outcome.status, reminders(session)) == ("success", [why])
 
 
@@ -225,7 +202,6 @@ def test_a_reply_that_the_provider_interrupted_is_sent_back_as_it_is() -> None:
 
 # The metadata, the summary that counts, the reminders; tests/replies has the words of all providers.
 ENDS: dict[str, tuple[Fields, str, list[str]]] = {
-    "an unknown word": ({"finish_reason": "eos_token"}, "Too early.", []),
     "no word": ({"finish_reason": ["x"], "status": None}, "Too early.", []),
     "cut": (CUT, "Done.", ["truncated"]),
     "no room": ({"finish_reason": "model_length"}, "Done.", []),
@@ -272,24 +248,10 @@ def nested(depth: int, kind: type) -> Any:
     return value
 
 
-def ring() -> Any:
-    made: list[Any] = []
-    made += [made, made]
-    return made
-
-
-def shared() -> Any:
-    """As much as 2 to the 40th values, in hardly any memory."""
-    value: Any = ["x"]
-    for _ in range(40):
-        value = [value, value]
-    return value
-
-
 ODD: list[Callable[[], Any]] = [
-    *(lambda value=value: value for value in (None, True, -1, 1.5, 2**70, float("nan"), float("inf"))),
+    *(lambda value=value: value for value in (None, -1, 2**70, float("nan"), float("inf"))),
     *(lambda value=value: value for value in (b"\xff", (1, 2), {3}, 1j, ..., object, ValueError("x"))),
-    *(lambda value=value: value for value in ("\ud800", "a\0b", "\u202e", "x" * 100_000)),
+    *(lambda value=value: value for value in ("\ud800", "a\0b", "x" * 100_000)),
     *(object, Wild, lambda: datetime.date(2026, 1, 1)),
     lambda: [None, 2**70, b"x", {"a": 1}, "\ud800", object()],
     lambda: {"": None, None: 1, 2: "x", "\ud800": object(), (1, 2): b"x"},
@@ -302,7 +264,6 @@ PLACES: dict[str, Callable[[Any], Fields]] = {
     "a block": lambda odd: {"content": ["a", {"type": "text", "text": odd}, odd]},
     "a block of a call": lambda odd: {"content": [use(id=odd, name=odd, input=odd)]},
     "additional_kwargs": lambda odd: {"additional_kwargs": odd},
-    "a raw call": lambda odd: {"additional_kwargs": {"tool_calls": [{"id": odd, "function": odd}]}},
     "response_metadata": lambda odd: {"response_metadata": odd},
     "the reason of the end": lambda odd: {"response_metadata": {"finish_reason": odd, "model_name": odd}},
     "our own marks": lambda odd: {
@@ -311,7 +272,6 @@ PLACES: dict[str, Callable[[Any], Fields]] = {
     },
     "usage": lambda odd: {"usage_metadata": odd},
     "the id": lambda odd: {"id": odd},
-    "the name": lambda odd: {"name": odd},
     "tool_calls": lambda odd: {"tool_calls": odd},
     "the name of a call": lambda odd: {"tool_calls": [{**WORK, "name": odd}]},
     "the id of a call": lambda odd: {"tool_calls": [{**WORK, "id": odd}]},
@@ -365,77 +325,19 @@ def check_outcome(graph: Any, config: Any) -> None:
 
 
 # Each takes seconds to be given up on.
-ENDLESS = [
-    pytest.param(place, [ring, shared], marks=pytest.mark.thorough) for place in ("content", "an argument")
-]
 
 
 @both_faces
-@pytest.mark.parametrize(("place", "values"), [*((place, ODD) for place in PLACES), *ENDLESS])
-def test_a_reply_with_any_value_at_any_place_is_an_outcome(
-    place: str, values: list[Callable[[], Any]], face: Any
-) -> None:
+@pytest.mark.parametrize("place", PLACES)
+def test_a_reply_with_any_value_at_any_place_is_an_outcome(place: str, face: Any) -> None:
     model = Sends(replies=[])
     graph = face(model)
-    for at, odd in enumerate(values):
+    for at, odd in enumerate(ODD):
         config: Any = {"configurable": {"thread_id": str(at)}}
         model.replies[:] = [odd_reply(**PLACES[place](odd()))]
         check_outcome(graph, config)
     model.replies.clear()
     assert graph.invoke(GO, config)["outcome"]["status"] == "success", "another task of such a thread"
-
-
-class Gives(AgentMiddleware[Any, Any]):
-    """At one of its hooks it gives what is in `gifts`."""
-
-    def __init__(self, hook: str, gifts: list[Any]) -> None:
-        super().__init__()
-        self.hook, self.gifts = hook, gifts
-
-    def _gift(self, hook: str) -> Any:
-        return {"messages": [self.gifts.pop()]} if self.gifts and hook == self.hook else None
-
-    def before_model(self, state: Any, runtime: Any) -> Any:
-        return self._gift("before_model")
-
-    def after_model(self, state: Any, runtime: Any) -> Any:
-        return self._gift("after_model")
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        given = self._gift("wrap_model_call")
-        return given["messages"][0] if given else handler(request)
-
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        result = handler(request)
-        return self.gifts.pop() if self.gifts and self.hook == "wrap_tool_call" else result
-
-
-# LangChain's own loop reads what middleware writes into its state.
-EDGES = [(hook, guards) for hook in ("a model", "wrap_model_call", "wrap_tool_call")]
-EDGES += [(hook, machine) for hook in ("before_model", "after_model", *(hook for hook, _ in EDGES))]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("hook", "face"), EDGES)
-def test_replies_and_messages_with_several_odd_fields_are_outcomes(hook: str, face: Any) -> None:
-    model, gifts = Sends(replies=[]), list[Any]()
-    graph = face(model, Gives(hook, gifts))
-    for seed in range(200):
-        chance = random.Random(f"{hook} {seed}")
-        places = chance.sample([*PLACES.values()], chance.randrange(1, 4))
-        fields = {field: value for place in places for field, value in place(chance.choice(ODD)()).items()}
-        model.replies[:] = [odd_reply(tool_calls=[WORK])]
-        if hook == "wrap_tool_call":
-            gifts[:] = [ToolMessage.model_construct(**{"type": "tool", "tool_call_id": "a", **fields})]
-        elif hook == "a model":
-            model.replies[:] = [odd_reply(**fields)]
-        else:
-            gifts[:] = [odd_reply(**fields)]
-        try:
-            check_outcome(graph, {"configurable": {"thread_id": str(seed)}})
-        except BaseException as error:
-            error.add_note(f"seed {seed}: {[*fields]}")
-            raise
 
 
 COUNTS = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
@@ -449,7 +351,6 @@ KEPT: dict[str, tuple[Fields, Fields]] = {
         {"additional_kwargs": {"a": 2**64, "b": 2**64 - 1}},
         {"additional_kwargs": {"b": 2**64 - 1}},
     ),
-    "bytes": ({"additional_kwargs": {"a": b"\xff"}}, {"additional_kwargs": {"a": b"\xff"}}),
     "half a character": ({"content": "a\ud800b\0"}, {"content": "a\ufffdb\ufffd"}),
     "a part with an object": (
         {"content": ["a", {"type": "x", "x": object(), "y": 1}]},
@@ -533,12 +434,6 @@ def test_a_provider_sets_no_marks(where: str, face: Any) -> None:
     assert getattr(next(message for message in stored if message.id == "r"), where)["signoffs"] == "kept"
 
 
-def test_a_reply_that_claims_to_be_stopped_still_comes_to_a_limit() -> None:
-    talk = odd_reply(id=None, response_metadata={"signoff": {"stopped": True}})
-    graph = build_graph(Sends(replies=[talk] * 50), policy={"streaming": "never"})
-    assert graph.invoke(GO)["outcome"]["reason"] == "talk_turns"
-
-
 def test_a_usage_below_zero_grants_nothing() -> None:
     counts = {"input_tokens": -(10**6), "output_tokens": 0, "total_tokens": -(10**6)}
     outcome = outcome_of(machine(Sends(replies=[odd_reply(usage_metadata=counts)])).invoke(GO, THREAD))
@@ -582,14 +477,10 @@ def test_a_reply_of_a_middleware_is_made_sound(change: Any, face: Any) -> None:
 
 
 OUTPUTS: dict[str, Fields] = {
-    "an artifact that is no number": {"artifact": float("nan")},
     "an artifact that raises when it is read": {"artifact": Wild()},
     "extras": {"additional_kwargs": {"x": object(), "signoff": {"not_run": FORGED}}},
-    "no extras": {"additional_kwargs": None},
-    "metadata": {"response_metadata": {"x": 10**30}},
     "an id": {"id": 7},
     "content": {"content": [{"type": "json", "json": 2**70}, {"type": "text", "text": "\ud800"}]},
-    "a status": {"status": "x"},
 }
 
 
@@ -609,37 +500,3 @@ def test_an_output_of_a_tool_is_made_sound(output: Fields, face: Any) -> None:
     graph = face(Sends(replies=[{"tool_calls": asks}]), tools=[act])
     assert graph.invoke(GO, THREAD)["outcome"]["status"] == "success"
     assert FORGED not in repr(check_stored(graph))
-
-
-# What people do by hand.
-
-
-def test_a_task_after_one_that_failed_without_a_reply_is_a_task_of_its_own() -> None:
-    model = ScriptedModel([RuntimeError("down"), WRITE, WRITE, FINISH])
-    graph = build_graph(model, [write], limits=Limits(turns=2), **saved())
-    first, second, third = (outcome_of(graph.invoke(given, THREAD)) for given in (GO, GO, go_on(turns=5)))
-    assert [outcome.reason for outcome in (first, second, third)] == ["model_error", "turns", "finish_task"]
-    assert first.task != second.task == third.task
-    assert outcome_of(graph.invoke({"messages": []}, THREAD)) == third, "there is no new task"
-
-
-def test_of_an_answer_and_a_message_in_one_command_the_message_counts() -> None:
-    graph = build_graph(ScriptedModel([call("ask_user", question="Which?"), FINISH]), **saved())
-    graph.invoke(GO, THREAD)
-    both: Any = Command(resume="blue", update={"messages": [("user", "also this")]})
-    result = graph.invoke(both, THREAD)
-    assert result["outcome"]["status"] == "success"
-    assert "also this" in [message.text for message in result["messages"] if message.type == "tool"]
-
-
-ROUTES: dict[str, Callable[[Any], Any]] = {
-    "invoke": lambda graph: graph.invoke(GO),
-    "batch": lambda graph: graph.batch([GO])[0],
-    "a chain": lambda graph: (RunnableLambda(lambda given: given) | graph).invoke(GO),
-}
-
-
-@pytest.mark.parametrize("run", ROUTES.values(), ids=ROUTES)
-def test_no_way_to_call_the_graph_brings_a_limit_of_steps(run: Callable[[Any], Any]) -> None:
-    graph = build_graph(ScriptedModel([*[WRITE] * 12, FINISH]), [write], limits=Limits(repeats=None))
-    assert run(graph)["outcome"]["turns"] == 13

@@ -10,7 +10,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, tool
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_serializer
+from pydantic import BaseModel, Field, field_validator
 
 from signoff import Limits, build_graph
 from signoff.models import ScriptedModel, call
@@ -77,38 +77,6 @@ def test_reads_run_side_by_side_and_all_else_alone(
     assert max(running) == most
 
 
-@pytest.mark.parametrize(("parallel", "most"), [(None, 20), (3, 3)], ids=["no bound", "a bound"])
-def test_coroutines_are_bounded_only_where_the_policy_says_so(parallel: int | None, most: int) -> None:
-    running, all_here = [0], asyncio.Event()
-
-    async def look(at: int) -> str:
-        running.append(running[-1] + 1)
-        if running[-1] == most:
-            all_here.set()
-        await asyncio.wait_for(all_here.wait(), LONG)
-        running.append(running[-1] - 1)
-        return str(at)
-
-    state = asyncio.run(looking(look, 20, parallel=parallel).ainvoke(GO))
-    assert (texts(state), max(running)) == ([str(at) for at in range(20)], most)
-
-
-def test_the_next_read_begins_as_soon_as_one_has_ended() -> None:
-    """One that takes long keeps only its own place: in waves the others would wait for it."""
-    ended, others = list[int](), threading.Event()
-
-    def look(at: int) -> str:
-        if at == 0:
-            others.wait(LONG)
-        ended.append(at)
-        if len(ended) == 5:
-            others.set()
-        return str(at)
-
-    looking(look, 6, parallel=2).invoke(GO)
-    assert ended == [1, 2, 3, 4, 5, 0]
-
-
 def test_a_read_that_is_late_gives_its_place_up() -> None:
     let_go = threading.Event()
 
@@ -154,24 +122,6 @@ class Renamed(BaseModel):
     n: int = Field(alias="number")
 
 
-class Wide(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-    n: int
-
-
-class Hidden(BaseModel):
-    n: int = Field(default=3, exclude=True)
-
-
-class Written(BaseModel):
-    n: int = 3
-
-    @model_serializer
-    def _write(self) -> dict[str, Any]:
-        return {}
-
-
 class Doubled(Plain):
     @field_validator("n")
     @classmethod
@@ -206,9 +156,6 @@ SIGNATURES: dict[str, StructuredTool] = {
     "with an injected argument": made_of(injected),
     "a schema of more than the function": made_of(any_arguments, args_schema=Plain),
     "another name outside": made_of(any_arguments, args_schema=Renamed),
-    "any further argument": made_of(any_arguments, args_schema=Wide),
-    "left out when written": made_of(any_arguments, args_schema=Hidden),
-    "written by code of its own": made_of(any_arguments, args_schema=Written),
     "a validator": made_of(any_arguments, args_schema=Doubled),
 }
 ARGUMENTS: list[dict[str, Any]] = [
@@ -255,11 +202,6 @@ def pay(n: int) -> str:
     return "paid"
 
 
-def pay_with_id(n: int, call_id: Annotated[str, InjectedToolCallId]) -> str:
-    """Pay."""
-    return pay(n)
-
-
 class OfAClass(BaseTool):
     name: str = "pay"
     description: str = "Pay."
@@ -277,10 +219,8 @@ PAYING: dict[str, tuple[BaseTool, Any, str]] = {
     "no such tool": (PLAIN, UNKNOWN, "spend"),
     "with a schema": (made_of(pay, "pay", args_schema=Even), MANY, "n"),
     "with a validator": (made_of(pay, "pay", args_schema=Even), EVEN, "even"),
-    "with something injected": (made_of(pay_with_id, "pay"), MANY, "n"),
     "a class": (OfAClass(), EVEN, "even"),
     "with words for the model": (made_of(pay, "pay", handle_validation_error=WORDS), MANY, WORDS),
-    "with a function for them": (made_of(pay, "pay", handle_validation_error=lambda _: WORDS), MANY, WORDS),
 }
 
 
@@ -298,22 +238,6 @@ def test_a_call_that_does_not_fit_is_answered_not_run_and_uses_up_no_call(
     outcome, told = paying([bad, ONE], FINISH, made=made, tool_calls=1)
     assert (outcome["status"], outcome["tool_calls"], RAN, told[1]) == ("success", 1, [1], "paid")
     assert named in told[0]
-
-
-def test_a_validator_that_panics_is_an_error_of_its_tool() -> None:
-    class Panic(BaseException):
-        """What an extension in Rust raises when it panics."""
-
-    class Panicky(BaseModel):
-        n: int
-
-        @field_validator("n")
-        @classmethod
-        def _panics(cls, value: int) -> int:
-            raise Panic("out of bounds")
-
-    outcome, told = paying(ONE, FINISH, made=made_of(pay, "pay", args_schema=Panicky))
-    assert (outcome["status"], RAN, told) == ("success", [], ["Panic: out of bounds"])
 
 
 def test_the_same_error_in_the_tool_itself_is_work_that_ran() -> None:
@@ -364,7 +288,6 @@ def run_slip(slip: Any, way: str = "in pieces", tools: Any = (write, read_page))
     return state, "\n".join(texts(state)), sent.tool_calls
 
 
-both_ways = pytest.mark.parametrize("way", ["in pieces", "whole"])
 MEANS_WRITE = [
     "functions.write", "function:write", "default_api.write", " write\n", "Write", "writewrite",
     "write<|channel|>commentary", "functions.write:0",
@@ -380,10 +303,9 @@ MEANS_NOTHING = {
 }
 
 
-@both_ways
 @pytest.mark.parametrize("name", [*MEANS_WRITE, *MEANS_NOTHING], ids=lambda name: repr(name[:20]))
-def test_a_slip_in_a_name_is_read_past_and_another_name_is_answered(name: str, way: str) -> None:
-    _, told, shown = run_slip(call(name, text="x"), way)
+def test_a_slip_in_a_name_is_read_past_and_another_name_is_answered(name: str) -> None:
+    _, told, shown = run_slip(call(name, text="x"))
     assert (["x"] if name in MEANS_WRITE else []) == RAN
     assert MEANS_NOTHING.get(name, "written") in told
     assert len(told) < 1_000
@@ -416,25 +338,16 @@ DOES_NOT_FIT = {
     "nested too deep to read": ('{"text": ' + "[" * 100_000, "JSON"),
     "nested too deep to save": ('{"text": ' + "[" * 200 + "]" * 200 + "}", "JSON"),
 }
-# What a client that reads a whole reply, as this model does, cannot read.
-ONLY_IN_PIECES = {"an object in a string", "nested too deep to read"}
-READ = [(name, "in pieces") for name in [*FITS, *DOES_NOT_FIT]]
-READ += [(name, "whole") for name, _ in READ if name not in ONLY_IN_PIECES]
 
 
-@pytest.mark.parametrize(("name", "way"), READ)
-def test_arguments_are_read_or_answered(name: str, way: str) -> None:
+@pytest.mark.parametrize("name", [*FITS, *DOES_NOT_FIT])
+def test_arguments_are_read_or_answered(name: str) -> None:
     raw, named = DOES_NOT_FIT[name] if name in DOES_NOT_FIT else (FITS[name], "written")
-    _, told, _ = run_slip(call("write", raw=raw), way)
+    _, told, _ = run_slip(call("write", raw=raw))
     assert (RAN, named in told) == (["x"] if name in FITS else [], True), told
 
 
-def test_arguments_of_a_megabyte_are_just_arguments() -> None:
-    run_slip(call("write", text="x" * 1_000_000))
-    assert [len(text) for text in RAN] == [1_000_000]
-
-
-@both_ways
+@pytest.mark.parametrize("way", ["in pieces", "whole"])
 def test_a_malformed_call_among_others_takes_its_place_and_no_other(way: str) -> None:
     state, _, _ = run_slip([call("write", text="a"), call("write", raw='{"te'), call("write", text="c")], way)
     assert RAN == ["a", "c"]

@@ -8,7 +8,7 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import chain, pairwise, product
+from itertools import chain, cycle, pairwise, product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,8 +44,8 @@ PAGE = (Path(__file__).parents[2] / "docs/how-to/models.md").read_text("utf-8")
 BY_ROW = {client.row: client for client in CLIENTS}
 OPENAI, RESPONSES = BY_ROW["OpenAI, chat completions"], BY_ROW["OpenAI, Responses"]
 ANTHROPIC, MISTRAL, GEMINI = BY_ROW["Anthropic"], BY_ROW["Mistral"], BY_ROW["Google Gemini"]
-STREAMED: Sequence[Way] = ("build_graph, streamed", "Guards, streamed")
 every_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.row)
+STREAMED: Way = "build_graph, streamed"
 NAME = operator.attrgetter("name")
 both_faces = pytest.mark.parametrize("face", ["build_graph", "Guards"])
 
@@ -107,8 +107,7 @@ def check_prompts(playing: Playing, *, folds: bool, has_pictures: bool) -> None:
 
 @every_client
 def test_two_tasks_and_a_call_that_is_required(client: Client) -> None:
-    for name in ("two tasks", "a required call"):
-        play_cell(client, name, "build_graph, streamed")
+    play_cell(client, "a required call", STREAMED)
 
 
 @pytest.mark.thorough
@@ -148,28 +147,22 @@ def test_the_docs_claim_what_is_tried() -> None:
 BOTH = replace(work("a", "b"), ids=("call_1", "call_2"), reason="tool_calls", size=7)
 
 
-def stream(change: Callable[[list[Event]], list[Any]], done: bool = True) -> Fault:
+def stream(change: Callable[[list[Event]], list[Event]]) -> Fault:
     """The reply with two calls, as a server streams it that changes the events."""
     events = change(list(wire.openai_events(BOTH)))
-    lines = [event if isinstance(event, str) else f"data: {json.dumps(event)}" for event in events]
-    return sse(*lines, *(["data: [DONE]"] if done else []))
+    return sse(*(f"data: {json.dumps(event)}" for event in events), "data: [DONE]")
 
 
-def with_calls(change: Callable[[Body], Body]) -> Callable[[list[Event]], list[Any]]:
-    """Changes each piece of a call."""
-
-    def changed(events: list[Event]) -> list[Any]:
-        for delta in (choice["delta"] for event in events for choice in event["choices"]):
-            if "tool_calls" in delta:
-                delta["tool_calls"] = [change(piece) for piece in delta["tool_calls"]]
-        return events
-
-    return changed
+def without_index(events: list[Event]) -> list[Event]:
+    for delta in (choice["delta"] for event in events for choice in event["choices"]):
+        for piece in delta.get("tool_calls", ()):
+            del piece["index"]
+    return events
 
 
-def all_one_index(events: list[Event]) -> list[Any]:
+def all_one_index(events: list[Event]) -> list[Event]:
     """Each call whole in one delta, as servers send them that give all the index 0."""
-    deltas = list[Any]()
+    deltas = list[Event]()
     for id_, (name, arguments) in zip(BOTH.ids, BOTH.calls, strict=True):
         call = {"index": 0, "id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
         choice = {"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}
@@ -177,55 +170,32 @@ def all_one_index(events: list[Event]) -> list[Any]:
     return [events[0], *deltas, *events[-2:]]
 
 
-def with_choices(choices: list[Any] | None) -> Callable[[list[Event]], list[Any]]:
-    return lambda events: [events[0], {**events[0], "choices": choices}, *events[1:]]
-
-
 STREAMS: dict[str, Fault] = {
-    "deltas without index": stream(
-        with_calls(lambda piece: {key: piece[key] for key in piece if key != "index"})
-    ),
-    "the name in each delta": stream(
-        with_calls(lambda piece: {**piece, "function": {"name": "write", **piece["function"]}})
-    ),
+    "deltas without index": stream(without_index),
     "all calls with one index": stream(all_one_index),
-    "comments": stream(lambda events: [line for event in events for line in (": PROCESSING", event)]),
-    "no choices": stream(with_choices([])),
-    "null choices": stream(with_choices(None)),
-    "no [DONE]": stream(lambda events: events, done=False),
+    "null choices": stream(lambda events: [events[0], {**events[0], "choices": None}, *events[1:]]),
 }
 
 
-@pytest.mark.parametrize("way", STREAMED)
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_stream_beside_the_rule(name: str, way: Way) -> None:
-    with Playing(OPENAI, way, [STREAMS[name], finish()]) as playing:
+def test_a_stream_beside_the_rule(name: str) -> None:
+    with Playing(OPENAI, STREAMED, [STREAMS[name], finish()]) as playing:
         succeeds(playing, ["a", "b"])
 
 
-AS_TEXT = '{"name": "write", "arguments": {"text": "a"}}'
 # The reply, what it runs, and how many reminders follow it.
 REPLIES: dict[str, tuple[WireReply, list[str], int]] = {
-    "no usage": (replace(work("a"), usage="none"), ["a"], 0),
     "one piece for each character": (replace(work("a"), size=1), ["a"], 0),
-    "all in one piece": (replace(work("a"), size=9999), ["a"], 0),
-    "thoughts beside the call": (replace(work("a"), thoughts="hm"), ["a"], 0),
     "several calls of one id": (replace(work("a", "b"), ids=("x", "x")), ["a", "b"], 0),
     "calls without ids": (replace(work("a", "b"), ids=("", "")), ["a", "b"], 0),
-    "work and the finish at once": (replace(work("a"), calls=(*work("a").calls, *finish().calls)), ["a"], 0),
     "tool_calls without a call": (replace(TALK, reason="tool_calls"), [], 1),
     "stop with a call": (replace(work("a"), reason="stop"), ["a"], 0),
-    "a call as text": (WireReply(AS_TEXT), [], 1),
-    "a call in tags": (WireReply(f"<tool_call>{AS_TEXT}</tool_call>"), [], 1),
-    "a name of Harmony": (WireReply(calls=(("write<|channel|>commentary", '{"text": "a"}'),)), ["a"], 0),
-    "a content filter": (WireReply("I can", reason="content_filter"), [], 1),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("way", ["build_graph, streamed", "build_graph, whole"])
 @pytest.mark.parametrize(("reply", "ran", "nudges"), REPLIES.values(), ids=REPLIES)
-def test_a_reply_beside_the_rule(reply: WireReply, ran: list[str], nudges: int, way: Way) -> None:
-    with Playing(OPENAI, way, [reply, finish()]) as playing:
+def test_a_reply_beside_the_rule(reply: WireReply, ran: list[str], nudges: int) -> None:
+    with Playing(OPENAI, STREAMED, [reply, finish()]) as playing:
         succeeds(playing, ran, nudges)
 
 
@@ -251,11 +221,8 @@ def overload_in_the_stream() -> Fault:
 
 
 FAULTS: dict[str, tuple[Client, Fault]] = {
-    "529": (ANTHROPIC, Fault(529, {"type": "error", "error": {"type": "overloaded_error"}})),
     "overload in a stream": (ANTHROPIC, overload_in_the_stream()),
-    "an error first in a stream": (MISTRAL, event({"object": "error", "message": "no", "code": "3505"})),
     "nothing in a stream": (OPENAI, sse("data: [DONE]")),
-    "an event without choices": (BY_ROW["OpenRouter"], event({"error": {"code": 502, "message": "no"}})),
     "a code that is a word": (BY_ROW["OpenRouter"], event({"error": {"code": "server_error"}})),
     "a wait that Google asks for": (GEMINI, Fault(429, {"error": {
         "code": 429, "message": "Too fast.", "status": "RESOURCE_EXHAUSTED",
@@ -268,12 +235,6 @@ def test_a_fault_that_passes(client: Client, fault: Fault) -> None:
     with Playing(client, "build_graph, streamed", [fault, work("a"), finish()]) as playing:
         succeeds(playing, ["a"])
         assert playing.outcome["retries"] == 1
-
-
-def test_nothing_in_a_stream_is_asked_for_once_more_under_guards() -> None:
-    nothing = sse("data: [DONE]")
-    with Playing(MISTRAL, "Guards, streamed", [nothing, work("a"), nothing, finish()]) as playing:
-        succeeds(playing, ["a"])
 
 
 # Bedrock's client of AWS tries again by itself.
@@ -289,19 +250,11 @@ def test_only_the_graph_tries_again_also_with_a_client_that_was_used(provider: P
         assert len(server.requests) == 3
 
 
-NO_KEY: dict[str, tuple[Client, str, str]] = {
-    "Anthropic": (ANTHROPIC, "invalid x-api-key", "ANTHROPIC_API_KEY"),
-    "Google": (GEMINI, "API key not valid. Please pass a valid API key.", "GOOGLE_API_KEY"),
-}
-
-
-@pytest.mark.parametrize(("client", "words", "variable"), NO_KEY.values(), ids=NO_KEY)
-def test_a_wrong_key_names_the_variable_of_its_provider(client: Client, words: str, variable: str) -> None:
-    refusal = replace(client.refusal(words), status=401 if client is ANTHROPIC else 400)
-    with StrictServer(client, [refusal]) as server:
+def test_a_wrong_key_names_the_variable_of_its_provider() -> None:
+    with StrictServer(GEMINI, [GEMINI.refusal("API key not valid. Please pass a valid API key.")]) as server:
         error_text = build_graph(server.model).invoke(GO)["outcome"]["error"]
         assert len(server.requests) == 1
-    assert (variable in error_text, "OPENAI" in error_text) == (True, False)
+    assert ("GOOGLE_API_KEY" in error_text, "OPENAI" in error_text) == (True, False)
 
 
 def without_choice(check: Check) -> Check:
@@ -316,8 +269,9 @@ def without_choice(check: Check) -> Check:
     return checked
 
 
-@pytest.mark.parametrize("way", [*STREAMED, "build_graph, whole"])
-@pytest.mark.parametrize("client", [OPENAI, BY_ROW["DeepSeek"], MISTRAL], ids=lambda client: client.row)
+@pytest.mark.parametrize(
+    ("client", "way"), [(OPENAI, "Guards, streamed"), (BY_ROW["DeepSeek"], STREAMED), (MISTRAL, STREAMED)]
+)
 def test_a_refused_tool_choice_is_left_out(client: Client, way: Way) -> None:
     choosy = replace(client, check=without_choice(client.check))
     with Playing(choosy, way, [work("a"), *UNTIL_REQUIRED, finish()]) as playing:
@@ -342,22 +296,19 @@ def counted(count: tuple[int, int]) -> Body:
 
 USAGES: dict[str, tuple[Fault, tuple[int, int] | None]] = {
     "it counts up": (usages([(90, 1), (90, 7), (90, 20)]), (90, 20)),
-    "it counts up, and says it once more": (usages([(90, 1), (90, 20)], (90, 20)), (90, 20)),
     "it counts up from zero": (usages([(90, 0), (90, 7), (90, 20)]), (90, 20)),
     "it says it at the end": (usages([None], (90, 20)), (90, 20)),
     "it says zero": (usages([None], (0, 0)), None),
-    "it says that nothing was read": (usages([None], (0, 20)), None),
 }
 
 
-@pytest.mark.parametrize("way", STREAMED)
 @pytest.mark.parametrize(("answer", "count"), USAGES.values(), ids=USAGES)
 def test_a_usage_in_each_chunk_is_not_summed_and_none_is_estimated(
-    answer: Fault, count: tuple[int, int] | None, way: Way
+    answer: Fault, count: tuple[int, int] | None
 ) -> None:
     options = {**OPENAI.provider.options, "stream_usage": True}
     client = replace(OPENAI, provider=replace(OPENAI.provider, options=options))
-    with Playing(client, way, [answer]) as playing:
+    with Playing(client, STREAMED, [answer]) as playing:
         playing.send("Do it.")
         usage = playing.outcome["usage"]
     counts = usage["input_tokens"], usage["output_tokens"]
@@ -371,8 +322,7 @@ def note(text: str) -> str:
     return f"written {text}"
 
 
-@both_faces
-@pytest.mark.parametrize("marked", [0, 3, 4], ids="{} of the system prompt".format)
+@pytest.mark.parametrize(("face", "marked"), [("build_graph", 0), ("build_graph", 4), ("Guards", 3)])
 def test_there_are_at_most_four_marks_for_the_cache(face: str, marked: int) -> None:
     mark = {"cache_control": {"type": "ephemeral"}}
     write = StructuredTool.from_function(note, name="write", extras=mark)
@@ -380,9 +330,9 @@ def test_there_are_at_most_four_marks_for_the_cache(face: str, marked: int) -> N
         {"type": "text", "text": word, **(mark if at < marked else {})} for at, word in enumerate("abcd")
     ]
     caching = pytest.importorskip("langchain_anthropic.middleware").AnthropicPromptCachingMiddleware()
-    with StrictServer(ANTHROPIC, [work("a"), finish()] * 4) as server:
+    with StrictServer(ANTHROPIC, [work("a"), finish()] * 2) as server:
         agent = agent_of(face, server.model, [write], caching, system_prompt=SystemMessage(parts))
-        for task in range(4):
+        for task in range(2):
             given: Any = [{"type": "text", "text": f"Task {task}.", **mark}]
             result = agent.invoke({"messages": [HumanMessage(given)]}, THREAD)
             assert result["outcome"]["status"] == "success", server.refused
@@ -392,6 +342,7 @@ def test_there_are_at_most_four_marks_for_the_cache(face: str, marked: int) -> N
 # Pictures, documents and links in a result: shown where the provider takes them, else told in words.
 
 PDF = "JVBERi0xLjQgb2YgYSBwYWdl"
+ADDRESS = '"https://example.com/a.png"'
 PICTURE: Body = {"type": "image", "base64": PIXEL, "mime_type": "image/png"}
 TAKES = {row: {"picture", "address", "PDF"} for row in (OPENAI.row, RESPONSES.row, ANTHROPIC.row)}
 TAKES |= {MISTRAL.row: {"picture", "address"}, GEMINI.row: {"picture", "PDF"}}
@@ -411,7 +362,7 @@ BLOCKS: dict[str, tuple[Body, str, str, str]] = {
     ),
     "a picture on the web": (
         {"type": "image", "url": "https://example.com/a.png"},
-        "address", '"https://example.com/a.png"', "https://example.com/a.png",
+        "address", ADDRESS, "https://example.com/a.png",
     ),
     "a PDF": (
         {"type": "file", "base64": PDF, "mime_type": "application/pdf", "filename": "may.pdf"},
@@ -460,22 +411,23 @@ def last_request(server: StrictServer) -> str:
     return plain(json.dumps(server.requests[-1].body))
 
 
-@pytest.mark.parametrize("row", TAKES)
-@pytest.mark.parametrize(
-    ("name", "face"), [*product(BLOCKS, ["build_graph"]), *product(["a picture", "a film"], ["Guards"])]
-)
-def test_each_client_is_shown_what_it_takes_and_reads_the_rest(name: str, row: str, face: str) -> None:
-    block, sort, shows, words = BLOCKS[name]
+@pytest.mark.parametrize(("row", "face"), [*product(TAKES, ["build_graph"]), (OPENAI.row, "Guards")])
+def test_each_client_is_shown_what_it_takes_and_reads_the_rest(row: str, face: str) -> None:
+    blocks = [block for block, *_ in BLOCKS.values()]
     with StrictServer(BY_ROW[row], [SHOT, finish()]) as server:
-        outcome = showing(server, [{"type": "text", "text": "made it"}, block], face)
-        body, is_taken = last_request(server), sort in TAKES[row]
-    assert (outcome["status"], server.refused) == ("success", [])
-    assert ("made it" in body, plain(shows) in body) == (True, is_taken)
-    assert is_taken or plain(words) in body
+        outcome = showing(server, [{"type": "text", "text": "made it"}, *blocks], face)
+        body = last_request(server)
+    assert (outcome["status"], server.refused, "made it" in body) == ("success", [], True)
+    shown = [shows for _, sort, shows, _ in BLOCKS.values() if sort in TAKES[row]]
+    assert {part: body.count(plain(part)) for part in (PIXEL, ADDRESS, PDF)} == {
+        part: shown.count(part) for part in (PIXEL, ADDRESS, PDF)
+    }
+    told = [words for _, sort, _, words in BLOCKS.values() if sort not in TAKES[row]]
+    assert [words for words in told if plain(words) not in body] == []
 
 
 @pytest.mark.parametrize("row", TAKES)
-@pytest.mark.parametrize("content", ["", " \n", [{"type": "text", "text": ""}]], ids=repr)
+@pytest.mark.parametrize("content", [" \n", [{"type": "text", "text": ""}]], ids=repr)
 def test_an_empty_result_is_sent_as_some_text(content: Any, row: str) -> None:
     with StrictServer(BY_ROW[row], [SHOT, finish()]) as server:
         assert (showing(server, content)["status"], server.refused) == ("success", [])
@@ -489,8 +441,9 @@ def sees_no_picture(check: Check) -> Check:
     return checked
 
 
-@both_faces
-@pytest.mark.parametrize("client", [OPENAI, RESPONSES, ANTHROPIC], ids=lambda client: client.row)
+@pytest.mark.parametrize(
+    ("client", "face"), [(OPENAI, "build_graph"), (RESPONSES, "build_graph"), (ANTHROPIC, "Guards")]
+)
 def test_a_model_that_refuses_a_picture_reads_what_it_is(client: Client, face: str) -> None:
     blind = replace(client, check=sees_no_picture(client.check))
     with StrictServer(blind, [SHOT, finish()]) as server:
@@ -564,11 +517,10 @@ THINKERS = {
     "Ollama": BY_ROW["Ollama"],
     "Responses": RESPONSES,
 }
-PAIRS = [(one, other) for one, other in product(THINKERS, THINKERS) if one != other]
-RING = list(zip(THINKERS, [*list(THINKERS)[1:], *list(THINKERS)[:1]], strict=True))
+# Each is the first once, and the second once.
 every_pair = pytest.mark.parametrize(
-    ("one", "other"),
-    [pytest.param(*pair, marks=[] if pair in RING else pytest.mark.thorough) for pair in PAIRS],
+    ("one", "other", "face"),
+    list(zip(THINKERS, [*list(THINKERS)[1:], "Anthropic"], cycle(["build_graph", "Guards"]))),
 )
 
 
@@ -588,7 +540,6 @@ def check_apart(server: StrictServer, elsewhere: StrictServer) -> None:
 WRITE = StructuredTool.from_function(note, name="write")
 
 
-@both_faces
 @every_pair
 def test_the_next_run_has_another_model_and_the_third_the_first_again(
     one: str, other: str, face: str
@@ -610,7 +561,6 @@ def test_the_next_run_has_another_model_and_the_third_the_first_again(
     assert "our thought 0" in repr(messages[1]), "the history keeps it"
 
 
-@both_faces
 @every_pair
 def test_a_fallback_takes_over_and_gives_back(one: str, other: str, face: str) -> None:
     ours, theirs = thoughts("our", work("a"), finish()), thoughts("their", work("b"))

@@ -78,17 +78,12 @@ CASES = {
     "two tasks": again(work("a"), finish()),
     "a finish beside work": again(BOTH),
     "a reminder": again(work("a"), TALK, finish(text="Done."), nudges=1),
-    "an empty reply": again(work("a"), WireReply(), finish(), nudges=1),
     "a required call": again(work("a"), *UNTIL_REQUIRED, finish(), nudges=len(UNTIL_REQUIRED)),
-    "a double finish": again(work("a"), finish(SUMMARY, "Once more.")),
     "ask and resume": Case(
         [work("a"), ASK, finish(), finish()],
         ("Paint it.", Command(resume="Red."), "Once more."),
         first="waits",
         told="Red.",
-    ),
-    "a reminder near a limit": Case(
-        [*map(work, "abcde"), finish(), finish()], nudges=1, rules={"limits": Limits(turns=6)}
     ),
     "a limit, then more turns": Case(
         [work("a"), work("b"), finish()],
@@ -106,8 +101,8 @@ CASES = {
 }
 COLUMNS = {
     "two tasks": ["two tasks"],
-    "finish": ["a finish beside work", "a double finish"],
-    "reminder": ["a reminder", "an empty reply", "a reminder near a limit", "a required call"],
+    "finish": ["a finish beside work"],
+    "reminder": ["a reminder", "a required call"],
     "ask and resume": ["ask and resume"],
     "limit and going on": ["a limit, then more turns", "a limit, then a new task"],
     "compaction": ["compaction"],

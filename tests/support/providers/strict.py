@@ -65,9 +65,7 @@ def alternating(body: Body) -> None:
     for message in body["messages"]:
         if message["role"] in {"system", "tool"} or message.get("tool_calls"):
             continue
-        require(
-            message["role"] != last, "After the optional system message, conversation roles must alternate."
-        )
+        require(message["role"] != last, "Conversation roles must alternate.")
         last = message["role"]
 
 
@@ -87,10 +85,7 @@ def mistral(body: Body) -> None:
         require(_types(message["content"]) <= {"text"} or role == "user", "Only users send pictures.")
         ids = [call["id"] for call in calls] + ([message.get("tool_call_id")] if role == "tool" else [])
         for id_ in ids:
-            require(
-                re.fullmatch(r"[a-zA-Z0-9]{9}", id_ or ""),
-                f"Tool call id was {id_} but must be 9 of a-z, 0-9",
-            )
+            require(re.fullmatch(r"[a-zA-Z0-9]{9}", id_ or ""), f"Tool call id was {id_}")
         require(role != "assistant" or message["content"] or calls, "Either content or tool_calls.")
         last = role
     require(last in {"user", "tool"}, f"Expected last role User or Tool for serving but got {last}")
@@ -153,10 +148,7 @@ def gemini(body: Body) -> None:
     for at, (content, after) in enumerate(zip(contents, followers, strict=True)):
         require(content["parts"], "contents.parts must not be empty.")
         for part in content["parts"]:
-            require(
-                set(part) - {"thought", "thoughtSignature"},
-                "contents.parts.data: required oneof field 'data'",
-            )
+            require(set(part) - {"thought", "thoughtSignature"}, "required oneof field 'data'")
             require(part.get("text", "x") or part.get("thoughtSignature"), "empty text parameter")
         calls = [part["functionCall"] for part in content["parts"] if "functionCall" in part]
         if not calls:
@@ -177,10 +169,7 @@ def bedrock(body: Body) -> None:
     messages = body["messages"]
     require(messages[0]["role"] == "user", "A conversation must start with a user message.")
     for message, after in zip(messages, [*messages[1:], {"role": "", "content": []}], strict=True):
-        require(
-            message["role"] != after["role"],
-            "A conversation must alternate between user and assistant roles.",
-        )
+        require(message["role"] != after["role"], "A conversation must alternate.")
         require(message["content"], "The content field in the Message object is empty.")
         for block in message["content"]:
             require(block.get("text", "x").strip(), "The text field in the ContentBlock object is blank.")
@@ -200,9 +189,7 @@ def _chat_pairs(messages: list[Body]) -> None:
     waiting = list[str]()
     for message in [*messages, {"role": "end"}]:
         if message["role"] == "tool":
-            require(
-                message["tool_call_id"] in waiting, "A 'tool' message must answer a preceding 'tool_calls'."
-            )
+            require(message["tool_call_id"] in waiting, "A 'tool' message must answer a call.")
             waiting.remove(message["tool_call_id"])
             continue
         require(not waiting, f"'tool_calls' must be followed by tool messages responding to {waiting}.")
@@ -249,12 +236,8 @@ def _anthropic_block(role: str, block: Body) -> None:
             require(isinstance(arguments, dict), "tool_use.input: Input should be a valid dictionary")
             require(not set(block) - _TOOL_USE, f"tool_use: Extra inputs are not permitted {sorted(block)}")
         case {"type": "thinking"}:
-            require(
-                set(block) == {"type", "thinking", "signature"}, "thinking: Extra inputs are not permitted"
-            )
-            require(
-                block["signature"] == f"sig:{block['thinking']}", "Invalid `signature` in `thinking` block"
-            )
+            require(set(block) == {"type", "thinking", "signature"}, "Extra inputs are not permitted")
+            require(block["signature"] == f"sig:{block['thinking']}", "Invalid `signature`")
 
 
 def _begins_with_thoughts(merged: list[tuple[str, list[Body]]]) -> None:

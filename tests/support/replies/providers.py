@@ -21,7 +21,7 @@ class Provider:
     """A provider: its client, its events, and its words for the end of a reply, separated by spaces.
 
     package: as `init_chat_model` names it. options: of the client; `{url}` is the server's address.
-    documented: where the words stand. metadata: where the client puts the word. calls: whether arguments are
+    metadata: where the client puts the word. calls: whether arguments are
     sent as text in pieces, as a whole text, or as an object, whose text is the client's own. named_last: the
     client names the provider in the last event alone, so a stream without that event is anybody's.
     """
@@ -30,12 +30,9 @@ class Provider:
     package: str
     events: Callable[[WireReply], Iterator[Event]]
     options: dict[str, Any]
-    documented: str
     metadata: str
     normal: str
-    cut: str
-    filtered: str = ""
-    failed: str = ""
+    abnormal: str
     encode: Callable[[Event], bytes] = wire.sse
     content_type: str = "text/event-stream"
     calls: Literal["pieces", "texts", "objects"] = "pieces"
@@ -47,7 +44,7 @@ class Provider:
 
     @property
     def does_not_run(self) -> list[str]:
-        return [*self.cut.split(), *self.filtered.split(), *self.failed.split()]
+        return self.abnormal.split()
 
     def client(self, url: str) -> BaseChatModel:
         options: dict[str, Any] = {"model": "m", "max_retries": 0, "api_key": "none", **self.options}
@@ -61,7 +58,6 @@ class Provider:
         return Fault(200, b"".join(map(self.encode, events)), content_type=self.content_type)
 
 
-OPENAI = "https://platform.openai.com/docs/api-reference"
 # It streams only models that it knows, and sends a key as it is only over HTTPS.
 _BEDROCK = {
     "model": "anthropic.claude-sonnet-4-5-20250929-v1:0",
@@ -77,23 +73,21 @@ PROVIDERS = [
         "openai",
         wire.openai_events,
         {"base_url": "{url}/v1"},
-        documented=f"{OPENAI}/chat-streaming; https://api-docs.deepseek.com/api/create-chat-completion",
+        # https://platform.openai.com/docs/api-reference/chat-streaming, with DeepSeek's word
         metadata="finish_reason",
         normal="tool_calls stop function_call",
-        cut="length",
-        filtered="content_filter",
-        failed="insufficient_system_resource",
+        abnormal="length content_filter insufficient_system_resource",
     ),
     Provider(
         "OpenAI Responses",
         "openai",
         wire.responses_events,
         {"base_url": "{url}/v1", "use_responses_api": True},
-        documented=f"{OPENAI}/responses-streaming; openai/types/responses/response.py",
+        # openai/types/responses/response.py
         metadata="status",
         normal="completed",
-        cut="incomplete:max_output_tokens incomplete:max_messages incomplete:steered",
-        filtered="incomplete:content_filter completed:refusal",
+        abnormal="incomplete:max_output_tokens incomplete:max_messages incomplete:steered "
+        "incomplete:content_filter completed:refusal",
         encode=wire.named_sse,
     ),
     Provider(
@@ -101,11 +95,10 @@ PROVIDERS = [
         "anthropic",
         wire.anthropic_events,
         {"base_url": "{url}"},
-        documented="https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons",
+        # https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
         metadata="stop_reason",
         normal="tool_use end_turn stop_sequence",
-        cut="max_tokens model_context_window_exceeded",
-        filtered="refusal",
+        abnormal="max_tokens model_context_window_exceeded refusal",
         encode=wire.named_sse,
     ),
     Provider(
@@ -113,13 +106,13 @@ PROVIDERS = [
         "google_genai",
         wire.gemini_events,
         {"base_url": "{url}", "max_retries": 1},
-        documented="https://ai.google.dev/api/generate-content#FinishReason; google/genai/types.py",
+        # https://ai.google.dev/api/generate-content#FinishReason; google/genai/types.py
         metadata="finish_reason",
         normal="STOP",
-        cut="MAX_TOKENS CONTINUATION",
-        filtered="SAFETY RECITATION LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII IMAGE_SAFETY IMAGE_RECITATION "
-        "IMAGE_PROHIBITED_CONTENT ESCALATION PUP_LIMITED_DISABLED MODEL_ARMOR",
-        failed="OTHER MALFORMED_FUNCTION_CALL MALFORMED_RESPONSE UNEXPECTED_TOOL_CALL TOO_MANY_TOOL_CALLS "
+        abnormal="MAX_TOKENS CONTINUATION SAFETY RECITATION LANGUAGE BLOCKLIST PROHIBITED_CONTENT "
+        "SPII IMAGE_SAFETY IMAGE_RECITATION IMAGE_PROHIBITED_CONTENT ESCALATION "
+        "PUP_LIMITED_DISABLED MODEL_ARMOR OTHER MALFORMED_FUNCTION_CALL "
+        "MALFORMED_RESPONSE UNEXPECTED_TOOL_CALL TOO_MANY_TOOL_CALLS "
         "MISSING_THOUGHT_SIGNATURE IMAGE_OTHER NO_IMAGE",
         calls="objects",
     ),
@@ -128,12 +121,11 @@ PROVIDERS = [
         "bedrock_converse",
         wire.bedrock_events,
         _BEDROCK,
-        documented="https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_MessageStopEvent.html",
+        # https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_MessageStopEvent.html
         metadata="stopReason",
         normal="tool_use end_turn stop_sequence",
-        cut="max_tokens model_context_window_exceeded",
-        filtered="guardrail_intervened content_filtered",
-        failed="malformed_model_output malformed_tool_use",
+        abnormal="max_tokens model_context_window_exceeded guardrail_intervened content_filtered "
+        "malformed_model_output malformed_tool_use",
         encode=wire.frame,
         content_type="application/vnd.amazon.eventstream",
     ),
@@ -142,10 +134,10 @@ PROVIDERS = [
         "ollama",
         wire.ollama_events,
         {"base_url": "{url}"},
-        documented="https://docs.ollama.com/api/chat; ollama/ollama llm/server.go, DoneReason",
+        # https://docs.ollama.com/api/chat; ollama/ollama llm/server.go, DoneReason
         metadata="done_reason",
         normal="stop",
-        cut="length",
+        abnormal="length",
         encode=wire.line,
         content_type="application/x-ndjson",
         calls="objects",
@@ -156,11 +148,10 @@ PROVIDERS = [
         "mistralai",
         wire.mistral_events,
         {"endpoint": "{url}/v1", "max_retries": 1},
-        documented="https://docs.mistral.ai/api, ChatCompletionChoice.finish_reason",
+        # https://docs.mistral.ai/api, ChatCompletionChoice.finish_reason
         metadata="finish_reason",
         normal="tool_calls stop",
-        cut="length model_length",
-        failed="error",
+        abnormal="length model_length error",
         calls="texts",
     ),
 ]

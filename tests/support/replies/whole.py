@@ -9,14 +9,7 @@ from tests.support.replies.wire import Event, WireReply
 
 def openai(reply: WireReply) -> Event:
     """Chat completions, of OpenAI and of all that speak as it does."""
-    calls = [
-        {
-            "id": reply.id(index, f"call{index:05}"),
-            "type": "function",
-            "function": {"name": name, "arguments": arguments},
-        }
-        for index, (name, arguments) in enumerate(reply.calls)
-    ]
+    calls = wire.openai_calls(reply)
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
     if calls:
         message["tool_calls"] = calls

@@ -57,16 +57,12 @@ def _openai_usage(reply: WireReply, *, last: bool) -> Event:
     return {"usage": counts} if reply.usage == "each" or (last and reply.usage == "last") else {}
 
 
+_CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+
+
 def _openai_chunk(delta: Event, reason: str | None = None, **more: Any) -> Event:
     choice = {"index": 0, "delta": delta, "finish_reason": reason}
-    return {
-        "id": "c",
-        "object": "chat.completion.chunk",
-        "created": 1,
-        "model": "m",
-        "choices": [choice],
-        **more,
-    }
+    return {**_CHUNK, "choices": [choice], **more}
 
 
 def openai_events(reply: WireReply) -> Iterator[Event]:
@@ -86,50 +82,37 @@ def openai_events(reply: WireReply) -> Iterator[Event]:
         yield {**_openai_chunk({}), "choices": [], **last}
 
 
+def openai_calls(reply: WireReply) -> list[Event]:
+    """The calls, whole."""
+    named = [{"name": name, "arguments": arguments} for name, arguments in reply.calls]
+    ids = [reply.id(index, f"call{index:05}") for index in range(len(named))]
+    return [{"id": id_, "type": "function", "function": made} for id_, made in zip(ids, named, strict=True)]
+
+
 def mistral_events(reply: WireReply) -> Iterator[Event]:
     """All calls come whole in the last chunk, with the reason and the usage."""
     each = _openai_usage(reply, last=False)
     yield _openai_chunk({"role": "assistant", "content": reply.text}, **each)
-    calls = [
-        {
-            "id": reply.id(index, f"call{index:05}"),
-            "index": index,
-            "function": {"name": name, "arguments": arguments},
-        }
-        for index, (name, arguments) in enumerate(reply.calls)
-    ]
+    calls = [{**call, "index": index} for index, call in enumerate(openai_calls(reply))]
     delta = {"content": "", **({"tool_calls": calls} if calls else {})}
     yield _openai_chunk(delta, reply.reason or None, **_openai_usage(reply, last=True))
 
 
 def _response(reply: WireReply, status: str, items: list[Event]) -> Event:
     counts = {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}
-    details = {
-        "input_tokens_details": {"cached_tokens": 0},
-        "output_tokens_details": {"reasoning_tokens": 0},
-    }
+    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     counted = reply.usage == "each" or (reply.usage == "last" and status != "in_progress")
     usage = {**counts, **details} if counted else None
     detail = reply.reason.partition(":")[2]
     why = {"reason": detail} if detail and status == "incomplete" else None
-    base = {
-        "id": f"resp_{reply.serial}",
-        "object": "response",
-        "created_at": 1,
-        "model": "m",
-        "output": items,
-    }
+    base = {"id": f"resp_{reply.serial}", "object": "response", "created_at": 1, "model": "m"}
     rest = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "metadata": {}}
-    return {**base, **rest, "status": status, "incomplete_details": why, "usage": usage}
+    return {**base, **rest, "output": items, "status": status, "incomplete_details": why, "usage": usage}
 
 
 def _reasoning(reply: WireReply) -> Event:
-    return {
-        "type": "reasoning",
-        "id": f"rs_{reply.serial}",
-        "summary": [],
-        "encrypted_content": reply.thoughts,
-    }
+    id_ = f"rs_{reply.serial}"
+    return {"type": "reasoning", "id": id_, "summary": [], "encrypted_content": reply.thoughts}
 
 
 def responses_events(reply: WireReply) -> Iterator[Event]:
@@ -144,14 +127,10 @@ def responses_events(reply: WireReply) -> Iterator[Event]:
         yield {"type": "response.output_item.added", "output_index": 0, "item": items[0]}
         yield {"type": "response.output_item.done", "output_index": 0, "item": items[0]}
     if reply.text:
-        place = {"item_id": f"msg_{reply.serial}", "output_index": len(items), "content_index": 0}
+        id_ = f"msg_{reply.serial}"
+        place = {"item_id": id_, "output_index": len(items), "content_index": 0}
         part = {"type": "output_text", "text": reply.text, "annotations": []}
-        item: Event = {
-            "type": "message",
-            "id": f"msg_{reply.serial}",
-            "role": "assistant",
-            "status": "completed",
-        }
+        item: Event = {"type": "message", "id": id_, "role": "assistant", "status": "completed"}
         items.append({**item, "content": [part]})
         begun = {**item, "content": []}
         yield {"type": "response.output_item.added", "output_index": len(items) - 1, "item": begun}
@@ -210,15 +189,8 @@ def _anthropic_pieces(reply: WireReply, block: Event) -> tuple[Event, list[Event
 
 def anthropic_events(reply: WireReply) -> Iterator[Event]:
     usage = {"input_tokens": 9, "output_tokens": 1}
-    start = {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "m",
-        "content": [],
-        "usage": usage,
-    }
-    yield {"type": "message_start", "message": {**start, "stop_reason": None, "stop_sequence": None}}
+    start = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}
+    yield {"type": "message_start", "message": {**start, "usage": usage, "stop_reason": None}}
     for index, block in enumerate(anthropic_blocks(reply)):
         begun, deltas = _anthropic_pieces(reply, block)
         yield {"type": "content_block_start", "index": index, "content_block": begun}
@@ -256,11 +228,8 @@ def gemini_events(reply: WireReply) -> Iterator[Event]:
             candidate["finishReason"] = reply.reason
         counts = {"promptTokenCount": 9, "candidatesTokenCount": 3, "totalTokenCount": 12}
         counted = reply.usage == "each" or (last and reply.usage == "last")
-        yield {
-            "candidates": [candidate],
-            "modelVersion": "m",
-            **({"usageMetadata": counts} if counted else {}),
-        }
+        usage = {"usageMetadata": counts} if counted else {}
+        yield {"candidates": [candidate], "modelVersion": "m", **usage}
 
 
 def bedrock_events(reply: WireReply) -> Iterator[Event]:
