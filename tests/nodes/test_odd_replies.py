@@ -3,7 +3,7 @@
 import datetime
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
@@ -18,14 +18,13 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.tools import tool
-from langgraph.types import Command
+from langchain_core.tools import InjectedToolCallId, tool
 from pydantic import PrivateAttr
 
 from signoff import Limits, Session, build_graph, outcome_of
 from signoff.events import Nudged
 from signoff.guards import Guards
-from signoff.models import ScriptedModel
+from signoff.models import ScriptedModel, call
 from tests.support.plays import FINISH, GO, THREAD, WRITE, assert_sendable, saved
 
 Fields = dict[str, Any]
@@ -458,16 +457,12 @@ def in_place(answer: AIMessage) -> AIMessage:
     return answer
 
 
-def copied(answer: AIMessage) -> AIMessage:
-    return answer.model_copy(update={"additional_kwargs": {"raw": Wild()}, "more": object()})
-
-
 def of_its_own(answer: AIMessage) -> AIMessage:
     return Own(content="Mine.", extra=2**70, response_metadata={"signoff": {"answer": FORGED}})
 
 
 @both_faces
-@pytest.mark.parametrize("change", [in_place, copied, of_its_own])
+@pytest.mark.parametrize("change", [in_place, of_its_own])
 def test_a_reply_of_a_middleware_is_made_sound(change: Any, face: Any) -> None:
     graph = face(ScriptedModel([WRITE, FINISH]), Changes(change))
     assert graph.invoke(GO, THREAD)["outcome"]["status"] == "success"
@@ -476,27 +471,14 @@ def test_a_reply_of_a_middleware_is_made_sound(change: Any, face: Any) -> None:
     assert FORGED not in repr(answer)
 
 
-OUTPUTS: dict[str, Fields] = {
-    "an artifact that raises when it is read": {"artifact": Wild()},
-    "extras": {"additional_kwargs": {"x": object(), "signoff": {"not_run": FORGED}}},
-    "an id": {"id": 7},
-    "content": {"content": [{"type": "json", "json": 2**70}, {"type": "text", "text": "\ud800"}]},
-}
-
-
 @both_faces
-@pytest.mark.parametrize("output", OUTPUTS.values(), ids=OUTPUTS)
-def test_an_output_of_a_tool_is_made_sound(output: Fields, face: Any) -> None:
+def test_a_result_of_a_tool_sets_no_marks_either(face: Any) -> None:
     @tool
-    def act(as_command: bool) -> Any:
+    def act(call_id: Annotated[str, InjectedToolCallId]) -> ToolMessage:
         """Act."""
-        call_id = "b" if as_command else "a"
-        fields = {"content": "acted", "type": "tool", "tool_call_id": call_id, "status": "success"}
-        more: Fields = {"additional_kwargs": {}, "response_metadata": {}, "artifact": None, "name": None}
-        message = ToolMessage.model_construct(**{**fields, **more, "id": None, **output})
-        return Command(update={"messages": [message]}) if as_command else message
+        extras = {"x": object(), "signoff": {"not_run": FORGED}}
+        return ToolMessage("acted", tool_call_id=call_id, additional_kwargs=extras, artifact=Wild())
 
-    asks = [{"name": "act", "args": {"as_command": at == "b"}, "id": at} for at in "ab"]
-    graph = face(Sends(replies=[{"tool_calls": asks}]), tools=[act])
+    graph = face(ScriptedModel([call("act"), FINISH]), tools=[act])
     assert graph.invoke(GO, THREAD)["outcome"]["status"] == "success"
     assert FORGED not in repr(check_stored(graph))

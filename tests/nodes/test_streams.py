@@ -13,11 +13,10 @@ from langchain.agents.middleware import ModelFallbackMiddleware
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
-from pydantic import PrivateAttr, SecretStr
+from pydantic import SecretStr
 
 from signoff import Ended, Limits, Paused, Session, build_graph
 from signoff.models import ScriptedModel, call, reply
@@ -25,7 +24,7 @@ from tests.support.interrupting import interrupt_process
 from tests.support.plays import FINISH, GO, THINK, THREAD, saved
 from tests.support.servers import hostile_server as hostile
 from tests.support.servers.hostile_server import HostileServer, Sent
-from tests.support.servers.slow_server import SlowServer, finishes
+from tests.support.servers.slow_server import SlowServer, call_deltas, finishes
 
 # Each starts servers whose answers never end.
 pytestmark = pytest.mark.slow
@@ -100,82 +99,6 @@ def test_what_follows_a_finish_or_a_question_is_cut_off(name: str) -> None:
     assert kept.response_metadata["finish_reason"] == whole.response_metadata["finish_reason"]
 
 
-class Wire(BaseChatModel):
-    """Streams just these chunks; notes how many were taken, and whether the stream was closed."""
-
-    chunks: list[AIMessageChunk]
-    _taken: int = PrivateAttr(0)
-    _closed: bool = PrivateAttr(False)
-
-    @property
-    def _llm_type(self) -> str:
-        return "wire"
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        return self
-
-    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
-        raise NotImplementedError
-
-    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
-        try:
-            for chunk in self.chunks:
-                self._taken += 1
-                yield ChatGenerationChunk(message=chunk.model_copy())
-        finally:
-            self._closed = True
-
-
-def part(index: int | None, args: str, name: str | None = None, id: str | None = None) -> AIMessageChunk:
-    """A piece of a call; with a name, its beginning."""
-    piece = tool_call_chunk(name=name, args=args, id=id or (f"c{index}" if name else None), index=index)
-    return AIMessageChunk(content="", tool_call_chunks=[piece])
-
-
-def finishing(index: int | None) -> AIMessageChunk:
-    return part(index, '{"summary": "x"}', "finish_task")
-
-
-def writing(index: int | None, id: str | None = None) -> AIMessageChunk:
-    return part(index, '{"text": "x"}', "write", id)
-
-
-def together(*chunks: AIMessageChunk, text: str = "", **metadata: Any) -> AIMessageChunk:
-    """One chunk of the calls of several."""
-    pieces = [piece for chunk in chunks for piece in chunk.tool_call_chunks]
-    return AIMessageChunk(content=text, tool_call_chunks=pieces, response_metadata=metadata)
-
-
-def words(text: str, index: int) -> AIMessageChunk:
-    return AIMessageChunk(content=[{"type": "text", "text": text, "index": index}])
-
-
-# The chunks, the calls that are kept of them, and how many chunks are taken.
-STREAMS: dict[str, tuple[list[AIMessageChunk], list[str], int]] = {
-    "calls side by side: the one in front is waited for": (
-        [part(0, '{"text"', "write"), finishing(1), part(0, ': "x"}'), finishing(2)],
-        ["write", "finish_task"],
-        4,
-    ),
-    "two calls under one index": ([finishing(0), writing(0, "other"), finishing(None)], ["finish_task"], 2),
-    "the reply has ended: nothing is left to save": (
-        [together(finishing(0), writing(1), finish_reason="tool_calls")],
-        ["finish_task", "write"],
-        1,
-    ),
-    "content blocks": ([words("Now.", 0), finishing(1), words("More.", 2), finishing(3)], ["finish_task"], 3),
-}
-
-
-@pytest.mark.parametrize(("chunks", "kept", "taken"), STREAMS.values(), ids=STREAMS)
-def test_calls_of_odd_streams_are_cut_off_too(
-    chunks: list[AIMessageChunk], kept: list[str], taken: int
-) -> None:
-    model = Wire(chunks=chunks)
-    assert names(first_reply(model)) == kept
-    assert (model._taken, model._closed) == (taken, True)
-
-
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_the_client_leaves_after_the_first_of_ten_finishes_and_the_usage_is_estimated(mode: str) -> None:
     with SlowServer(finishes(10)) as server:
@@ -186,12 +109,20 @@ def test_the_client_leaves_after_the_first_of_ten_finishes_and_the_usage_is_esti
     assert 5 < outcome["usage"]["output_tokens"] < 30
 
 
-def test_a_usage_that_came_before_the_cut_is_not_counted_again() -> None:
-    counts: Any = {"input_tokens": 700, "output_tokens": 1, "total_tokens": 701}
-    model = Wire(chunks=[AIMessageChunk(content="", usage_metadata=counts), *map(finishing, range(3))])
-    usage = outcome_of_run(model)["usage"]
-    assert usage["input_tokens"] == 700
-    assert 5 < usage["output_tokens"] < 20
+FRONT, BEHIND = (list(call_deltas(index, "write", '{"text": "x"}')) for index in (0, 1))
+FIRST, SECOND = (list(call_deltas(index, "finish_task", '{"summary": "x"}')) for index in (0, 1))
+# The pieces as they come, and the calls that are kept.
+SIDE_BY_SIDE: dict[str, tuple[list[Any], list[str]]] = {
+    "the one in front is waited for": ([*FRONT[:-1], *SECOND, FRONT[-1]], ["write", "finish_task"]),
+    "what stands behind goes": ([*FIRST[:-1], *BEHIND, FIRST[-1]], ["finish_task"]),
+}
+
+
+@pytest.mark.parametrize(("pieces", "kept"), SIDE_BY_SIDE.values(), ids=SIDE_BY_SIDE)
+def test_calls_that_come_side_by_side_are_cut_off_too(pieces: list[Any], kept: list[str]) -> None:
+    with SlowServer([*pieces, *[{"content": "word "}] * 50]) as server:
+        assert names(first_reply(chat(server))) == kept
+        assert server.served.get(timeout=ALL).left
 
 
 class Ends(BaseCallbackHandler):
@@ -444,13 +375,18 @@ def test_it_does_not_keep_a_process_from_ending() -> None:
 def test_a_model_without_an_async_way_cannot_keep_a_loop_from_ending() -> None:
     held = threading.Event()
 
-    class Stuck(Wire):
-        def _stream(self, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+    class Stuck(BaseChatModel):
+        _llm_type = "stuck"
+
+        def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+            return self
+
+        def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
             held.wait(2 * ALL)
-            yield from super()._stream(*args, **kwargs)
+            raise NotImplementedError
 
     try:
-        outcome = outcome_of_run(Stuck(chunks=[]), "async", limits=Limits(seconds=0.3))
+        outcome = outcome_of_run(Stuck(), "async", limits=Limits(seconds=0.3))
         assert (outcome["reason"], held.is_set()) == ("seconds", False)
     finally:
         held.set()

@@ -367,7 +367,7 @@ LEFT: Mapping[str, int] = {
     "tests/benchmarks": 2,
     "tests/cli": 4,
     "tests/delegates": 1,
-    "tests/models": 15,
+    "tests/models": 14,
     "tests/project": 3,
     "tests/protocols": 1,
     "tests/session": 2,

@@ -368,10 +368,6 @@ BLOCKS: dict[str, tuple[Body, str, str, str]] = {
         {"type": "file", "base64": PDF, "mime_type": "application/pdf", "filename": "may.pdf"},
         "PDF", PDF, "may.pdf, application/pdf, 18 bytes",
     ),
-    "another document": (
-        {"type": "file", "base64": PDF, "mime_type": "application/zip", "filename": "may.zip"},
-        "", PDF, "may.zip, application/zip, 18 bytes",
-    ),
     "a recording": (
         {"type": "audio", "base64": PDF, "mime_type": "audio/wav"}, "", PDF, "audio/wav, 18 bytes",
     ),
@@ -379,10 +375,6 @@ BLOCKS: dict[str, tuple[Body, str, str, str]] = {
     "a link": (
         {"type": "resource_link", "uri": "file:///may.txt", "name": "May", "size": 12},
         "", PDF, "May, file:///may.txt, 12 bytes",
-    ),
-    "a file by its address": (
-        {"type": "file", "url": "file:///may.txt", "mime_type": "text/plain"},
-        "", PDF, "file:///may.txt, text/plain",
     ),
     "an empty text": ({"type": "text", "text": ""}, "", PDF, "made it"),
 }  # fmt: skip
