@@ -323,11 +323,12 @@ def check_outcome(graph: Any, config: Any) -> None:
     check_stored(graph, config)
 
 
-# Each takes seconds to be given up on.
+UNDER_GUARDS = ("content", "a block of a call", "additional_kwargs", "usage", "tool_calls", "an argument")
 
 
-@both_faces
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    ("place", "face"), [*((place, machine) for place in PLACES), *((place, guards) for place in UNDER_GUARDS)]
+)
 def test_a_reply_with_any_value_at_any_place_is_an_outcome(place: str, face: Any) -> None:
     model = Sends(replies=[])
     graph = face(model)
