@@ -81,9 +81,7 @@ CASES: dict[str, Case] = {
     "429 of a quota": Case(error(429, "You exceeded your quota.", "insufficient_quota"), ["your quota"]),
     "500": Case(BROKEN, ["The server had an error"]),
     "a dropped stream": Case(DROPPED),
-    "a dropped stream that looks like an end": Case(
-        Reply(WORDS.text, size=4, ends="silent"), ["finish_reason"]
-    ),
+    "a drop that looks like an end": Case(Reply(WORDS.text, ends="silent"), ["finish_reason"]),
     "no answer in time": Case(Reply("x", wait=30), ["timed out"], streamed=False),
     "a stream that stalls": Case(Reply(WORDS.text, pause=30), ["timed out"]),
     "no body": Case(Fault(200, ""), ["base URL"]),
@@ -94,9 +92,7 @@ CASES: dict[str, Case] = {
         Fault(200, {"error": {"message": "Upstream died", "code": 502}}), ["Upstream died"], streamed=False
     ),
     "a malformed event": Case(sse('data: {"choices": ['), ["base URL"]),
-    "an error in the stream": Case(
-        sse('data: {"error": {"message": "Overloaded", "code": 503}}'), ["Overloaded"]
-    ),
+    "an error in the stream": Case(sse('data: {"error": {"message": "Busy", "code": 503}}'), ["Busy"]),
 }  # fmt: skip
 LATE = {"no answer in time", "a stream that stalls"}
 

@@ -170,31 +170,19 @@ def all_one_index(events: list[Event]) -> list[Event]:
     return [events[0], *deltas, *events[-2:]]
 
 
-STREAMS: dict[str, Fault] = {
-    "deltas without index": stream(without_index),
-    "all calls with one index": stream(all_one_index),
-    "null choices": stream(lambda events: [events[0], {**events[0], "choices": None}, *events[1:]]),
+# The reply, what it runs, and how many reminders follow it.
+REPLIES: dict[str, tuple[Answer, list[str], int]] = {
+    "deltas without index": (stream(without_index), ["a", "b"], 0),
+    "all calls with one index": (stream(all_one_index), ["a", "b"], 0),
+    "null choices": (stream(lambda events: [{**events[0], "choices": None}, *events]), ["a", "b"], 0),
+    "one piece for each character": (replace(work("a"), size=1), ["a"], 0),
+    "tool_calls without a call": (replace(TALK, reason="tool_calls"), [], 1),
+    "stop with a call": (replace(work("a"), reason="stop"), ["a"], 0),
 }
 
 
-@pytest.mark.parametrize("name", STREAMS)
-def test_a_stream_beside_the_rule(name: str) -> None:
-    with Playing(OPENAI, STREAMED, [STREAMS[name], finish()]) as playing:
-        succeeds(playing, ["a", "b"])
-
-
-# The reply, what it runs, and how many reminders follow it.
-REPLIES: dict[str, tuple[WireReply, list[str], int]] = {
-    "one piece for each character": (replace(work("a"), size=1), ["a"], 0),
-    "several calls of one id": (replace(work("a", "b"), ids=("x", "x")), ["a", "b"], 0),
-    "calls without ids": (replace(work("a", "b"), ids=("", "")), ["a", "b"], 0),
-    "tool_calls without a call": (replace(TALK, reason="tool_calls"), [], 1),
-    "stop with a call": (replace(work("a"), reason="stop"), ["a"], 0),
-}  # fmt: skip
-
-
 @pytest.mark.parametrize(("reply", "ran", "nudges"), REPLIES.values(), ids=REPLIES)
-def test_a_reply_beside_the_rule(reply: WireReply, ran: list[str], nudges: int) -> None:
+def test_a_reply_beside_the_rule(reply: Answer, ran: list[str], nudges: int) -> None:
     with Playing(OPENAI, STREAMED, [reply, finish()]) as playing:
         succeeds(playing, ran, nudges)
 
@@ -342,42 +330,27 @@ def test_there_are_at_most_four_marks_for_the_cache(face: str, marked: int) -> N
 # Pictures, documents and links in a result: shown where the provider takes them, else told in words.
 
 PDF = "JVBERi0xLjQgb2YgYSBwYWdl"
-ADDRESS = '"https://example.com/a.png"'
 PICTURE: Body = {"type": "image", "base64": PIXEL, "mime_type": "image/png"}
 TAKES = {row: {"picture", "address", "PDF"} for row in (OPENAI.row, RESPONSES.row, ANTHROPIC.row)}
 TAKES |= {MISTRAL.row: {"picture", "address"}, GEMINI.row: {"picture", "PDF"}}
-# The block, what takes it, what shows it, and words that tell of it.
-BLOCKS: dict[str, tuple[Body, str, str, str]] = {
-    "a picture": (PICTURE, "picture", PIXEL, "image/png, 70 bytes"),
-    "a picture in OpenAI's form": (
-        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
-        "picture", PIXEL, "image/png, 70 bytes",
-    ),
-    "a picture in Anthropic's form": (
-        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
-        "picture", PIXEL, "image/png, 70 bytes",
-    ),
-    "a picture in MCP's form": (
-        {"type": "image", "data": PIXEL, "mimeType": "image/png"}, "picture", PIXEL, "image/png, 70 bytes",
-    ),
-    "a picture on the web": (
-        {"type": "image", "url": "https://example.com/a.png"},
-        "address", ADDRESS, "https://example.com/a.png",
-    ),
-    "a PDF": (
-        {"type": "file", "base64": PDF, "mime_type": "application/pdf", "filename": "may.pdf"},
-        "PDF", PDF, "may.pdf, application/pdf, 18 bytes",
-    ),
-    "a recording": (
-        {"type": "audio", "base64": PDF, "mime_type": "audio/wav"}, "", PDF, "audio/wav, 18 bytes",
-    ),
-    "a film": ({"type": "video", "base64": PDF, "mime_type": "video/mp4"}, "", PDF, "video/mp4, 18 bytes"),
-    "a link": (
-        {"type": "resource_link", "uri": "file:///may.txt", "name": "May", "size": 12},
-        "", PDF, "May, file:///may.txt, 12 bytes",
-    ),
-    "an empty text": ({"type": "text", "text": ""}, "", PDF, "made it"),
-}  # fmt: skip
+SHOWS = {"picture": PIXEL, "address": '"https://example.com/a.png"', "PDF": PDF}
+SIZE = "image/png, 70 bytes"
+# Blocks of every form, what takes each, and words that tell of it.
+BLOCKS: list[tuple[Body, str, str]] = [
+    (PICTURE, "picture", SIZE),
+    ({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}, "picture", SIZE),
+    ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}, "picture",
+     SIZE),
+    ({"type": "image", "data": PIXEL, "mimeType": "image/png"}, "picture", SIZE),
+    ({"type": "image", "url": "https://example.com/a.png"}, "address", "https://example.com/a.png"),
+    ({"type": "file", "base64": PDF, "mime_type": "application/pdf", "filename": "may.pdf"}, "PDF",
+     "may.pdf, application/pdf, 18 bytes"),
+    ({"type": "audio", "base64": PDF, "mime_type": "audio/wav"}, "", "audio/wav, 18 bytes"),
+    ({"type": "video", "base64": PDF, "mime_type": "video/mp4"}, "", "video/mp4, 18 bytes"),
+    ({"type": "resource_link", "uri": "file:///may.txt", "name": "May", "size": 12}, "",
+     "May, file:///may.txt, 12 bytes"),
+    ({"type": "text", "text": ""}, "", "made it"),
+]  # fmt: skip
 SHOT = WireReply(calls=(("look", "{}"),))
 
 
@@ -405,16 +378,16 @@ def last_request(server: StrictServer) -> str:
 
 @pytest.mark.parametrize(("row", "face"), [*product(TAKES, ["build_graph"]), (OPENAI.row, "Guards")])
 def test_each_client_is_shown_what_it_takes_and_reads_the_rest(row: str, face: str) -> None:
-    blocks = [block for block, *_ in BLOCKS.values()]
     with StrictServer(BY_ROW[row], [SHOT, finish()]) as server:
-        outcome = showing(server, [{"type": "text", "text": "made it"}, *blocks], face)
+        content = [{"type": "text", "text": "made it"}, *(block for block, *_ in BLOCKS)]
+        outcome = showing(server, content, face)
         body = last_request(server)
     assert (outcome["status"], server.refused, "made it" in body) == ("success", [], True)
-    shown = [shows for _, sort, shows, _ in BLOCKS.values() if sort in TAKES[row]]
-    assert {part: body.count(plain(part)) for part in (PIXEL, ADDRESS, PDF)} == {
-        part: shown.count(part) for part in (PIXEL, ADDRESS, PDF)
+    shown = [sort for _, sort, _ in BLOCKS if sort in TAKES[row]]
+    assert {sort: body.count(plain(part)) for sort, part in SHOWS.items()} == {
+        sort: shown.count(sort) for sort in SHOWS
     }
-    told = [words for _, sort, _, words in BLOCKS.values() if sort not in TAKES[row]]
+    told = [words for _, sort, words in BLOCKS if sort not in TAKES[row]]
     assert [words for words in told if plain(words) not in body] == []
 
 
