@@ -44,7 +44,15 @@ PAGE = (Path(__file__).parents[2] / "docs/how-to/models.md").read_text("utf-8")
 BY_ROW = {client.row: client for client in CLIENTS}
 OPENAI, RESPONSES = BY_ROW["OpenAI, chat completions"], BY_ROW["OpenAI, Responses"]
 ANTHROPIC, MISTRAL, GEMINI = BY_ROW["Anthropic"], BY_ROW["Mistral"], BY_ROW["Google Gemini"]
-every_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.row)
+# One client of each protocol; the others, which speak as these do, are thorough.
+FIRST = [OPENAI, RESPONSES, MISTRAL, GEMINI, *map(BY_ROW.get, ("Anthropic, thinking", "Ollama", "DeepSeek"))]
+every_client = pytest.mark.parametrize(
+    "client",
+    [
+        pytest.param(client, id=client.row, marks=[] if client in FIRST else pytest.mark.thorough)
+        for client in CLIENTS
+    ],
+)
 STREAMED: Way = "build_graph, streamed"
 NAME = operator.attrgetter("name")
 both_faces = pytest.mark.parametrize("face", ["build_graph", "Guards"])
