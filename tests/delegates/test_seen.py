@@ -13,7 +13,7 @@ from langchain_core.tools import tool
 from langgraph.config import get_stream_writer
 from typer.testing import CliRunner
 
-from signoff import Answer, Graph, Question, Session, Storage, go_on, sqlite_storage
+from signoff import Answer, Graph, Question, Session, Storage, sqlite_storage
 from signoff.cli.app import app
 from signoff.events import (
     Answered,
@@ -21,7 +21,6 @@ from signoff.events import (
     CallProgress,
     CallStarted,
     Decided,
-    Entered,
     Said,
     SessionEvent,
     TaskEnded,
@@ -29,7 +28,7 @@ from signoff.events import (
     from_dict,
 )
 from signoff.models import call, reply
-from tests.support.trees import ASK, BLOCKED, DONE, GO, THREAD, by_turn, graph_of, hand_to, helper, look
+from tests.support.trees import ASK, DONE, GO, THREAD, by_turn, graph_of, hand_to, helper, look
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -100,15 +99,6 @@ def test_events_below_are_left_out_where_nobody_wants_them(options: Any, storage
     events = list(Session(two_sides(storage), "t").events("go", **options))
     # What a tool below writes is not taken for a call of this machine that has the same id.
     assert ({event.path for event in events}, of(events, (), CallProgress)) == ({()}, [])
-
-
-def test_events_after_going_on_have_the_turns_and_limits_of_each(storage: Storage) -> None:
-    below = graph_of([*[call("look", n=n) for n in range(9)]], [look], limits={"turns": 2})
-    graph = graph_of([hand_to("helper"), BLOCKED], [helper(below)], limits={"turns": 1}, storage=storage)
-    session = Session(graph, "t")
-    session.run("go")
-    events = [event for event in session.events(go_on(3)) if isinstance(event, Entered)]
-    assert {event.path: (event.turn, event.turns) for event in events} == {(): (2, 4), ("helper",): (5, 5)}
 
 
 # Commands and pages.
@@ -270,7 +260,6 @@ def two_of_one_name() -> Graph:
 
 DRAWN: dict[str, tuple[Callable[[], Graph], list[str], int | bool, list[str]]] = {
     # The graph, its delegates, how deep is drawn, and the graphs that are drawn below it.
-    "no delegates": (lambda: graph_of([]), [], True, []),
     "their names alone": (two_of_one_name, ["researcher", "execute"], False, []),
     "all levels, each with a name of its own": (
         two_of_one_name,
