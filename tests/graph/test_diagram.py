@@ -101,15 +101,6 @@ def test_the_command_prints_one_drawing_or_writes_both_into_a_folder(
     assert written == {name: draw() for name, draw in FILES.items()}
 
 
-def test_a_folder_that_cannot_be_written_and_two_ways_at_once_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").touch()
-    assert command(monkeypatch, "--output", str(tmp_path / "file")) == 2
-    assert str(tmp_path / "file") in capsys.readouterr().err
-    assert command(monkeypatch, "--svg", "--output", str(tmp_path)) == 2
-
-
 def test_a_notebook_shows_the_picture_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no network")

@@ -84,26 +84,18 @@ SENT_BACK = {"refused": {"sent_back": {"times": 1, "needless": 0}}}
 # Whether the reply after a reminder led back to work, and how often the model talked.
 REMINDERS = {
     "a working tool": Case(["hi", WRITE, FINISH], {"nudges": {"talked": nudged(1, 1)}, "talk": 1}),
-    "a question": Case(["hi", ASK, FINISH], {"nudges": {"talked": nudged(1, 1)}}, (GO, "blue")),
     "words again": Case(["hi", "nearly", WRITE, FINISH], {"nudges": {"talked": nudged(2, 1)}, "talk": 2}),
     "a thought alone": Case(["hi", THINK, WRITE, FINISH], {"nudges": {"talked": nudged(1, 0)}, "talk": 1}),
     "nothing at all": Case(
         ["hi", reply(), WRITE, FINISH], {"nudges": {"talked": nudged(1, 0), "empty": nudged(1, 1)}}
     ),
-    "a malformed call": Case(
-        ["hi", call("write", raw='{"ok": '), FINISH], {"nudges": {"talked": nudged(1, 0)}, "talk": 1}
-    ),
 }
 # A refusal was needless when the same claim was accepted without work between.
 REFUSALS = {
     "nothing": Case([VOID, FINISH], needless(1)),
-    "a thought": Case([VOID, THINK, FINISH], needless(1)),
     "a read": Case([VOID, READ, FINISH], needless(0)),
     "work beside the accepted finish": Case([VOID, [WRITE, FINISH]], needless(0)),
     "nothing, but it claims less": Case([VOID, PARTIAL], needless(0)),
-    "a call that a person rejected": Case(
-        [VOID, call("pay"), FINISH], needless(1), (GO, "reject"), approvals={"pay": True}
-    ),
     "what a person sent back": Case([CONFIRM, FINISH], SENT_BACK | {"confirmed": False}, (GO, "Not yet.")),
     "what a person confirmed": Case([CONFIRM], {"refused": {}, "confirmed": True}, (GO, "yes")),
 }
@@ -112,7 +104,6 @@ LIMITED = (GO, go_on(turns=9))
 LIMITS = {
     "no finish": Case([WRITE], {"cut_short": 0}, turns=1),
     "a finish at once": Case([WRITE, FINISH], {"cut_short": 1, "ends": [LIMIT | {"turns": 1}]}, LIMITED, 1),
-    "a look, then a finish": Case([WRITE, READ, FINISH], {"cut_short": 1}, LIMITED, 1),
     "a change, then a finish": Case([WRITE, WRITE, FINISH], {"cut_short": 0}, LIMITED, 1),
     "a finish that claims less": Case([WRITE, PARTIAL], {"cut_short": 0}, LIMITED, 1),
     "each by what came after it": Case(
@@ -128,9 +119,7 @@ LIMITS = {
 REPLIES = {
     "a look": Case([WRITE, READ, FINISH], {"went_on": 0}),
     "the same look again": Case([WRITE, READ, READ, FINISH], {"went_on": 1}),
-    "another look": Case([WRITE, READ, OTHER, FINISH], {"went_on": 0}),
     "words": Case([WRITE, "it is done", "really", FINISH], {"went_on": 2}),
-    "a thought": Case([WRITE, THINK, FINISH], {"went_on": 0}),
     "a finish that was refused": Case([WRITE, NO_FINISH, FINISH], {"went_on": 1}),
     "words, and no end": Case([WRITE, "it is done"], {"went_on": 0}, turns=2),
 }
@@ -138,7 +127,6 @@ RULES = {
     "a question and a finish": Case(
         ["hi", ASK, FINISH], {"rules": {"talked": 1, "think": 3, "claimed": 1, "asked": 1}}, (GO, "blue")
     ),
-    "a limit": Case([WRITE], {"rules": {"think": 1, "turns": 1}}, turns=1),
     "an error": Case([RuntimeError("down")], {"rules": {}, "model": "", "began": None}),
 }
 CASES = {

@@ -50,10 +50,6 @@ FROM: dict[str, tuple[dict[str, Any] | None, str]] = {
         {"url": "file:///home/ada/my%20signoff", "dir_info": {"editable": True}},
         'pip install --editable "/home/ada/my signoff[prices]"',
     ),
-    "a clone, copied": (
-        {"url": "file:///home/ada/signoff", "dir_info": {}},
-        'pip install "signoff[prices] @ file:///home/ada/signoff"',
-    ),
     "git": (
         {"url": "https://git.example/signoff.git", "vcs_info": GIT},
         'pip install "signoff[prices] @ git+https://git.example/signoff.git@0a1b"',
@@ -79,7 +75,3 @@ def test_an_environment_of_uv_holds_no_pip(monkeypatch: pytest.MonkeyPatch) -> N
     assert command(monkeypatch, Installed("uv", None)) == 'uv pip install "signoff[prices]"'
     monkeypatch.delenv("VIRTUAL_ENV")
     assert command(monkeypatch, Installed("uv", None)).startswith("uv pip install --python ")
-
-
-def test_a_package_that_was_not_installed_has_a_command_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert command(monkeypatch, None) == 'pip install "signoff[prices]"'

@@ -10,7 +10,6 @@ from langgraph.types import Command
 
 from signoff import (
     Graph,
-    Session,
     Storage,
     ThreadError,
     build_graph,
@@ -112,22 +111,3 @@ def test_a_newer_version_goes_on_where_every_name_is_known(storage: Storage) -> 
     assert graph.get_state(THREAD).values["machine"] == 2
     assert outcome_of(graph.invoke(Command(resume={wait.id: "blue"}), THREAD)).status == "success"
     assert graph.get_state(THREAD).values["machine"] == 1, "the machine that ran it last"
-
-
-def test_the_history_keeps_the_name_of_such_a_state(storage: Storage) -> None:
-    """A step of another version has no state of this one."""
-    graph, saved = begun("a question", storage)
-    (wait,) = graph.get_state(THREAD).interrupts
-    graph.invoke(Command(resume={wait.id: "blue"}), THREAD)
-    (answered,) = [
-        found
-        for found in storage.checkpointer.list(THREAD)
-        if "ask_user" in found.checkpoint["versions_seen"]
-        and found.metadata["step"] == saved.metadata["step"] + 1
-    ]
-    checkpoint = deepcopy(answered.checkpoint)
-    checkpoint["versions_seen"][OTHER] = checkpoint["versions_seen"].pop("ask_user")
-    assert answered.parent_config
-    storage.checkpointer.put(answered.parent_config, checkpoint, answered.metadata, {})
-    steps = [step for turn in Session(graph, "t").history() for step in turn.steps if step.name == OTHER]
-    assert [(step.state, step.event) for step in steps] == [(None, "answered")]

@@ -34,7 +34,6 @@ from signoff import (
     Texts,
     ThreadUnknown,
     build_graph,
-    go_on,
     outcome_of,
     postgres_storage,
     sqlite_storage,
@@ -44,7 +43,7 @@ from signoff.guards import Guards
 from signoff.models import ScriptedModel, TaggedTexts, call
 from signoff.records import rate
 from signoff.session import expire, request_pause
-from signoff.workers import drive, pause, submit
+from signoff.workers import drive
 
 GO: Any = {"messages": [("user", "go")]}
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -140,20 +139,9 @@ def raises(wrong: Callable[[], Any], names: str, error: type[SignoffError] = Set
 # Every argument of build_graph refuses every kind of value that it does not take.
 KINDS: dict[str, Any] = {
     "a number": 3,
-    "a text": "x y",
     "a class": Toolkit,
-    "a list": ["x"],
     "a mapping": {3: 3},
-    "True": True,
     "None": None,
-}
-TAKES = {
-    "system_prompt": {"a text"},
-    "checks": {"a list"},
-    "approvals": {"a function"},
-    "storage": {"a text"},
-    # As in LangGraph: the checkpointer of the graph around it.
-    "checkpointer": {"True"},
 }
 
 
@@ -163,7 +151,7 @@ TAKES = {
         (argument, kind)
         for argument in inspect.signature(build_graph).parameters
         for kind in KINDS
-        if kind not in TAKES.get(argument, ()) and (kind != "None" or argument == "model")
+        if kind != "None" or argument == "model"
     ],
 )
 def test_a_value_of_another_kind_is_told_when_the_graph_is_built(argument: str, kind: str) -> None:
@@ -261,7 +249,7 @@ def test_a_storage_and_a_half_of_one_do_not_go_together() -> None:
     raises(lambda: build_graph(model(), storage=Both(), store=InMemoryStore()), "store")  # type: ignore[arg-type]
 
 
-NO_NUMBERS = {"inf": inf, "nan": nan, "-1": -1, "True": True, "a text": "many"}
+NO_NUMBERS = {"nan": nan, "-1": -1, "True": True}
 NUMBERS = [
     (settings, name)
     for settings in (Limits, LoopPolicy)
@@ -287,20 +275,17 @@ MADE: dict[str, tuple[str, Callable[[], Any]]] = {
     "a check's folder for a function": ("folder", lambda: Check(add, folder=".")),
     "a check's seconds as a text": ("seconds", lambda: Check("true", seconds="60")),  # type: ignore[arg-type]
     "an answer that there is not": ("answer", lambda: standard_controls(answer="all")),  # type: ignore[arg-type]
-    "an alias alone": ("aliases", lambda: standard_controls(aliases="done")),
     "an effect with a slip": ("effect", lambda: ControlTool(look, "finnish")),  # type: ignore[arg-type]
     "one repetition": ("repeats", lambda: Limits(repeats=1)),
     "half of the prices": ("output", lambda: Prices(input=1)),  # type: ignore[call-arg]
-    "more turns by a text": ("turns", lambda: go_on(turns="3")),  # type: ignore[arg-type]
     "PostgreSQL's address for a path": ("postgres_storage", lambda: sqlite_storage("postgresql://h/d")),
     "guards with rounds": ("rounds", lambda: Guards(control_tools=standard_controls(rounds=True))),
     "guards that stream": ("streaming", lambda: Guards(policy={"streaming": "never"})),
 }
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_it_is_told_where_it_is_made(name: str) -> None:
-    names, make = MADE[name]
+@pytest.mark.parametrize(("names", "make"), MADE.values(), ids=MADE)
+def test_it_is_told_where_it_is_made(names: str, make: Callable[[], Any]) -> None:
     raises(make, names)
 
 
@@ -319,8 +304,6 @@ def test_a_database_that_cannot_be_is_an_error_of_the_storage() -> None:
 # Braces in texts of the user's own: what could not be filled in, and the text that is named.
 TEXTS: dict[str, tuple[str, dict[str, Any]]] = {
     "JSON": ("nudges['talked']", {"nudges": {"talked": 'Call {"name": "finish_task"}'}}),
-    "a brace alone": ("think", {"think": "a { b"}),
-    "a name of another text": ("refusals['tool']", {"refusals": {"tool": "{names}"}}),
     "a format that does not fit": ("results['timeout']", {"results": {"timeout": "{seconds:d}"}}),
     "a name that no text has": ("nudges['taked']", {"nudges": {"taked": "x"}}),
     "what was undone is not told": ("undone", {"nudges": {"resumed_undone": "Just go on."}}),
@@ -442,15 +425,6 @@ def test_what_is_no_id_is_refused_by_every_way_in(way: str, saving: Graph) -> No
             raises(lambda wrong=wrong: BY_ID[way](saving, wrong), "thread id")  # type: ignore[misc]
 
 
-@pytest.mark.slow
-def test_workers_refuse_it_too(postgres_url: str) -> None:
-    with postgres_storage(postgres_url) as storage:
-        for wrong in (number for number in NO_IDS.values() if number is not None):
-            raises(lambda wrong=wrong: submit(storage, "do it", wrong), "thread id")  # type: ignore[misc]
-            raises(lambda wrong=wrong: pause(storage, wrong), "thread id")  # type: ignore[misc]
-        assert [*storage.threads()] == []
-
-
 # The ignored types are the mistakes.
 SESSIONS: dict[str, tuple[str, Callable[[Graph], Any]]] = {
     "no graph": ("build_graph", lambda _: Session("graph", "t")),  # type: ignore[arg-type]
@@ -463,25 +437,23 @@ SESSIONS: dict[str, tuple[str, Callable[[Graph], Any]]] = {
         lambda graph: Session(graph, "t", context={"turnz": 3}).run("go"),
     ),
     "a number as task": ("task", lambda graph: Session(graph, "t").run(3)),  # type: ignore[arg-type]
+    "a system message alone": ("task", lambda graph: Session(graph, "t").run([("system", "x")])),  # type: ignore[list-item]
     "an empty task": ("task", lambda graph: Session(graph, "t").step(" ")),
     "no messages": ("task", lambda graph: [*Session(graph, "t").events([])]),
     "an input without messages": ("task", lambda graph: Session(graph, "t").run({"messages": 3})),  # type: ignore[arg-type]
 }
 
 
-@pytest.mark.parametrize("name", SESSIONS)
-def test_a_session_says_what_it_needs(name: str, saving: Graph) -> None:
-    names, mistake = SESSIONS[name]
+@pytest.mark.parametrize(("names", "mistake"), SESSIONS.values(), ids=SESSIONS)
+def test_a_session_says_what_it_needs(names: str, mistake: Callable[[Graph], Any], saving: Graph) -> None:
     raises(lambda: mistake(saving), names)
 
 
 # What is done with a graph whose storage was closed.
 AFTERWARDS: dict[str, Callable[[Graph], Any]] = {
     "invoke": lambda graph: graph.invoke(GO, THREAD),
-    "get_state_history": lambda graph: [*graph.get_state_history(THREAD)],
     "ainvoke": lambda graph: asyncio.run(graph.ainvoke(GO, THREAD)),
     "Session.run": lambda graph: Session(graph, "t").run("go"),
-    "Session.history": lambda graph: Session(graph, "t").history(),
     "expire": lambda graph: expire(graph, "t"),
 }
 
@@ -520,7 +492,7 @@ def test_without_a_storage_no_thread_need_be_named(config: Any) -> None:
     assert outcome_of(build_graph(model()).invoke(GO, config)).status == "success"
 
 
-@pytest.mark.parametrize("good", ["a", " ", "a/b", "é 日本", "x" * 600, "\U0001f600"])
+@pytest.mark.parametrize("good", ["a/b", "é 日本", "x" * 600])
 def test_any_other_text_is_an_id(good: str, tmp_path: Path) -> None:
     with sqlite_storage(tmp_path / "threads.sqlite") as storage:
         graph = build_graph(model(), storage=storage)

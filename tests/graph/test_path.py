@@ -1,17 +1,16 @@
 """The path of a thread, as its history tells it, after every way in which a run can go."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import HumanMessage
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from signoff import (
     Graph,
-    Limits,
     Session,
     Storage,
     ThreadError,
@@ -70,63 +69,19 @@ def thread(tmp_path: Path) -> Iterator[Thread]:
 # What happens to a thread.
 
 
-def works(thread: Thread) -> None:
-    thread.graph(WORK, FINISH).invoke(GO, THREAD)
+def reaches_a_limit(graph: Graph) -> None:
+    graph.invoke(GO, THREAD, context={"turns": 1})
 
 
-def talks(thread: Thread) -> None:
-    thread.graph("Let me see.", FINISH).invoke(GO, THREAD)
-
-
-def asks(thread: Thread) -> None:
-    graph = thread.graph(ASK, FINISH)
-    (wait,) = graph.invoke(GO, THREAD)["__interrupt__"]
-    graph.invoke(Command(resume={wait.id: "blue"}), THREAD)
-
-
-def is_killed_and_gets_a_new_message(thread: Thread) -> None:
-    graph = thread.graph(call("crash"), FINISH)
-    with pytest.raises(KeyboardInterrupt):
-        graph.invoke(GO, THREAD)
-    graph.invoke(GO, THREAD)
-
-
-def gets_a_message_while_it_waits(thread: Thread) -> None:
-    graph = thread.graph(ASK, FINISH)
-    graph.invoke(GO, THREAD)
-    graph.invoke({"messages": [("user", "blue")]}, THREAD)
-
-
-def goes_on_after_a_limit(thread: Thread) -> None:
-    graph = thread.graph(WORK, FINISH, limits=Limits(turns=1))
-    graph.invoke(GO, THREAD)
-    graph.invoke(go_on(turns=9), THREAD)
-
-
-def is_changed_from_outside(thread: Thread) -> None:
-    graph = thread.graph(ASK, FINISH)
-    graph.invoke(GO, THREAD)
+def is_changed(graph: Graph) -> None:
     graph.update_state(THREAD, {"messages": [("user", "blue")]})
-    graph.invoke(None, THREAD)
 
 
-def is_forked_before_its_second_turn(thread: Thread) -> None:
-    graph = thread.graph(WORK, WORK, WORK, FINISH, FINISH)
-    graph.invoke(GO, THREAD)
+def is_forked_before_its_second_turn(graph: Graph) -> None:
     step = Session(graph, "t").history()[0].steps[-1]
     at: Any = {"configurable": {"thread_id": "t", "checkpoint_id": step.checkpoint_id}}
     assert step.next == ("call_llm",)
     graph.invoke(None, at)
-
-
-def has_two_tasks(thread: Thread) -> None:
-    graph = thread.graph(FINISH, FINISH)
-    graph.invoke(GO, THREAD)
-    graph.invoke(GO, THREAD)
-
-
-def finishes_before_a_call(thread: Thread) -> None:
-    thread.graph(reply(WORK, FINISH, call("work", what="never"))).invoke(GO, THREAD)
 
 
 REPLIED, AGAIN = "call_llm replied", ["compress ready", "decide think"]
@@ -134,24 +89,44 @@ WORKED = [REPLIED, "route_tools work", "execute done"]
 CLAIMED = ["decide claimed", "review accepted", "finish ended"]
 ENDS = [REPLIED, "route_tools settled", *CLAIMED]
 ASKED = [REPLIED, "route_tools settled", "decide asked"]
-HAPPENINGS: dict[Callable[[Thread], None], list[str]] = {
-    works: [*WORKED, "decide think", *ENDS],
-    talks: [REPLIED, "route_tools talked", "nudge nudged", *AGAIN, *ENDS],
-    asks: [*ASKED, "ask_user answered", *AGAIN, *ENDS],
-    is_killed_and_gets_a_new_message: [*WORKED[:2], "input", *AGAIN, *ENDS],
-    gets_a_message_while_it_waits: [*ASKED, "input", *AGAIN, *ENDS],
-    goes_on_after_a_limit: [*WORKED, "decide exhausted", "finish ended", *AGAIN, *ENDS],
-    is_changed_from_outside: [*ASKED, "update", "ask_user answered", *AGAIN, *ENDS],
-    is_forked_before_its_second_turn: [*WORKED, "decide think", "fork", *ENDS],
-    has_two_tasks: [*ENDS, "input", *AGAIN, *ENDS],
-    finishes_before_a_call: [*WORKED, "decide not ready", "compress ready", *CLAIMED],
+BLUE: Any = {"messages": [("user", "blue")]}
+CRASH, FORKED = call("crash"), is_forked_before_its_second_turn
+# What the model replies, what is sent or done, and the path.
+HAPPENINGS: dict[str, tuple[list[Any], list[Any], list[str]]] = {
+    "works": ([WORK, FINISH], [GO], [*WORKED, "decide think", *ENDS]),
+    "talks": (["Let me see.", FINISH], [GO], [REPLIED, "route_tools talked", "nudge nudged", *AGAIN, *ENDS]),
+    "asks": ([ASK, FINISH], [GO, Command(resume="blue")], [*ASKED, "ask_user answered", *AGAIN, *ENDS]),
+    "is killed, and gets a message": ([CRASH, FINISH], [GO, GO], [*WORKED[:2], "input", *AGAIN, *ENDS]),
+    "gets a message while it waits": ([ASK, FINISH], [GO, BLUE], [*ASKED, "input", *AGAIN, *ENDS]),
+    "goes on after a limit": (
+        [WORK, FINISH],
+        [reaches_a_limit, go_on(9)],
+        [*WORKED, "decide exhausted", "finish ended", *AGAIN, *ENDS],
+    ),
+    "is changed from outside": (
+        [ASK, FINISH],
+        [GO, is_changed, None],
+        [*ASKED, "update", "ask_user answered", *AGAIN, *ENDS],
+    ),
+    "is forked": ([*[WORK] * 3, FINISH, FINISH], [GO, FORKED], [*WORKED, "decide think", "fork", *ENDS]),
+    "has two tasks": ([FINISH, FINISH], [GO, GO], [*ENDS, "input", *AGAIN, *ENDS]),
+    "finishes before a call": (
+        [reply(WORK, FINISH, call("work", what="never"))],
+        [GO],
+        [*WORKED, "decide not ready", "compress ready", *CLAIMED],
+    ),
 }
 
 
-@pytest.mark.parametrize("happens", HAPPENINGS, ids=lambda happens: happens.__name__)
-def test_the_path_of_a_thread_that(happens: Callable[[Thread], None], thread: Thread) -> None:
-    happens(thread)
-    assert thread.path() == HAPPENINGS[happens]
+@pytest.mark.parametrize(("script", "moves", "path"), HAPPENINGS.values(), ids=HAPPENINGS)
+def test_the_path_of_a_thread_that(
+    script: list[Any], moves: list[Any], path: list[str], thread: Thread
+) -> None:
+    graph = thread.graph(*script)
+    for move in moves:
+        with suppress(KeyboardInterrupt):
+            move(graph) if callable(move) else graph.invoke(move, THREAD)
+    assert thread.path() == path
     for step in (step for turn in Session(thread.last, "t").history() for step in turn.steps):
         at: Any = {"configurable": {"thread_id": "t", "checkpoint_id": step.checkpoint_id}}
         state = thread.last.get_state(at)
@@ -160,16 +135,9 @@ def test_the_path_of_a_thread_that(happens: Callable[[Thread], None], thread: Th
         assert (step.rule, step.why) == (decided["rule"], decided["why"])
 
 
-def test_without_the_steps_between_a_turn_is_told_all_the_same() -> None:
-    graph = build_graph(ScriptedModel([ASK]), checkpointer=InMemorySaver())
-    graph.invoke(GO, THREAD, durability="exit")
-    (turn,) = Session(graph, "t").history()
-    assert ([made.name for made in turn.calls], turn.steps) == (["ask_user"], ())
-
-
 @pytest.mark.parametrize("turn", [-1, 3])
 def test_a_fork_from_a_turn_that_never_came_is_refused(turn: int, thread: Thread) -> None:
-    works(thread)
+    thread.graph(WORK, FINISH).invoke(GO, THREAD)
     with pytest.raises(ThreadError, match=f"2 .*{turn}"):
         Session(thread.last, "t").fork(at=turn)
 

@@ -124,9 +124,8 @@ DIALOGUE: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_first_rule_that_applies_fires(name: str) -> None:
-    case = CASES[name]
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_first_rule_that_applies_fires(case: Case) -> None:
     decision = decide(read(state(*case.messages, **case.values), CONTROLS), case.limits)
     assert decision["rule"] == case.rule
     assert decision["why"]
@@ -142,9 +141,8 @@ def test_the_model_is_reminded_once_of_one_thing(rule: str) -> None:
     assert decide(read(told, CONTROLS), case.limits)["rule"] == "think"
 
 
-@pytest.mark.parametrize("name", DIALOGUE)
-def test_where_talk_is_a_dialogue(name: str) -> None:
-    case = DIALOGUE[name]
+@pytest.mark.parametrize("case", DIALOGUE.values(), ids=DIALOGUE)
+def test_where_talk_is_a_dialogue(case: Case) -> None:
     task = read(state(*case.messages), replace(CONTROLS, dialogue=True))
     assert (task.id, decide(task, case.limits)["rule"]) == ("m0", case.rule)
 

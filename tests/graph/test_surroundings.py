@@ -9,10 +9,8 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.errors import GraphRecursionError
-from langgraph.runtime import Runtime, get_runtime
-from typing_extensions import TypedDict
 
-from signoff import Graph, Session, build_graph, go_on, outcome_of, sqlite_storage
+from signoff import Graph, Session, build_graph, go_on, outcome_of
 from signoff.models import ScriptedModel, call
 from tests.support.plays import THREAD
 
@@ -107,29 +105,6 @@ def test_a_runnable_within_a_tool_runs_under_its_own_name(listens: bool) -> None
 
 
 # The runtime.
-
-
-class Mine(TypedDict):
-    name: str
-
-
-def test_a_tool_sees_the_runtime_of_its_run(tmp_path: Path) -> None:
-    seen: list[Runtime[Any]] = []
-
-    def look() -> str:
-        """Look."""
-        seen.append(get_runtime())
-        return "seen"
-
-    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-        model = ScriptedModel([call("look"), FINISH])
-        graph = build_graph(model, [look], storage=storage, context_schema=Mine)
-        graph.invoke(GO, THREAD, context={"name": "ada", "turns": 9})
-        (runtime,) = seen
-        assert (runtime.context.name, runtime.context.turns) == ("ada", 9)
-        assert runtime.store is storage.store
-        assert runtime.execution_info is not None
-        assert (runtime.execution_info.thread_id, runtime.execution_info.node_attempt) == ("t", 1)
 
 
 # Messages, and what `invoke` gives back.
