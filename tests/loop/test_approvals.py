@@ -1,15 +1,25 @@
-"""Approvals: who is asked, how an answer decides, and that it counts for nothing but what was shown."""
+"""Approvals: who is asked, how an answer decides, that it counts for nothing but what was shown; and calls
+that the program runs."""
 
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 
-from signoff import Approval, BadAnswer, Graph, Session, SetupError, TooLate, build_graph, outcome_of
+from signoff import (
+    Approval,
+    BadAnswer,
+    Graph,
+    Session,
+    SetupError,
+    TooLate,
+    build_graph,
+    delegate,
+    outcome_of,
+)
 from signoff.models import ScriptedModel, call
-from tests.support.interrupting import interrupt_process
 from tests.support.plays import FINISH, GO, TEXTS, THREAD, results, saved
 
 Args = dict[str, Any]
@@ -61,7 +71,9 @@ ANSWERS: dict[str, tuple[Any, list[tuple[str, int]], str]] = {
     "reject": ({"decisions": [REJECT]}, [], "<rejected> too much"),
     "respond": ({"decisions": [{"type": "respond", "message": "paid before"}]}, [], "paid before"),
     "a list": ([APPROVE], [ADA_PAID], "paid 5 to ada"),
-    "a word": ("yes", [ADA_PAID], "paid 5 to ada"),
+    "a word": (" Yes ", [ADA_PAID], "paid 5 to ada"),
+    "a flag": (True, [ADA_PAID], "paid 5 to ada"),
+    "JSON": ('{"decisions": [{"type": "approve"}]}', [ADA_PAID], "paid 5 to ada"),
     "a word with its reason": ("reject: too much", [], "<rejected> too much"),
     "an inbox accepts": ([{"type": "accept", "args": None}], [ADA_PAID], "paid 5 to ada"),
     "an inbox responds": ([{"type": "response", "args": "too late"}], [], "too late"),
@@ -69,9 +81,8 @@ ANSWERS: dict[str, tuple[Any, list[tuple[str, int]], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-def test_an_answer_decides(name: str) -> None:
-    answer, paid, told = ANSWERS[name]
+@pytest.mark.parametrize(("answer", "paid", "told"), ANSWERS.values(), ids=ANSWERS)
+def test_an_answer_decides(answer: Any, paid: list[tuple[str, int]], told: str) -> None:
     bank = Bank(ADA, FINISH)
     wait = bank.ask()
     assert bank.paid == []
@@ -99,15 +110,13 @@ A, B = "call_1", "call_2"
 TWO: dict[str, tuple[Any, list[tuple[str, int]]]] = {
     "by position": ([REJECT, APPROVE], [BOB_PAID]),
     "by ids, in another order": ([REJECT | {"call_id": B}, APPROVE | {"call_id": A}], [ADA_PAID]),
-    "by JavaScript's names": ([REJECT | {"toolCallId": B}, APPROVE | {"callId": A}], [ADA_PAID]),
     "by a list beside them": ({"call_ids": [B, A], "decisions": [REJECT, APPROVE]}, [ADA_PAID]),
     "an edit": ([REJECT | {"call_id": B}, {**EDIT, "call_id": A}], [("ada", 1)]),
 }
 
 
-@pytest.mark.parametrize("name", TWO)
-def test_decisions_count_for_the_calls_that_they_name(name: str) -> None:
-    answer, paid = TWO[name]
+@pytest.mark.parametrize(("answer", "paid"), TWO.values(), ids=TWO)
+def test_decisions_count_for_the_calls_that_they_name(answer: Any, paid: list[tuple[str, int]]) -> None:
     bank = Bank([ADA, BOB], FINISH)
     bank.ask()
     assert outcome_of(bank.answer(answer)).status == "success"
@@ -115,7 +124,6 @@ def test_decisions_count_for_the_calls_that_they_name(name: str) -> None:
 
 
 REFUSED: dict[str, Any] = {
-    "too few": [APPROVE],
     "two for one call": [APPROVE | {"call_id": A}] * 2,
     "an unknown call": [APPROVE | {"call_id": A}, APPROVE | {"call_id": "call_9"}],
     "only some have ids": [APPROVE | {"call_id": A}, APPROVE],
@@ -167,7 +175,6 @@ def test_a_message_rejects_all_calls_with_its_words() -> None:
 
 # Who is asked.
 
-APPROVE_ALONE: Args = {"allowed_decisions": ["approve"]}
 LARGE: Args = {
     "allowed_decisions": ["approve", "edit", "reject"],
     "when": lambda request: request.tool_call["args"]["amount"] > 6,
@@ -191,9 +198,8 @@ POLICIES: dict[str, tuple[Any, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_who_is_asked(name: str) -> None:
-    approvals, asked = POLICIES[name]
+@pytest.mark.parametrize(("approvals", "asked"), POLICIES.values(), ids=POLICIES)
+def test_who_is_asked(approvals: Any, asked: list[str]) -> None:
     bank = Bank([ADA, BOB, call("look")], FINISH, approvals=approvals)
     result = bank.graph.invoke(GO, THREAD)
     waits = result.get("__interrupt__", ())
@@ -201,36 +207,6 @@ def test_who_is_asked(name: str) -> None:
     if waits:
         result = bank.answer({waits[0].id: ["approve"] * len(asked)})
     assert (bank.paid, outcome_of(result).status) == ([ADA_PAID, BOB_PAID], "success")
-
-
-@pytest.mark.parametrize(
-    ("when", "why"),
-    [
-        pytest.param(lambda request: request.tool_call["args"]["sum"] > 6, "'sum'", id="no such argument"),
-        pytest.param(lambda request: request.state["messages"], "tool call", id="it wants the state"),
-    ],
-)
-def test_a_condition_that_fails_asks_and_says_why(when: Any, why: str) -> None:
-    value = Bank(ADA, approvals={"pay": APPROVE_ALONE | {"when": when}}).ask().value
-    assert value["review_configs"] == [{"action_name": "pay", **APPROVE_ALONE}]
-    assert why in value["action_requests"][0]["description"]
-
-
-DESCRIPTIONS: dict[str, tuple[Any, str]] = {
-    "text": ("Look\nclosely.", "Look\nclosely."),
-    "a function of the call, the state and the runtime": (
-        lambda call, state, runtime: f"{call['id']} {len(state['messages'])} {runtime.store is not None}",
-        "call_1 2 True",
-    ),
-    "one that fails": (lambda call, state, runtime: call["no"], "KeyError: 'no'"),
-}
-
-
-@pytest.mark.parametrize("name", DESCRIPTIONS)
-def test_what_a_person_is_told(name: str) -> None:
-    description, told = DESCRIPTIONS[name]
-    bank = Bank(ADA, approvals={"pay": APPROVE_ALONE | {"description": description}})
-    assert told in bank.ask().value["action_requests"][0]["description"]
 
 
 def test_edited_arguments_fit_the_schema_of_the_rule() -> None:
@@ -261,9 +237,8 @@ UNREADABLE: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", UNREADABLE)
-def test_a_rule_that_cannot_be_read_is_refused_when_the_graph_is_built(name: str) -> None:
-    rule, named = UNREADABLE[name]
+@pytest.mark.parametrize(("rule", "named"), UNREADABLE.values(), ids=UNREADABLE)
+def test_a_rule_that_cannot_be_read_is_refused_when_the_graph_is_built(rule: Any, named: str) -> None:
     with pytest.raises(SetupError, match=named):
         Bank(approvals={"pay": rule})
 
@@ -320,17 +295,127 @@ def test_an_answer_counts_only_for_the_calls_that_were_shown() -> None:
     assert again.value["problem"]
 
 
-def test_an_unknown_outcome_names_the_arguments_that_ran() -> None:
-    def pay(amount: int) -> str:
-        """Pay, and be killed."""
-        interrupt_process()
-        return "never heard"
+SHELL = call("shell", command="ls")
 
-    model = ScriptedModel([call("pay", amount=5), FINISH])
-    graph = build_graph(model, [pay], approvals={"pay": True}, policy={"texts": TEXTS}, **saved())
+
+def shell(command: str) -> str:
+    """Run a command."""
+    raise AssertionError("the driver runs it")
+
+
+def see() -> str:
+    """Look."""
+    return "looked"
+
+
+def handing_over(*script: Any, rule: Any = "hand_over", **options: Any) -> Graph:
+    tools = [
+        StructuredTool.from_function(shell, metadata={"kind": "terminal"}),
+        StructuredTool.from_function(see, metadata={"kind": "read"}),
+    ]
+    options = {"approvals": {"shell": rule}, "policy": {"texts": TEXTS}, **saved(), **options}
+    return build_graph(ScriptedModel(script), tools, **options)
+
+
+OBSERVED: dict[str, tuple[Any, str, str]] = {
+    "text": ("3 files", "3 files", "success"),
+    "output": ({"output": "3 files"}, "3 files", "success"),
+    "an error": ({"output": "no such file", "status": "error"}, "no such file", "error"),
+    "a document": ({"exit": 1}, '{"exit": 1}', "success"),
+}
+
+
+@pytest.mark.parametrize(("observed", "text", "status"), OBSERVED.values(), ids=OBSERVED)
+def test_the_driver_gives_what_it_observed(observed: Any, text: str, status: str) -> None:
+    graph = handing_over([call("see"), SHELL, call("see")], FINISH)
+    (wait,) = graph.invoke(GO, THREAD)["__interrupt__"]
+    result = graph.invoke(Command(resume={wait.id: observed}), THREAD)
+    told = [(one.text, one.status) for one in result["messages"] if isinstance(one, ToolMessage)]
+    assert told[:3] == [("looked", "success"), (text, status), ("looked", "success")]
+    assert outcome_of(result).tool_calls == 3
+
+
+def test_what_is_handed_out_is_shown_as_a_call_without_decisions() -> None:
+    (wait,) = handing_over(SHELL).invoke(GO, THREAD)["__interrupt__"]
+    (request,) = wait.value.pop("action_requests")
+    assert (request["name"], request["args"]) == ("shell", {"command": "ls"})
+    assert wait.value == {
+        "type": "action",
+        "tool": "shell",
+        "args": {"command": "ls"},
+        "kind": "terminal",
+        "call_id": "call_1",
+        "review_configs": [{"action_name": "shell", "allowed_decisions": []}],
+    }
+
+
+def test_a_message_takes_the_action_back_which_may_have_been_done() -> None:
+    graph = handing_over(SHELL, FINISH, FINISH)
     graph.invoke(GO, THREAD)
-    edit = {"type": "edit", "edited_action": {"name": "pay", "args": {"amount": 500}}}
-    with pytest.raises(KeyboardInterrupt):
-        graph.invoke(Command(resume=edit), THREAD)
-    (told,) = results(graph.invoke(None, THREAD), "pay")
-    assert told.startswith('<edited> {"amount": 500} <unknown_outcome> pay')
+    task = graph.get_state(THREAD).values["task"]
+    result = graph.invoke({"messages": [("user", "stop, not that")]}, THREAD)
+    told = results(result, "shell")[0]
+    assert told.startswith("<maybe_run> shell")
+    assert told.endswith("<instead> stop, not that")
+    outcome = outcome_of(result)
+    assert (outcome.task, outcome.changes[0].came) == (task, "unknown")
+    assert "shell(command='ls')" in outcome.open_points[0]
+
+
+def test_an_approval_comes_first_and_its_edit_is_handed_over() -> None:
+    graph = handing_over(SHELL, FINISH, rule={"allowed_decisions": ["edit"], "hand_over": True})
+    (asked,) = graph.invoke(GO, THREAD)["__interrupt__"]
+    edit = {"type": "edit", "edited_action": {"name": "shell", "args": {"command": "pwd"}}}
+    (action,) = graph.invoke(Command(resume={asked.id: [edit]}), THREAD)["__interrupt__"]
+    assert (action.value["type"], action.value["args"]) == ("action", {"command": "pwd"})
+    result = graph.invoke(Command(resume={action.id: "/home"}), THREAD)
+    assert results(result, "shell") == ['<edited> {"command": "pwd"} /home']
+
+
+def test_where_nobody_can_be_waited_for_the_call_does_not_run() -> None:
+    graph = handing_over(SHELL, FINISH, checkpointer=None, store=None)
+    assert results(graph.invoke(GO), "shell")[0].startswith("<nobody> shell")
+
+
+def deploy(place: str) -> str:
+    """Deploy."""
+    return f"deployed to {place}"
+
+
+A_PERSON_FIRST: dict[str, Any] = {"allowed_decisions": ["approve"], "hand_over": True}
+HANDED_OVER: dict[str, tuple[Any, dict[str, Any] | None, str]] = {
+    # Of a tool that writes: the approvals, its metadata, and what it waits for first.
+    "no rule": (None, None, ""),
+    "of the tool": ({"deploy": "hand_over"}, None, "action"),
+    "of its kind": ({"write": "hand_over"}, None, "action"),
+    "the tool's no in place of its kind": ({"write": "hand_over", "deploy": False}, None, ""),
+    "a person's in place of its kind": ({"write": "hand_over", "deploy": ["approve"]}, None, "approval"),
+    "a person first": ({"deploy": A_PERSON_FIRST}, None, "approval"),
+    "the tool says so": (None, {"hand_over": True}, "action"),
+    "the tool says so, and a person first": ({"deploy": True}, {"hand_over": True}, "approval"),
+    "the tool says no, its kind says so": ({"write": "hand_over"}, {"hand_over": False}, "action"),
+    # What a function returns hands nothing over, and what it does not know asks.
+    "a function": (lambda name, args: "hand_over", None, "approval"),
+}
+
+
+@pytest.mark.parametrize(("approvals", "metadata", "first"), HANDED_OVER.values(), ids=HANDED_OVER)
+def test_who_decides_and_who_runs_it(approvals: Any, metadata: dict[str, Any] | None, first: str) -> None:
+    tool = StructuredTool.from_function(deploy, metadata=metadata)
+    model = ScriptedModel([call("deploy", place="x"), FINISH])
+    waits = build_graph(model, [tool], approvals=approvals, **saved()).invoke(GO, THREAD).get("__interrupt__")
+    assert (waits[0].value["type"] if waits else "") == first
+
+
+IMPOSSIBLE: dict[str, tuple[Any, str]] = {
+    "a tool of a delegate": ({"deploy": "hand_over"}, "deploy"),
+    "a finish": ({"finish_task": "hand_over"}, "finish_task"),
+    "to edit a finish": ({"finish_task": ["edit"]}, "approve, reject"),
+}
+
+
+@pytest.mark.parametrize(("approvals", "named"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_what_cannot_be_handed_over_or_approved_is_refused(approvals: Any, named: str) -> None:
+    helper = delegate("helper", build_graph(ScriptedModel([FINISH]), [deploy]), description="Helps.")
+    with pytest.raises(SetupError, match=named):
+        build_graph(ScriptedModel([]), [helper], approvals=approvals)

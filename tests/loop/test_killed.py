@@ -1,7 +1,6 @@
 """A process that died: a call that may have run is told as unknown, and what was saved is taken up, once."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,17 +9,15 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command, Overwrite
+from langgraph.types import Command
 
 from signoff import (
     Graph,
     Session,
-    SetupError,
     ThreadError,
     build_graph,
     go_on,
     outcome_of,
-    sqlite_storage,
     stop,
     undo,
 )
@@ -132,46 +129,12 @@ def test_a_stop_and_a_fork_say_the_same(journal: bool) -> None:
     assert came(fork.status().values) == [UNKNOWN, NOT_RUN]
 
 
-@with_and_without
-def test_a_graph_that_was_built_anew_says_it(journal: bool) -> None:
-    shop, storage = Shop(), storage_with(journal)
-    cut_short(machine([EVE], shop.tools, **storage))
-    again = machine([PARTIAL], shop.tools[1:], **storage)
-    assert (came(again.invoke(None, THREAD)), shop.paid) == ([UNKNOWN], ["eve"])
-
-
 def test_the_calls_of_an_import_may_have_run_elsewhere() -> None:
     calls: Any = [{"name": name, "args": {"to": "x"}, "id": name} for name in ("pay", "of_another_program")]
     history: Any = [HumanMessage("Pay."), AIMessage("", tool_calls=calls), HumanMessage("Were they?")]
     shop = Shop()
     values = machine([PARTIAL], shop.tools, **saved()).invoke({"messages": history}, THREAD)
     assert (came(values), shop.paid, outcome_of(values).status) == ([UNKNOWN] * 2, [], "success")
-
-
-# A call that ends its process each time: what it declares, how often it may, and what is told.
-DEADLY: dict[str, tuple[dict[str, Any], str, int]] = {
-    "a read": ({"kind": "read"}, "tell", 2),
-    "an idempotent one": ({"idempotent": True}, "ask", 2),
-    "an effect": ({"kind": "write"}, "tell", 1),
-    "an effect that is asked about": ({"kind": "write"}, "ask", 1),
-}
-
-
-@pytest.mark.parametrize("name", DEADLY)
-def test_a_call_that_ends_its_process(name: str, tmp_path: Path) -> None:
-    metadata, unknown_outcomes, times = DEADLY[name]
-    work = StructuredTool.from_function(interrupt_process, name="work", description="x", metadata=metadata)
-    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-        model = ScriptedModel([call("work"), PARTIAL])
-        policy = {**POLICY, "unknown_outcomes": unknown_outcomes}
-        graph = build_graph(model, [work], storage=storage, policy=policy)
-        for number in range(times):
-            cut_short(graph, go_on() if number else GO)
-        values = graph.invoke(go_on(), THREAD)
-    if name == "an effect that is asked about":
-        assert values["__interrupt__"]
-    else:
-        assert (came(values), outcome_of(values).status) == ([UNKNOWN], "success")
 
 
 # What was saved when the process died, and not yet taken up: LangGraph lets the next input take its place.
@@ -212,10 +175,6 @@ def always(_: Any) -> bool:
     return True
 
 
-def is_end(checkpoint: Any) -> bool:
-    return bool(checkpoint["channel_values"].get("outcome"))
-
-
 def mortal(model: Any, **options: Any) -> tuple[Mortal, Graph]:
     saver = Mortal()
     return saver, build_graph(model, policy=POLICY, checkpointer=saver, store=InMemoryStore(), **options)
@@ -238,26 +197,6 @@ def updated(graph: Graph, text: str) -> None:
     graph.invoke(go_on(), THREAD)
 
 
-# The end was written, and its checkpoint was not saved: whatever comes next, the end stays in the history.
-AFTER_AN_END: dict[str, Callable[[Graph], Any]] = {
-    "a message": lambda graph: graph.invoke(NEXT, THREAD),
-    "a message by a session": lambda graph: Session(graph, "t").run("Were they paid?"),
-    "a change by hand": lambda graph: updated(graph, "Were they paid?"),
-}
-
-
-@pytest.mark.parametrize("name", AFTER_AN_END)
-def test_an_end_stays_in_the_history(name: str) -> None:
-    saver, graph = mortal(ScriptedModel([THINK, FINISH]), limits={"turns": 1})
-    saver.dies(graph, GO, is_end)
-    before = values_of(graph)
-    assert before["outcome"]["status"] == "limit"
-    AFTER_AN_END[name](graph)
-    after = values_of(graph)
-    assert ids(after)[: len(ids(before))] == ids(before)
-    assert (after["outcome"]["status"], users(graph)[1:]) == ("success", ["Were they paid?"])
-
-
 # A command was saved, and not the first step that takes it up.
 
 
@@ -277,9 +216,8 @@ AFTER_A_COMMAND: dict[str, tuple[str, Callable[[Graph], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", AFTER_A_COMMAND)
-def test_whatever_comes_next_the_thread_goes_on(name: str) -> None:
-    end, goes_on = AFTER_A_COMMAND[name]
+@pytest.mark.parametrize(("end", "goes_on"), AFTER_A_COMMAND.values(), ids=AFTER_A_COMMAND)
+def test_whatever_comes_next_the_thread_goes_on(end: str, goes_on: Callable[[Graph], Any]) -> None:
     graph = killed_while_it_went_on(end)
     goes_on(graph)
     values = values_of(graph)
@@ -342,9 +280,8 @@ AFTER_A_MESSAGE: dict[str, tuple[Callable[[Graph], Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", AFTER_A_MESSAGE)
-def test_a_message_is_answered_once(name: str) -> None:
-    does, replies = AFTER_A_MESSAGE[name]
+@pytest.mark.parametrize(("does", "replies"), AFTER_A_MESSAGE.values(), ids=AFTER_A_MESSAGE)
+def test_a_message_is_answered_once(does: Callable[[Graph], Any], replies: list[str]) -> None:
     graph = lost(("user", ONE))
     status = Session(graph, "t").status()
     assert (status.condition, status.outcome, status.waits) == (Condition.STOPPED, None, ())
@@ -360,40 +297,3 @@ def test_what_needs_an_end_or_a_question_does_nothing() -> None:
         with pytest.raises(ThreadError):
             needs()
     assert (users(graph)[1:], answered(values_of(graph))) == ([ONE], [])
-
-
-def test_a_fork_takes_it_along() -> None:
-    graph = lost(("user", ONE))
-    fork = Session(graph, "t").fork(thread_id="fork")
-    fork.run()
-    assert (answered(fork.status().values), answered(values_of(graph))) == ([ONE], [])
-
-
-# What was lost, what is sent, and how many messages stand then: the same by its words and kind, or by its id.
-SAME: dict[str, tuple[Any, Any, int]] = {
-    "words": (("user", "message"), ("user", "message"), 1),
-    "another form": ({"role": "user", "content": "message"}, HumanMessage("message"), 1),
-    "an id, sent without": (HumanMessage("message", id="a"), ("user", "message"), 1),
-    "another id": (HumanMessage("message", id="a"), HumanMessage("message", id="b"), 2),
-    "an id, lost without": (("user", "message"), HumanMessage("message", id="b"), 2),
-}
-
-
-@pytest.mark.parametrize("name", SAME)
-def test_what_the_same_message_is(name: str) -> None:
-    before, after, stand = SAME[name]
-    graph = lost(before)
-    shown = ids(values_of(graph))
-    graph.invoke({"messages": [after]}, THREAD)
-    assert len(users(graph)) == 1 + stand
-    assert ids(values_of(graph))[: len(shown)] == shown, "it has its id from the beginning"
-
-
-def test_a_history_that_is_replaced_is_left_alone_and_what_is_no_message_is_refused() -> None:
-    graph = lost(("user", ONE))
-    before = graph.get_state(THREAD)
-    with pytest.raises(SetupError, match="nonsense"):
-        graph.invoke({"messages": [{"nonsense": 1}]}, THREAD)
-    assert graph.get_state(THREAD) == before
-    graph.invoke({"messages": Overwrite([HumanMessage(TWO, id="a")])}, THREAD)
-    assert users(graph) == [TWO]

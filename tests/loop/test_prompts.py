@@ -97,9 +97,8 @@ DRIVERS: dict[str, Callable[[Talk, Any], Any]] = {"build_graph": machine, "Guard
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("name", TALKS)
-def test_the_roles_alternate_and_what_was_sent_stands(name: str, driver: str) -> None:
-    talk = TALKS[name]
+@pytest.mark.parametrize("talk", TALKS.values(), ids=TALKS)
+def test_the_roles_alternate_and_what_was_sent_stands(talk: Talk, driver: str) -> None:
     model = ScriptedModel(talk.script)
     graph = DRIVERS[driver](talk, model)
     for given in talk.sent:
@@ -115,12 +114,6 @@ def test_the_roles_alternate_and_what_was_sent_stands(name: str, driver: str) ->
     shown = [[(message.type, message.content) for message in prompt] for prompt in prompts]
     if not talk.middleware:
         assert all(after[: len(before)] == before for before, after in pairwise(shown))
-
-
-def test_two_messages_at_once_are_two_blocks_of_one() -> None:
-    played = check(play([FINISH], sent=[[user("First this."), user("Then that.")]]))
-    blocks: Any = played.model.seen[0].messages[1].content
-    assert [block["text"] for block in blocks] == ["First this.", "Then that."]
 
 
 def test_system_messages_join_the_prompt_in_order() -> None:
@@ -202,7 +195,9 @@ COMPACTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", COMPACTIONS)
+@pytest.mark.parametrize(
+    "name", ["by lines", "by the model", pytest.param("none", marks=pytest.mark.thorough)]
+)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.thorough)])
 def test_a_request_begins_with_the_one_before(seed: int, name: str, tmp_path: Path) -> None:
     model = drive(seed, tmp_path / "t.sqlite", COMPACTIONS[name])
@@ -236,9 +231,8 @@ ROUNDS: dict[str, tuple[Play, int]] = {
 }
 
 
-@pytest.mark.parametrize("name", ROUNDS)
-def test_in_rounds(name: str) -> None:
-    case, asked = ROUNDS[name]
+@pytest.mark.parametrize(("case", "asked"), ROUNDS.values(), ids=ROUNDS)
+def test_in_rounds(case: Play, asked: int) -> None:
     played = check(replace(case, options={"control_tools": standard_controls(rounds=True)}))
     texts = [message.text for message in played.result["messages"] if message.type == "human"]
     assert sum("<round>" in text for text in texts) == asked

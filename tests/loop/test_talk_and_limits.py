@@ -1,6 +1,5 @@
 """Words without a call, replies that are cut, and limits of every kind: a script, and how it ends."""
 
-import time
 from collections.abc import Sequence
 from itertools import count
 from typing import Any
@@ -14,7 +13,7 @@ from langchain_openai import ChatOpenAI
 from langgraph.types import Command
 from pydantic import SecretStr
 
-from signoff import Limits, Prices, Session, SetupError, build_graph, go_on, outcome_of
+from signoff import Limits, Prices, build_graph, go_on, outcome_of
 from signoff.models import ScriptedModel, call, reply
 from tests.support.interrupting import interrupt_process
 from tests.support.plays import (
@@ -122,7 +121,6 @@ TWO, FOUR, TWO_AND_CALLS = Limits(turns=2), Limits(turns=4), Limits(turns=2, too
 EXTENDED: dict[str, tuple[Limits, list[Any], list[Any], list[int]]] = {
     # The limits; what the model says before it works without an end; what happens whenever the task waits or
     # has ended: an answer, a number of turns, or a graph built anew with other limits; its turns at each end.
-    "beyond it, by answers": (TWO, BEYOND, [*ANSWERS, 2], [5, 7]),
     "beyond the grant": (TWO, [*BEYOND, W, ASKS, ASKS, W], [*ANSWERS, 2, "red", "red", 2], [5, 9, 11]),
     "an answer on the last granted turn": (TWO, [*BEYOND, W, ASKS], [*ANSWERS, 2, "red"], [5, 8]),
     "a lower limit": (FOUR, [W] * 5 + [ASKS], [3, Limits(turns=1), "red"], [4, 7]),
@@ -177,13 +175,6 @@ def test_the_context_sets_limits_and_prompt_for_one_run() -> None:
     assert model.seen[0].messages[0].text.startswith("given")
 
 
-def test_a_cost_for_one_run_needs_the_prices_of_the_graph() -> None:
-    with pytest.raises(SetupError, match="price"):
-        build_graph(ScriptedModel([FINISH])).invoke(GO, context={"cost": 1.0})
-    graph = build_graph(ScriptedModel([paid(WRITE)]), Bench().tools, limits={"prices": PRICES})
-    assert outcome_of(graph.invoke(GO, context={"cost": 0.0001})).reason == "cost"
-
-
 # The ladder that talk climbs.
 
 CONTROLS = ["finish_task", "ask_user", "think"]
@@ -197,9 +188,8 @@ LADDER: dict[str, tuple[Any, list[Any], list[str | None]]] = {
 }
 
 
-@pytest.mark.parametrize("name", LADDER)
-def test_the_ladder(name: str) -> None:
-    talk, script, choices = LADDER[name]
+@pytest.mark.parametrize(("talk", "script", "choices"), LADDER.values(), ids=LADDER)
+def test_the_ladder(talk: Any, script: list[Any], choices: list[str | None]) -> None:
     tools = Bench().tools
     with ScriptedModel(script) as model:
         graph = build_graph(model, tools, policy={"talk": talk})
@@ -233,11 +223,10 @@ RESTRICTED: dict[str, tuple[Any, dict[str, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", RESTRICTED)
+@pytest.mark.parametrize(("client", "options", "choice"), RESTRICTED.values(), ids=RESTRICTED)
 def test_the_last_step_restricts_the_choice_where_a_provider_can(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    client: Any, options: dict[str, Any], choice: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, options, choice = RESTRICTED[name]
     requests: list[dict[str, Any]] = []
 
     def talks(*_: Any, **request: Any) -> ChatResult:
@@ -276,11 +265,3 @@ def test_what_a_driver_reports_is_working_time() -> None:
     report: Any = Command(resume={"output": "ok", "seconds": 600})
     text: Any = Command(resume='{"output": "ok", "seconds": 600}')
     check(play(writes(3), then=[report, text, report], **HANDED, reason="seconds", tool_calls=3))
-
-
-def test_what_stood_while_no_session_ran_it_was_waiting() -> None:
-    graph = build_graph(ScriptedModel([WRITE, FINISH]), Bench().tools, **saved(), **HANDED)
-    Session(graph, "t").run("go")
-    time.sleep(0.2)
-    Session(graph, "t").resume("ok")
-    assert outcome_of(graph.get_state(THREAD)).seconds_waiting >= 0.2

@@ -7,9 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from signoff import build_graph, outcome_of, stop
 from signoff.models import ScriptedModel, call
-from signoff.records import read_ended
-from tests.support.interrupting import interrupt_process
-from tests.support.plays import ASK, FINISH, GO, THREAD, WRITE, ai, check, done, play, results, saved, user
+from tests.support.plays import ASK, FINISH, GO, WRITE, ai, check, done, play, results, user
 
 NOTHING: list[Any] = []
 EMPTY = call("finish_task", summary="")
@@ -51,24 +49,6 @@ PLAYS = {**TASKS, **{f"an import: {name}": case for name, case in IMPORTS.items(
 @pytest.mark.parametrize("name", PLAYS)
 def test_tasks_and_imports(name: str) -> None:
     check(PLAYS[name])
-
-
-def test_a_task_that_a_message_cuts_short_is_recorded_as_superseded() -> None:
-    def crash() -> str:
-        """Be killed."""
-        interrupt_process()
-        return "never heard"
-
-    storage = saved()
-    graph = build_graph(ScriptedModel([HALF, call("crash"), FINISH]), [crash], **storage)
-    with pytest.raises(KeyboardInterrupt):
-        graph.invoke(GO, THREAD)
-    assert outcome_of(graph.invoke(GO, THREAD)).phases == []
-    ended = read_ended(storage["store"], "t")
-    assert [(task.status, task.reason) for task in ended] == [
-        ("error", "superseded"),
-        ("success", "finish_task"),
-    ]
 
 
 def test_an_import_that_another_agent_ended_keeps_its_words() -> None:
