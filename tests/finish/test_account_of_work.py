@@ -73,9 +73,8 @@ OPEN: dict[str, tuple[list[Any], list[str], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", OPEN)
-def test_what_is_open_at_a_limit(name: str) -> None:
-    script, issues, points = OPEN[name]
+@pytest.mark.parametrize(("script", "issues", "points"), OPEN.values(), ids=OPEN)
+def test_what_is_open_at_a_limit(script: list[Any], issues: list[str], points: list[str]) -> None:
     outcome = ended(*script, turns=len(script))
     assert (outcome.status, outcome.pending_issues, outcome.open_work) == ("limit", issues, [])
     assert all(part in point for part, point in zip(points, outcome.open_points, strict=True))
@@ -150,7 +149,6 @@ CLAIMS: dict[str, tuple[list[Any], int, int, bool]] = {
     "a look": ([LOOK, FINISH], 9, 0, False),
     "another effect could have looked": ([call("note", text="x"), FINISH], 9, 0, False),
     "a look that fails": ([call("broken"), FINISH, FINISH], 9, 1, True),
-    "only a thought": ([call("think", thought="Hm."), FINISH, FINISH], 9, 1, True),
     "an honest claim": ([PARTIAL], 9, 0, False),
     "a phase, then done": ([HALF, FINISH, FINISH], 9, 1, True),
     "the last turn": ([FINISH], 2, 0, True),
@@ -170,14 +168,6 @@ def test_a_claim_over_an_unknown_effect(agent: Any, name: str) -> None:
     assert (outcome.pending_issues, outcome.changes[0].came) == ([], "unknown")
     refusals = [text for text in results(result) if text.startswith("<refused>")]
     assert all("<open>" in text and "pay(to='ada')" in text for text in refusals)
-
-
-def test_a_person_who_is_asked_could_have_looked() -> None:
-    graph = machine([PAY, call("ask_user", question="Was she?"), FINISH])
-    cut_short(graph)
-    graph.invoke(None, THREAD)
-    outcome = outcome_of(graph.invoke(Command(resume="Yes."), THREAD))
-    assert (outcome.refusals, outcome.open_points) == (0, [])
 
 
 def test_it_is_refused_before_a_check_runs_and_in_rounds() -> None:

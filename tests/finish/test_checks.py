@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import os
-import shutil
 import sys
 import threading
 import time
@@ -81,9 +80,7 @@ PASSES = {
     "a command line": passes("echo hello | grep -q hello && test 1 -lt 2"),
     "a program and its arguments": passes([sys.executable, "-c", "import sys; sys.exit(0)"]),
     "a command has nothing to read": passes('test -z "$(cat)"'),
-    "several": passes(lambda: True, "true", later),
     "it changes nothing of the claim": passes(tampers),
-    "it leaves something behind": passes("sleep 5 &"),
 }
 
 FAILS = {
@@ -155,16 +152,9 @@ def test_what_a_person_accepts_keeps_the_verdict_and_shows_it() -> None:
 # What a check cannot do.
 
 
-def test_a_check_that_deletes_the_workspace_is_survived(tmp_path: Path) -> None:
-    workspace = tmp_path / "workspace"
-    workspace.mkdir()
-    checks = [lambda: shutil.rmtree(workspace), Check("ls", folder=workspace)]
-    check(play([FINISH, GIVEN_UP], checks=checks, claim="partial", refusals=1, told="<check_not_started> ls"))
-
-
-def test_100_mb_of_output_are_kept_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_20_mb_of_output_are_kept_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    loud = "echo the beginning; head -c 100000000 /dev/zero | tr '\\0' a; echo; echo the end; false"
+    loud = "echo the beginning; head -c 20000000 /dev/zero | tr '\\0' a; echo; echo the end; false"
     policy = {"result_chars": 2000, "texts": TEXTS}
     result = build_graph(ScriptedModel([FINISH, GIVEN_UP]), checks=[loud], policy=policy).invoke(GO)
     (told, _) = results(result)

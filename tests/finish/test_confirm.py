@@ -93,9 +93,8 @@ READ_AS: dict[str, tuple[Any, str | None]] = {
 }
 
 
-@pytest.mark.parametrize("name", READ_AS)
-def test_an_answer_is_read(name: str) -> None:
-    answer, wrong = READ_AS[name]
+@pytest.mark.parametrize(("answer", "wrong"), READ_AS.values(), ids=READ_AS)
+def test_an_answer_is_read(answer: Any, wrong: str | None) -> None:
     case = play([CONFIRM] if wrong is None else [CONFIRM, FINISH], then=Command(resume=answer))
     first = results(check(case).result, "finish_task")[0]
     assert first.strip() == ("<confirmed>" if wrong is None else f"<sent_back> {wrong}")

@@ -12,7 +12,6 @@ from tests.support.plays import (
     FAIL,
     FINISH,
     GO,
-    TEXTS,
     THINK,
     THREAD,
     WRITE,
@@ -150,18 +149,3 @@ def test_a_kill_after_the_verdict_does_not_judge_again() -> None:
     graph.update_state(THREAD, {}, as_node="finish")
     outcome = outcome_of(graph.invoke(go_on(), THREAD))
     assert (outcome.verified, outcome.turns, ran) == ("verified", 1, ["check"])
-
-
-def test_the_model_still_sees_a_phase_when_its_turn_is_folded() -> None:
-    writes = [call("write", text=f"{number} " * 200) for number in range(12)]
-    model = ScriptedModel([phase(30, "the tests"), *writes, FINISH])
-
-    def write(text: str) -> str:
-        """Write."""
-        return text
-
-    policy = {"prompt_tokens": 1600, "texts": TEXTS}
-    build_graph(model, [write], policy=policy).invoke(GO)
-    last = "\n".join(message.text for message in model.seen[-1].messages)
-    assert "<phase>" not in last
-    assert "the tests" in last
