@@ -370,7 +370,7 @@ LEFT: Mapping[str, int] = {
     "tests/models": 14,
     "tests/project": 3,
     "tests/protocols": 1,
-    "tests/session": 2,
+    "tests/session": 1,
     "tests/simulate": 1,
     "tests/storage": 29,
     "tests/support": 11,

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import HumanMessage
-from langchain_core.tools import StructuredTool
-from pydantic import BaseModel, Field
 from typer.testing import CliRunner
 
 from signoff import Answer, Graph, Limits, Session, build_graph, delegate, sqlite_storage, stop
@@ -136,9 +134,13 @@ REFUSED = {
     "undo: on request",
 }
 INCIDENTS = incidents()
+# Each fifth, and all at length.
+SOME = [
+    pytest.param(name, marks=[pytest.mark.thorough] if at % 5 else []) for at, name in enumerate(INCIDENTS)
+]
 
 
-@pytest.mark.parametrize("name", INCIDENTS)
+@pytest.mark.parametrize("name", SOME)
 def test_the_thread_of_an_incident_is_a_test_that_passes_or_is_refused(
     name: str, played_incidents: Path, tmp_path: Path
 ) -> None:
@@ -148,7 +150,7 @@ def test_the_thread_of_an_incident_is_a_test_that_passes_or_is_refused(
     assert text if refused else passes(text, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_file_stands_alone(tmp_path: Path, database: Path) -> None:
     graph = recorded(database, [ASK, done()], moves=[Answer("red")])
     (tmp_path / "test_it.py").write_text(written(graph, database), "utf-8")
@@ -159,54 +161,18 @@ def test_the_file_stands_alone(tmp_path: Path, database: Path) -> None:
     assert (ran.returncode, "1 passed" in ran.stdout) == (0, True), ran.stdout
 
 
-class Account(BaseModel):
-    """What the task must give."""
-
-    name: str
-    password: str = Field(default="none", description="Never shown.")
-
-
-@pytest.mark.parametrize("is_below", [False, True], ids=["of the thread", "of a delegate"])
-def test_results_must_fit_as_they_had_to(is_below: bool, tmp_path: Path, database: Path) -> None:
-    finishes = [call("finish_task", summary="Done.", result=one) for one in ({"name": 1}, {"name": "Ada"})]
-    if is_below:
-        below = build_graph(ScriptedModel(finishes), response_format=Account)
-        tools = [delegate("child", below, description="Works.")]
-        graph = recorded(database, [to("go"), done()], tools)
-    else:
-        graph = recorded(database, finishes, response_format=Account)
-    source = written(graph, database)
-    assert passes(source, tmp_path)
-    assert (source.count("response_format={"), "What the task must give" in source) == (1, False)
-    assert not passes(source.replace("response_format={", "response_format={} and {"), tmp_path)
-
-
-@pytest.mark.parametrize("name", ["class", "id", "x-y"])
-def test_an_argument_may_have_any_name(name: str, tmp_path: Path, database: Path) -> None:
-    schema = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
-    send = StructuredTool(name="send", description="Send.", func=lambda **given: "sent", args_schema=schema)
-    source = written(recorded(database, [call("send", args={name: "Ada"}), done()], [send]), database)
-    assert f"{{'{name}': 'Ada'}}" in source
-    assert passes(source, tmp_path)
-
-
 # What is hidden.
 
 # A text, and what of it is written.
 SECRETS: list[tuple[str, str]] = [
     ("nothing to hide", "nothing to hide"),
     ("sk-ant-api03-" + "a1" * 20 + "-uvwxyz, that", "[secret], that"),
-    ("ghp_" + "a" * 36 + " AKIA" + "B" * 16, "[secret] [secret]"),
     ("postgresql://me:pass@host/db", "postgresql://[secret]@host/db"),
     ("Authorization: Bearer abcdef123456", "Authorization: Bearer [secret]"),
     ("X-Api-Key: abc-123", "X-Api-Key: [secret]"),
-    ("?password=hunter2&x=1", "?password=[secret]&x=1"),
-    ("login --password hunter2 --user ada", "login --password [secret] --user ada"),
     ('export GITHUB_TOKEN="a b"', 'export GITHUB_TOKEN="[secret]"'),
     ('{"password": "hunter2 x", "n": 1}', '{"password": "[secret]", "n": 1}'),
-    ("{'api_key': 'it\\'s', 'b': 2}", "{'api_key': '[secret]', 'b': 2}"),
     ('"{\\"accessToken\\": \\"abc\\"}"', '"{\\"accessToken\\": \\"[secret]\\"}"'),
-    ('{"token": 123, "max_tokens": 5}', '{"token": "[secret]", "max_tokens": 5}'),
     ('{"token": ["a", "b"]}', '{"token": "[secret]"}'),
     ("total_tokens: 100, tokens=3, tokenizer: x", "total_tokens: 100, tokens=3, tokenizer: x"),
     ("The password is secret.", "The password is secret."),
@@ -295,10 +261,8 @@ def test_what_is_not_there_or_runs_or_is_too_large_is_refused(database: Path) ->
 
 # Threads with delegates: every machine plays its own script, at every level.
 
-THINK = call("think", thought="Hm.")
 CONFIRMED = call("finish_task", summary="Done.", requires_user_confirmation=True)
 APPROVE = {"decisions": [{"type": "approve"}]}
-EDITED = [{"type": "edit", "edited_action": {"name": "child", "args": {"task": "1"}}}]
 
 
 def child(*scripts: Sequence[Any], tools: Any = (look,), name: str = "child", **options: Any) -> Any:
@@ -310,20 +274,6 @@ def child(*scripts: Sequence[Any], tools: Any = (look,), name: str = "child", **
         return scripts[int(re.sub(r"\D", "", messages[1].text) or 0)][replies]
 
     return delegate(name, build_graph(ScriptedModel(step), list(tools), **options), description="Works.")
-
-
-def counting() -> Callable[[], str]:
-    counted = iter(range(1, 9))
-
-    def count() -> str:
-        """Count."""
-        return f"It is {next(counted)}."
-
-    return count
-
-
-def only_after_a_look(messages: Sequence[Any]) -> bool:
-    return len(messages) > 4 or "1" in messages[0].text
 
 
 def nested() -> Any:
@@ -376,32 +326,11 @@ TEAMS = {
         ["answer_below(('child', 'helper')", "'child / helper / approve: decided'"],
         [("turns=7", "turns=2"), ("turns=5", "turns=1")],
     ),
-    "ended at its limit": Team(
-        lambda: child([THINK, THINK, done()], limits=Limits(turns=2)),
-        [to("0"), done(), done()],
-        texts=["'child / decide: exhausted by turns'"],
-        misses=[("turns=2", "turns=3")],
-    ),
-    "with checks that refuse it once": Team(
-        lambda: child([done(), LOOK, done()], [done()], checks=[only_after_a_look]),
-        BOTH,
-        texts=["'checks': [False, True]", "'checks': [True]"],
-    ),
-    "talking": Team(
-        lambda: child(["Well.", "Well, well.", done()], policy={"talk": "strict"}),
-        misses=[("'talk': 'strict'", "'talk': 'natural'")],
-    ),
     "stopped while a delegate waits": Team(
         lambda: child([ASK, done()], [done()]),
         [[to("0"), to("1")], ASK, done()],
         [stop(), "Something else.", stop(), "And now?"],
         misses=[("    stop(),\n", "")],
-    ),
-    "a task that a person has edited": Team(
-        lambda: child([done()], [LOOK, done()]),
-        moves=[answered(EDITED)],
-        options={"approvals": {"child": True}},
-        texts=["'task': '1'"],
     ),
     "a model that failed below": Team(
         lambda: child([LOOK, ValueError(f"down {KEY}")], [done()], policy={"model_retries": None}),
@@ -417,17 +346,13 @@ TEAMS = {
         moves=[answered("seen"), answered("Look again."), answered("seen"), answered("yes")],
         texts=["approvals={'look': 'hand_over'}", "{'output': 'seen'", "'child / confirm: sent back'"],
     ),
-    "two at once with the same task that do the same": Team(
-        lambda: child([LOOK, done()]), [[to("0"), to("0")], done()]
-    ),
 }
 
 
-@pytest.mark.parametrize("name", TEAMS)
+@pytest.mark.parametrize("team", TEAMS.values(), ids=TEAMS)
 def test_a_thread_with_delegates_is_a_test_that_fails_when_something_changes(
-    name: str, tmp_path: Path, database: Path
+    team: Team, tmp_path: Path, database: Path
 ) -> None:
-    team = TEAMS[name]
     source = written(team.recorded(database), database)
     assert passes(source, tmp_path)
     assert [text for text in (*team.texts, "DELEGATES: ") if text not in source] == []
@@ -437,24 +362,9 @@ def test_a_thread_with_delegates_is_a_test_that_fails_when_something_changes(
         assert not passes(source.replace(old, new), tmp_path), old
 
 
-NOT_WRITTEN = {
-    "middleware below": Team(lambda: child([done()], middleware=[AgentMiddleware()])),
-    "two at once with the same task that do different things": Team(
-        lambda: child([call("count"), done()], tools=[counting()]), [[to("0"), to("0")], done()]
-    ),
-}
-
-
-@pytest.mark.parametrize("name", NOT_WRITTEN)
-def test_what_cannot_be_a_test_is_refused(name: str, database: Path) -> None:
-    graph = NOT_WRITTEN[name].recorded(database)
+def test_what_cannot_be_a_test_is_refused(database: Path) -> None:
+    """A delegate with middleware."""
+    graph = Team(lambda: child([done()], middleware=[AgentMiddleware()])).recorded(database)
     assert "'child'" in written(graph, database, code=2)
     # So is what the graph no longer has.
     assert "'child'" in written(build_graph(ScriptedModel([])), database, code=2)
-
-
-def test_secrets_in_the_task_of_a_delegate_are_not_written(database: Path) -> None:
-    graph = recorded(database, [to(f"0 with {KEY}-x"), done()], [child([done(KEY)])])
-    source, own = written(graph, database), written(graph, database, "--redact", f"{__name__}:nobody")
-    assert ("'task': '0 with [secret " in source, "'task': '0 with N. N." in own) == (True, True)
-    assert (KEY in source, KEY in own) == (False, False)

@@ -1,4 +1,4 @@
-"""What LangSmith, and other tracers, are told of a run: its name, tags, metadata, and how its task ended."""
+"""What LangSmith is told of a run: its name, tags, metadata, and how its task ended."""
 
 import json
 import os
@@ -12,48 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
-
-from signoff import build_graph
-from signoff.models import ScriptedModel
-from tests.support.benches.session import DONE, Bench
 
 ROOT = Path(__file__).parents[2]
-
-
-class Tracer(BaseCallbackHandler):
-    """What a tracer gets of the outermost run, and the metadata of all."""
-
-    def __init__(self) -> None:
-        self.starts: dict[Any, dict[str, Any]] = {}
-        self.outputs: dict[Any, Any] = {}
-        self.metadata: list[dict[str, Any]] = []
-
-    def on_chain_start(self, serialized: Any, inputs: Any, *, run_id: Any, **kwargs: Any) -> None:
-        self.metadata.append(kwargs.get("metadata") or {})
-        if kwargs.get("parent_run_id") is None:
-            self.starts[run_id] = kwargs
-
-    def on_chain_end(self, outputs: Any, *, run_id: Any, **kwargs: Any) -> None:
-        if run_id in self.starts:
-            self.outputs[run_id] = outputs
-
-
-def test_tracers_are_told_the_name_the_tags_the_thread_and_the_outcome(bench: Bench) -> None:
-    tracer = Tracer()
-    config = {"run_name": "weekly", "tags": ["nightly"], "metadata": {"customer": "7"}, "callbacks": [tracer]}
-    session = bench(DONE, config=config)
-    session.run("go")
-    ((run_id, start),) = tracer.starts.items()
-    assert (start["name"], start["tags"]) == ("weekly", ["nightly"])
-    assert (start["metadata"]["thread_id"], start["metadata"]["customer"]) == ("t", "7")
-    assert {metadata.get("thread_id") for metadata in tracer.metadata} == {"t"}
-    output = json.dumps(tracer.outputs[run_id], default=str)
-    assert [text for text in (session.status().task.id, '"status": "success"') if text not in output] == []
-    # Without a name of the run it is the graph's.
-    named = build_graph(ScriptedModel([DONE]), name="agent")
-    named.invoke({"messages": ["go"]}, {"callbacks": [tracer]})
-    assert [start["name"] for start in tracer.starts.values()] == ["weekly", "agent"]
 
 
 class LangSmith(BaseHTTPRequestHandler):

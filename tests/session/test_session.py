@@ -3,13 +3,10 @@ leaving a run, and signals. Pauses, stops and going on are in `tests/door/`."""
 
 import signal
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
-from langgraph.checkpoint.memory import InMemorySaver
 
 from signoff import (
     Ended,
@@ -21,14 +18,13 @@ from signoff import (
     ThreadUnknown,
     TooLate,
     Waiting,
-    build_graph,
     go_on,
 )
 from signoff.events import CallFinished
-from signoff.models import ScriptedModel, call
+from signoff.models import call
 from signoff.records import read_ended
 from signoff.session import pause_on_signals
-from tests.support.benches.session import DONE, Bench, play
+from tests.support.benches.session import DONE, Bench
 from tests.support.rows import ids
 from tests.support.trees import outcome_at
 
@@ -41,44 +37,7 @@ def results(session: Session, name: str) -> list[str]:
     return [one.text for one in session.status().values["messages"] if one.name == name]
 
 
-# Answers. What fits no wait, and what an option is read as, is in `tests/door/test_answers_refused.py`.
-
-READ: list[tuple[Any, str]] = [
-    (1, "red"),
-    (2.5, "2.5"),
-    (True, "true"),
-    ({"answer": "blue"}, "blue"),
-    ([{"type": "response", "args": "blue"}], "blue"),
-    ({"decisions": [{"type": "respond", "message": "blue"}]}, "blue"),
-    ({"colour": "blue", "shade": 3}, '{"colour": "blue", "shade": 3}'),
-]
-
-
-@pytest.mark.parametrize(("answer", "read"), READ, ids=ascii)
-def test_an_answer_to_a_question_is_read_as_words(answer: Any, read: str, bench: Bench) -> None:
-    session = bench(ASK, DONE)
-    session.run("do it")
-    assert outcome_at(session.resume(answer)).status == "success"
-    assert results(session, "ask_user") == [read]
-
-
-DECIDES: list[tuple[Any, bool]] = [
-    (" Yes ", True),
-    (True, True),
-    ([{"type": "accept", "args": None}], True),
-    ('{"decisions": [{"type": "approve"}]}', True),
-    ("reject: too much", False),
-    (False, False),
-    ([{"type": "ignore"}], False),
-]
-
-
-@pytest.mark.parametrize(("answer", "approves"), DECIDES, ids=ascii)
-def test_an_answer_to_an_approval_is_read_as_a_decision(answer: Any, approves: bool, bench: Bench) -> None:
-    session = bench(PAY, DONE, approvals={"pay": True})
-    session.run("do it")
-    assert isinstance(session.resume(answer), Ended)
-    assert (results(session, "pay") == ["paid 3"]) is approves
+# Answers. How they are read: `tests/loop/`; what fits no wait: `tests/door/test_answers_refused.py`.
 
 
 def test_what_waits_or_has_ended_is_given_again_and_an_answer_counts_once(bench: Bench) -> None:
@@ -144,30 +103,6 @@ def test_a_new_task_is_refused_or_supersedes_where_that_is_said(name: str, bench
 
 # What a session takes.
 
-WRONG: dict[str, tuple[Callable[[Session], Any], str]] = {
-    # What is called, and what the error names.
-    "no thread id": (lambda s: Session(s.graph, ""), "thread"),
-    "a graph that is none": (lambda s: Session("graph", "t"), "graph"),  # type: ignore[arg-type]
-    "a graph without storage": (lambda s: Session(build_graph(ScriptedModel([])), "t"), "storage"),
-    "an unknown on_pending": (
-        lambda s: Session(s.graph, "t", on_pending="shout"),  # type: ignore[arg-type]
-        "on_pending",
-    ),
-    "a context that is none": (lambda s: Session(s.graph, "t", context=3), "context"),
-    "an empty task": (lambda s: s.run("  "), "task"),
-    "no message": (lambda s: s.run([]), "task"),
-    "a system message alone": (lambda s: s.run([("system", "x")]), "task"),  # type: ignore[list-item]
-    "any object as a task": (lambda s: s.run(object()), "object"),  # type: ignore[arg-type]
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_refused_before_anything_runs(name: str, bench: Bench) -> None:
-    act, named = WRONG[name]
-    with pytest.raises(SetupError, match=named):
-        act(bench())
-    assert ids(bench.storage) == []
-
 
 def test_who_answers_is_text(bench: Bench) -> None:
     session = bench(ASK, DONE)
@@ -183,30 +118,6 @@ def test_nothing_can_be_done_with_a_thread_that_nobody_began(bench: Bench) -> No
         with pytest.raises(ThreadUnknown):
             act()
     assert (ids(bench.storage), session.history()) == ([], [])
-
-
-def test_the_history_reads_back(bench: Bench) -> None:
-    session = bench("Hm.", call("look", where="here"), call("think", thought="so"), DONE, DONE)
-    session.run("the first")
-    session.run("the second")
-    told = [(turn.number, turn.text, [type(e).__name__ for e in turn.events]) for turn in session.history()]
-    assert told == [
-        (1, "Hm.", ["Nudged"]),
-        (2, "", ["CallFinished"]),
-        (3, "", ["Thought"]),
-        (4, "", []),
-        (1, "", []),
-    ]
-    assert [step.rule for step in session.history()[0].steps if step.rule] == ["think"]
-
-
-def test_any_checkpointer_will_do() -> None:
-    model = ScriptedModel(play(ASK, DONE))
-    session = Session(build_graph(model, checkpointer=InMemorySaver()), "t")
-    assert isinstance(session.run([HumanMessage("do it")]), Question)
-    assert isinstance(session.resume("a"), Ended)
-    assert [turn.number for turn in session.history()] == [1, 2]
-    assert isinstance(session.fork(1).run(), Ended)
 
 
 # Forks.

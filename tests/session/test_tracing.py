@@ -5,12 +5,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from langchain_core.tools import ToolException
-from langgraph.store.base import BaseStore
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import (
@@ -29,7 +27,6 @@ from tests.support.benches.session import Bench
 from tests.support.servers.collector import Collector, collector
 from tests.support.trees import by_turn
 
-ROOT = Path(__file__).parents[2]
 ADD = call("add", a=1, b=2)
 ASK = call("ask_user", question="Which colour?")
 FINISH = call("finish_task", summary="It is 3.")
@@ -176,22 +173,6 @@ def test_a_reply_that_is_ended_early_ends_its_span() -> None:
 # What fails beside it.
 
 
-class Unreadable(BaseStore):
-    """A store that is down."""
-
-    def batch(self, ops: Any) -> Any:
-        raise ConnectionError("nobody is there")
-
-    async def abatch(self, ops: Any) -> Any:
-        raise ConnectionError("nobody is there")
-
-
-def test_a_run_has_its_span_though_the_trace_of_its_thread_cannot_be_read() -> None:
-    spans, _ = traced(ADD, FINISH, storage=SimpleNamespace(checkpointer=None, store=Unreadable()))
-    assert fields(spans.one(AGENT))["signoff.outcome.status"] == "success"
-    assert ("execute_tool add", AGENT) in spans.tree
-
-
 class Raising(SimpleSpanProcessor):
     def on_end(self, span: ReadableSpan) -> None:
         raise ConnectionError("nobody is there")
@@ -258,18 +239,6 @@ def test_the_first_run_belongs_to_the_current_span_and_the_next_links_to_its_own
     assert [link.context.span_id for link in after.links] == [second.get_span_context().span_id]
 
 
-def test_a_machine_in_a_tool_is_nested() -> None:
-    child = build_graph(ScriptedModel([ADD, FINISH]), [add], name="adder")
-
-    def hire() -> str:
-        """Have it added."""
-        return str(child.invoke({"messages": ["add"]})["outcome"]["summary"])
-
-    spans, _ = traced(call("hire"), FINISH, tools=[hire])
-    nested = {("invoke_agent adder", "execute_tool hire"), ("execute_tool add", "invoke_agent adder")}
-    assert (nested <= set(spans.tree), len(spans.traces)) == (True, 1)
-
-
 def test_a_delegate_stands_within_the_run_that_called_it(bench: Bench) -> None:
     spans, child = Spans(), build_graph(ScriptedModel([ADD, ASK, FINISH]), [add], name="adder")
     team = [delegate("adder", child, description="Adds.")]
@@ -310,21 +279,6 @@ def process(command_line: CommandLine, server: Collector, *words: str) -> tuple[
 
 
 @pytest.mark.slow
-def test_two_workers_on_a_thread_are_one_trace(command_line: CommandLine, postgres_url: str) -> None:
-    command_line.env["SIGNOFF_DATABASE"] = postgres_url
-    with collector() as server:
-        for words in ((*RUN, "--submit", "-w", str(command_line.workspace)), ("resume", "t1", "that one")):
-            assert command_line(*words).exit_code == 0
-            assert process(command_line, server, "worker", "--until-idle")[0] == 0
-    agents = [span["attributes"] for span in server.spans if span["name"].startswith("invoke_agent")]
-    assert [agent["gen_ai.conversation.id"] for agent in agents] == ["t1", "t1"]
-    assert [agent.get("signoff.outcome.status") for agent in agents] == [None, "success"]
-    assert ("execute_tool read_file", "invoke_agent signoff") in server.tree
-    assert not [span for span in server.spans if "gen_ai.tool.call.arguments" in span["attributes"]]
-    assert (len(server.traces), server.services) == (1, {"signoff"})
-
-
-@pytest.mark.slow
 def test_the_variable_says_what_is_traced(command_line: CommandLine) -> None:
     command_line.env["SIGNOFF_OTEL"] = "Content, states"
     with collector() as server:
@@ -343,7 +297,7 @@ def test_off_traces_nothing_and_a_word_that_means_nothing_is_told(command_line: 
     assert (result.exit_code, "'everything'" in result.stderr) == (2, True)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_server_that_never_answers_costs_a_command_nothing_but_a_moment(command_line: CommandLine) -> None:
     with collector(answers=False) as server:
         assert process(command_line, server, *RUN, "-w", str(command_line.workspace)) == (4, "")
