@@ -4,7 +4,7 @@ limits, which hold over the tree, however many run beside each other, wait, are 
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -526,36 +526,23 @@ def several(limits: Limits, below: Any = endless, beside: int = 4, **options: An
     return build_graph(lead, [helper(child)], limits=limits, **options)
 
 
-@dataclass
-class Bounded:
-    """A limit of the tree, how the task ends, and what all have used: at least and at most."""
-
-    limits: Limits
-    reason: str
-    used: str
-    least: int
-    most: int
-    is_stored: bool = True
-
-
-TURNS = Bounded(Limits(tree_turns=17), "tree_turns", "turns", 17, 17)
-BOUNDED = {
-    "turns": TURNS,
-    "turns, without storage": replace(TURNS, is_stored=False),
-    "tool calls": Bounded(Limits(tool_calls=11), "finish_task", "tool_calls", 11, 11),
+# A limit of the tree, how the task ends, and what all have used: at least and at most.
+BOUNDED: dict[str, tuple[Limits, str, str, int, int]] = {
+    "turns": (Limits(tree_turns=17), "tree_turns", "turns", 17, 17),
+    "tool calls": (Limits(tool_calls=11), "finish_task", "tool_calls", 11, 11),
     # Each of four may be in a reply when the limit is reached.
-    "tokens": Bounded(Limits(tokens=1_500), "tokens", "total_tokens", 1_500, 1_500 + 4 * 100),
-    "cost": Bounded(Limits(cost=15, prices=PRICES), "cost", "total_tokens", 1_500, 1_500 + 4 * 100),
+    "tokens": (Limits(tokens=1_500), "tokens", "total_tokens", 1_500, 1_500 + 4 * 100),
+    "cost": (Limits(cost=15, prices=PRICES), "cost", "total_tokens", 1_500, 1_500 + 4 * 100),
 }
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("case", BOUNDED.values(), ids=BOUNDED)
-def test_a_limit_holds_for_all_that_run_beside_each_other(case: Bounded, storage: Storage) -> None:
-    kept: Any = {"storage": storage} if case.is_stored else {}
-    values = several(case.limits, **kept).invoke(GO, THREAD)
-    assert outcome_of(values).reason == case.reason
-    assert case.least <= getattr(tree_of(values), case.used) <= case.most
+@pytest.mark.parametrize("name", BOUNDED)
+def test_a_limit_holds_for_all_that_run_beside_each_other(name: str, storage: Storage) -> None:
+    limits, reason, used, least, most = BOUNDED[name]
+    for stored in (storage, None):
+        values = several(limits, storage=stored).invoke(GO, THREAD)
+        assert outcome_of(values).reason == reason
+        assert least <= getattr(tree_of(values), used) <= most
 
 
 def test_each_limit_above_holds_for_what_stands_below_it(storage: Storage) -> None:

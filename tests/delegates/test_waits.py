@@ -373,45 +373,40 @@ def over(below: Graph, **options: Any) -> Graph:
     return graph_of([pay("y"), hand_to("helper"), DONE], [helper(below), Shop().pay], **options)
 
 
-@dataclass
-class Left:
-    """What stands below the top when its task is ended, what that may have changed, and the turns and calls
-    of the whole tree."""
-
-    below: Callable[[], Graph]
-    changed: list[str]
-    turns: int
-    calls: int
-
-
-LEFT = {
-    "one that asks": Left(lambda: payer(ASK), ["pay(to='x') ok"], 2 + 2, 2 + 1),
-    "three levels": Left(
+# What stands below the top when its task is ended, what that may have changed, and the turns and calls of the
+# whole tree.
+LEFT: dict[str, tuple[Callable[[], Graph], list[str], int, int]] = {
+    "one that asks": (lambda: payer(ASK), ["pay(to='x') ok"], 4, 3),
+    "three levels": (
         lambda: over(over(payer(ASK))),
         [
             *("pay(to='y') ok", "helper(task='Go.') unknown", "helper / pay(to='y') ok"),
             *("helper / helper(task='Go.') unknown", "helper / helper / pay(to='x') ok"),
         ],
-        2 + 2 + 2 + 2,
-        2 + 2 + 2 + 1,
+        8,
+        7,
     ),
-    "an action that was handed out may be done": Left(
-        lambda: payer(approvals={"pay": "hand_over"}), ["pay(to='x') unknown"], 2 + 1, 2 + 1
+    "handed out, it may be done": (
+        lambda: payer(approvals={"pay": "hand_over"}),
+        ["pay(to='x') unknown"],
+        3,
+        3,
     ),
-    "one that may change nothing": Left(lambda: graph_of([ASK]), [], 2 + 1, 2),
+    "one that may change nothing": (lambda: graph_of([ASK]), [], 3, 2),
 }
 
 
-@pytest.mark.parametrize("case", LEFT.values(), ids=LEFT)
+@pytest.mark.parametrize("name", LEFT)
 def test_all_that_was_used_and_changed_below_is_told_of_a_tree_that_is_ended(
-    case: Left, storage: Storage
+    name: str, storage: Storage
 ) -> None:
-    lines = [f"{call} ({came})" for call, came in (line.rsplit(" ", 1) for line in case.changed)]
-    session = Session(over(case.below(), storage=storage), "t")
+    below, changed, turns, calls = LEFT[name]
+    lines = [f"{call} ({came})" for call, came in (line.rsplit(" ", 1) for line in changed)]
+    session = Session(over(below(), storage=storage), "t")
     session.run("go")
     outcome = outcome_at(session.stop())
     # Also where a new task takes its place.
-    other = Session(over(case.below(), storage=storage), "other", on_pending="supersede")
+    other = Session(over(below(), storage=storage), "other", on_pending="supersede")
     other.run("go")
     assert outcome_at(other.run("Something else.")).status == "success"
     for each in (session, other):
@@ -419,9 +414,9 @@ def test_all_that_was_used_and_changed_below_is_told_of_a_tree_that_is_ended(
         assert (told.status, [line for line in lines if line not in told.text]) == ("error", [])
     assert (outcome.reason, outcome.open_work) == ("cancelled", [])
     own = ["pay(to='y') ok", *["helper(task='Go.') unknown"] * bool(lines)]
-    assert changes(outcome) == [*own, *[f"helper / {line}" for line in case.changed]]
+    assert changes(outcome) == [*own, *[f"helper / {line}" for line in changed]]
     assert outcome.tree is not None
-    assert (outcome.tree.turns, outcome.tree.tool_calls) == (case.turns, case.calls)
+    assert (outcome.tree.turns, outcome.tree.tool_calls) == (turns, calls)
 
 
 @pytest.mark.parametrize(("end", "came"), [(DONE, "ok"), (BLOCKED, "error")], ids=["done", "it gives up"])
