@@ -2,6 +2,7 @@
 that it opens; what a copy of a graph is, and what a graph says of itself."""
 
 import copy
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from pydantic import BaseModel
 
 from signoff import (
     ControlTool,
+    Session,
+    SetupError,
     StorageError,
     Texts,
     build_graph,
@@ -35,9 +38,6 @@ FINISH = call("finish_task", summary="Done.")
 def look() -> str:
     """Look."""
     return "seen"
-
-
-# What a graph says of itself.
 
 
 # The control tools.
@@ -142,3 +142,10 @@ def test_a_copied_graph_is_the_same_graph(way: str, tmp_path: Path) -> None:
         for closed in (copied, graph):
             with pytest.raises(StorageError):
                 closed.invoke(GO, THREAD)
+
+
+def test_a_graph_is_not_pickled() -> None:
+    graph = build_graph(ScriptedModel([FINISH]), checkpointer=InMemorySaver())
+    for held in (graph, Session(graph, "a")):
+        with pytest.raises(SetupError):
+            pickle.dumps(held)

@@ -209,6 +209,16 @@ def test_who_is_asked(approvals: Any, asked: list[str]) -> None:
     assert (bank.paid, outcome_of(result).status) == ([ADA_PAID, BOB_PAID], "success")
 
 
+def test_a_condition_that_fails_asks_and_says_why_beside_what_a_function_describes() -> None:
+    rule: Args = {
+        "allowed_decisions": ["approve"],
+        "when": lambda request: request.tool_call["args"]["sum"] > 6,
+        "description": lambda call, state, runtime: f"{call['id']} of {len(state['messages'])}",
+    }
+    (request,) = Bank(ADA, approvals={"pay": rule}).ask().value["action_requests"]
+    assert [part for part in ("'sum'", "call_1 of 2") if part not in request["description"]] == []
+
+
 def test_edited_arguments_fit_the_schema_of_the_rule() -> None:
     schema: Args = {"type": "object", "properties": {"amount": {"type": "integer", "maximum": 10}}}
     bank = Bank(ADA, FINISH, approvals={"pay": {"allowed_decisions": ["edit"], "args_schema": schema}})
