@@ -8,17 +8,7 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
-from signoff import (
-    Graph,
-    Storage,
-    ThreadError,
-    build_graph,
-    go_on,
-    outcome_of,
-    sqlite_storage,
-    stop,
-    undo,
-)
+from signoff import Graph, Storage, ThreadError, build_graph, go_on, outcome_of, sqlite_storage, stop, undo
 from signoff.models import ScriptedModel, call
 from signoff.records import read_ended
 from tests.support.plays import ASK, FINISH, GO, THREAD

@@ -9,15 +9,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
-from signoff import (
-    Graph,
-    Session,
-    Storage,
-    ThreadError,
-    build_graph,
-    go_on,
-    sqlite_storage,
-)
+from signoff import Graph, Session, Storage, ThreadError, build_graph, go_on, sqlite_storage
 from signoff.models import ScriptedModel, call, reply
 from tests.support.interrupting import interrupt_process
 from tests.support.plays import ASK, FINISH, GO, THREAD

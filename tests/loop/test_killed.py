@@ -11,16 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
-from signoff import (
-    Graph,
-    Session,
-    ThreadError,
-    build_graph,
-    go_on,
-    outcome_of,
-    stop,
-    undo,
-)
+from signoff import Graph, Session, ThreadError, build_graph, go_on, outcome_of, stop, undo
 from signoff.guards import Guards
 from signoff.models import ScriptedModel, call
 from signoff.session import Condition

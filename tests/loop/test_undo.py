@@ -8,17 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import BaseTool, StructuredTool
 
-from signoff import (
-    Approval,
-    Ended,
-    Graph,
-    Outcome,
-    Session,
-    SetupError,
-    build_graph,
-    go_on,
-    outcome_of,
-)
+from signoff import Approval, Ended, Graph, Outcome, Session, SetupError, build_graph, go_on, outcome_of
 from signoff.models import ScriptedModel, call, reply
 from tests.support.plays import FINISH, GO, TEXTS, THREAD, results, saved
 
