@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
@@ -104,12 +105,21 @@ class World:
             "shell": {"kind": "terminal"},
             "charge": {"undo": self.pay_back},
         }
-        return [StructuredTool.from_function(getattr(self, one), metadata=metadata.get(one)) for one in names]
+        return [
+            described(one).model_copy(update={"func": getattr(self, one), "metadata": metadata.get(one)})
+            for one in names
+        ]
 
     def clerk(self) -> BaseTool:
         model, tools = ScriptedModel(self.delegates.get("clerk", ())), self.tools("charge", "note")
         graph = build_graph(model, tools, policy={"model_retries": ModelRetries(first_wait=0.01)})
         return delegate("clerk", graph, description="Does a part of the work.")
+
+
+@cache
+def described(name: str) -> StructuredTool:
+    """A tool with its description and its schema, which take long to make."""
+    return StructuredTool.from_function(getattr(World(Path(os.devnull), "", {}), name))
 
 
 class Order(MessagesState):
@@ -182,20 +192,24 @@ class Doorman(langchain.AgentMiddleware[Any, Any]):
 
 def fixture(name: str, world: World) -> dict[str, Any]:
     """The arguments of `build_graph` by this name."""
-    shop = world.tools("pay", "note", "post", "shell", "choose")
-    order = world.tools("remember", "photograph")
-    hand_in = [ControlTool(world.tools("hand_in")[0], "finish"), *standard_controls()[1:]]
-    fixtures: dict[str, dict[str, Any]] = {
-        "shop": {"tools": shop},
-        "by text": {"tools": world.tools("run_python")},
-        "till": {"tools": [*world.tools("charge", "pay"), world.clerk()]},
-        "hand in": {"tools": shop, "control_tools": hand_in},
-        "order": {"tools": order, "state_schema": Order, "middleware": [tells_the_order]},
-        "counted": {"tools": shop, "middleware": [Counting(world)]},
-        "watched": {"tools": shop, "middleware": [Watching()]},
-        "doorman": {"tools": shop, "middleware": [Doorman(world)]},
-        "to-do list": {"tools": shop, "middleware": [langchain.TodoListMiddleware()]},
-        "private": {"tools": shop, "middleware": [langchain.PIIMiddleware("email")]},
-        "retrying": {"tools": shop, "middleware": [langchain.ToolRetryMiddleware(initial_delay=0)]},
+    match name:
+        case "by text":
+            return {"tools": world.tools("run_python")}
+        case "till":
+            return {"tools": [*world.tools("charge", "pay"), world.clerk()]}
+        case "order":
+            tools = world.tools("remember", "photograph")
+            return {"tools": tools, "state_schema": Order, "middleware": [tells_the_order]}
+    more: dict[str, Callable[[], dict[str, Any]]] = {
+        "shop": dict,
+        "hand in": lambda: {
+            "control_tools": [ControlTool(world.tools("hand_in")[0], "finish"), *standard_controls()[1:]]
+        },
+        "counted": lambda: {"middleware": [Counting(world)]},
+        "watched": lambda: {"middleware": [Watching()]},
+        "doorman": lambda: {"middleware": [Doorman(world)]},
+        "to-do list": lambda: {"middleware": [langchain.TodoListMiddleware()]},
+        "private": lambda: {"middleware": [langchain.PIIMiddleware("email")]},
+        "retrying": lambda: {"middleware": [langchain.ToolRetryMiddleware(initial_delay=0)]},
     }
-    return fixtures[name]
+    return {"tools": world.tools("pay", "note", "post", "shell", "choose"), **more[name]()}

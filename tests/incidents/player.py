@@ -258,29 +258,28 @@ class Player:
         (self.folder / "effects").write_text("")
         with ExitStack() as stack:
             storage = stack.enter_context(opened(self.address))
+            looking = self.graph(storage)
             for number, step in enumerate(self.incident["steps"]):
                 if "killed" in step:
                     # A process begins with nothing that is open.
                     stack.close()
                     self.take_and_die(number)
                     storage = stack.enter_context(opened(self.address))
-                    came = standing(self.session(storage))
+                    looking, came = self.graph(storage), ""
                 else:
                     came = self.take(number, storage)
+                came = came or standing(Session(looking, self.thread_id))
                 steps.append({key: value for key, value in step.items() if key != "then"} | {"then": came})
-            return {**self.incident, "steps": steps, "expected": self.result(self.session(storage))}
+            expected = self.result(Session(looking, self.thread_id))
+            return {**self.incident, "steps": steps, "expected": expected}
 
     def graph(self, storage: Any, script: Any = (), killed: str = "") -> Graph:
         tasks = self.incident.get("delegates", {})
         delegates = {name: delegate_says(replies, killed) for name, replies in tasks.items()}
         return graph_of(self.incident, script, storage, World(self.folder / "effects", killed, delegates))
 
-    def session(self, storage: Any) -> Session[Any]:
-        """The thread, to be looked at."""
-        return Session(self.graph(storage), self.thread_id)
-
-    def take(self, number: int, storage: Any, killed: str = "") -> Any:
-        """Takes a step; gives what the thread waits for then, or how it has ended."""
+    def take(self, number: int, storage: Any, killed: str = "") -> str:
+        """Takes a step by a graph of its own; whether it was refused or paused."""
         step = self.incident["steps"][number]
         script = [scripted(one, f"call_{number}_{at}") for at, one in enumerate(step.get("replies", ()))]
         if killed == "while the model is asked":
@@ -302,7 +301,7 @@ class Player:
             prompt = "\n".join(message.text for message in model.seen[-1].messages) if model.seen else ""
             unseen = [words for words in step.get("shown", ()) if words not in prompt]
             assert not unseen, f"The last prompt of step {number} does not hold {unseen}."
-        return "paused" if is_paused else standing(self.session(storage))
+        return "paused" if is_paused else ""
 
     def take_and_die(self, number: int) -> None:
         """Takes a step in a process of its own, which is killed in it."""
