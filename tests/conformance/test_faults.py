@@ -65,15 +65,12 @@ def test_the_same_seed_draws_the_same_everywhere() -> None:
 @pytest.mark.parametrize(
     ("name", "task", "lacks", "left_out"),
     [
-        (NOTHING, TURNS, {"crash", "ask", "memory", "finish_call"}, ""),
         (KILLS[1], TURNS, {"crash"}, "crash"),
         (KILLS[1], TURNS, {"memory"}, ""),
         (ENDS[1], TURNS, {"finish_call"}, "finish_call"),
         (REPLIES[1], TURNS, {"finish_call"}, "words end a run there"),
-        (REPLIES[1], QUESTION, {"finish_again"}, ""),
         (REPLIES[1], QUESTION, {"finish_again", "ask"}, "words end a run there"),
         (ELSEWHERE, TURNS, {"durable_wait"}, ""),
-        (ELSEWHERE, QUESTION, {"durable_wait"}, "durable_wait"),
         (ELSEWHERE, QUESTION, {"ask", "memory"}, "memory"),
     ],
 )

@@ -1,6 +1,6 @@
-"""The verdicts of Loopcheck: a table of recorded runs, right and wrong, for each of its cases."""
+"""The verdicts of Loopcheck: a right run of each of its cases, and what is made of it by one change."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from loopcheck.observed import Death, Event, Message, ModelCall, Observed, Repor
 BY_NAME = {case.name: case for case in load_cases()}
 SAY, DECIDE, RESUME = StepStart("say"), StepStart("decide"), StepStart("resume")
 DIED = Death()
-RIGHT, WRONG = True, False
 
 
 def model(*words: str, calls: tuple[tuple[str, str, str], ...] = ()) -> ModelCall:
@@ -88,198 +87,99 @@ ONE, TWO = below(CHAPTERS[0]), below(CHAPTERS[1])
 PASSED = below(PASS_ON, gives=PASS_ON)
 BOTH_ASK: Run = (SAY, model(), BILL_ADA, NOTED, BILL_BOB, NOTED_TOO, WAITS, DECIDE)
 
-RUNS: list[tuple[str, bool, Run]] = [
-    ("ask_and_finish", RIGHT, (SAY, model(), ASKS)),
-    ("ask_and_finish", WRONG, (SAY, model(), OK)),
-    ("batch_finish", RIGHT, (SAY, model(), WRITE, OK)),
-    ("batch_finish", WRONG, (SAY, model(), OK)),
-    ("blind_finish", RIGHT, (SAY, model(), model("balance holds: all quiet"), OK)),
-    ("blind_finish", WRONG, (SAY, model(), OK)),
-    ("calls_after_finish", RIGHT, (SAY, model(), OK)),
-    ("calls_after_finish", WRONG, (SAY, model(), WRITE, OK)),
-    (
-        "earlier_finish",
-        RIGHT,
-        (SAY, model(), OK, SAY, SECOND, APPENDIX, end("success", "The appendix is written.")),
-    ),
-    ("earlier_finish", WRONG, (SAY, model(), OK, SAY, SECOND, end("success", "The report is written."))),
-    ("failed_sibling", RIGHT, (SAY, model(), model("OSError: disk-17 is full"), OK)),
-    ("failed_sibling", WRONG, (SAY, model(), OK)),
-    ("gate_after_write", RIGHT, (SAY, model(), GATE, UNMET, WRITE, OK)),
-    ("gate_after_write", WRONG, (SAY, model(), GATE, model(), WRITE, OK)),
-    ("gate_never", RIGHT, (SAY, model(), GATE, LIMIT)),
-    ("gate_never", WRONG, (SAY, model(), GATE, OK)),
-    ("plain_answer", RIGHT, (SAY, model(), end("success", "It is Oslo."))),
-    ("plain_answer", WRONG, (SAY, *[model()] * 3, end("success", "It is Oslo."))),
-    ("promise", RIGHT, (SAY, model(), WRITE, OK)),
-    ("promise", WRONG, (SAY, model(), OK)),
-    ("repeated_finish", RIGHT, (SAY, model(), OK)),
-    ("repeated_finish", WRONG, (SAY, model(), model(), OK)),
-    ("structured_never", RIGHT, (SAY, model(), ERROR)),
-    ("structured_never", WRONG, (SAY, model(), OK)),
-    ("structured_repaired", RIGHT, (SAY, model(), end("success", GOOD))),
-    ("structured_repaired", WRONG, (SAY, model(), end("success", {"city": "Oslo"}))),
-    ("talk_forever", RIGHT, (SAY, model(), LIMIT)),
-    ("talk_forever", WRONG, (SAY, model(), OK)),
-    ("duplicate_ids", RIGHT, (SAY, model(), A, B, BOTH, OK)),
-    ("duplicate_ids", WRONG, (SAY, model(), A, BOTH, OK)),
-    ("empty_reply", RIGHT, (SAY, model(), WRITE, OK)),
-    ("empty_reply", WRONG, (SAY, model(), OK)),
-    ("failing_tool", RIGHT, (SAY, model(), FAILS, model("it failed"), OK)),
-    ("failing_tool", WRONG, (SAY, model(), FAILS, model("it failed"), ERROR)),
-    ("filtered", RIGHT, (SAY, model(), ERROR)),
-    ("filtered", WRONG, (SAY, model(), OK)),
-    ("malformed_call", RIGHT, (SAY, model(), model(), WRITE, OK)),
-    ("malformed_call", WRONG, (SAY, model(), ERROR)),
-    ("reused_ids", RIGHT, (SAY, model(), A, model(), B, BOTH, OK)),
-    ("reused_ids", WRONG, (SAY, model(), A, BOTH, OK)),
-    ("truncated_answer", RIGHT, (SAY, model(), end("success", "It says that all is quiet."))),
-    ("truncated_answer", WRONG, (SAY, model(), end("success", "It says that, as far"))),
-    ("truncated_call", RIGHT, (SAY, model(), model(), WRITE, OK)),
-    ("truncated_call", WRONG, (SAY, model(), HALF, OK)),
-    ("truncated_finish", RIGHT, (SAY, model(), end("success", "Written, on the whole."))),
-    ("truncated_finish", WRONG, (SAY, model(), end("success", "Written, and its"))),
-    ("finish_on_last_turn", RIGHT, (SAY, model(), WRITE, model(), OK)),
-    ("finish_on_last_turn", WRONG, (SAY, model(), WRITE, model(), LIMIT)),
-    ("limit_in_batch", RIGHT, (SAY, model(), A, B, LIMIT)),
-    ("limit_in_batch", WRONG, (SAY, model(), A, B, DANGLING, OK)),
-    ("limit_over_pauses", RIGHT, (*BILLS, *PAYING * 3, LIMIT)),
-    ("limit_over_pauses", WRONG, (*BILLS, *PAYING * 4, LIMIT)),
-    ("limit_over_restart", RIGHT, (SAY, *[model()] * 3, DIED, RESUME, *[model()] * 2, LIMIT)),
-    ("limit_over_restart", WRONG, (SAY, *[model()] * 3, DIED, RESUME, LIMIT)),
-    ("limit_over_restart", WRONG, (SAY, *[model()] * 3, DIED, RESUME, *[model()] * 4, LIMIT)),
-    ("limit_said", RIGHT, (SAY, *[model()] * 3, LIMIT)),
-    ("limit_said", WRONG, (SAY, *[model()] * 3, OK)),
-    ("loop", RIGHT, (SAY, *[model()] * 9, LIMIT)),
-    ("loop", WRONG, (SAY, model(), ERROR)),
-    ("polling", RIGHT, (SAY, model(), model("build: done"), OK)),
-    ("polling", WRONG, (SAY, model("build: running, 50 %"), LIMIT)),
-    ("crash_after_effect", RIGHT, (SAY, model(), ADA, DIED, RESUME, answered("unknown"), OK)),
-    ("crash_after_effect", WRONG, (SAY, model(), ADA, DIED, RESUME, ADA, answered("paid"), OK)),
-    ("crash_before_reply", RIGHT, (SAY, model(), WRITE, DIED, RESUME, model(), OK)),
-    ("crash_before_reply", WRONG, (SAY, model(), WRITE, DIED, RESUME, WRITE, model(), OK)),
-    ("crash_between_tools", RIGHT, (SAY, model(), ADA, DIED, RESUME, BOB, answered("paid"), OK)),
-    ("crash_between_tools", WRONG, (SAY, model(), ADA, DIED, RESUME, DANGLING, OK)),
-    ("resumed_twice", RIGHT, (SAY, model(), WRITE, DIED, RESUME, model(), OK, RESUME, REFUSED)),
-    ("resumed_twice", WRONG, (SAY, model(), WRITE, DIED, RESUME, model(), OK, RESUME, model(), OK)),
-    ("two_runners", RIGHT, (SAY, model(), DIED, RESUME, ADA, OK, REFUSED)),
-    ("two_runners", WRONG, (SAY, model(), DIED, RESUME, ADA, ADA, OK, OK)),
-    ("approved_later", RIGHT, (*ASKED, ADA, OK)),
-    ("approved_later", WRONG, (SAY, model(), ADA, WAITS, DECIDE, OK)),
-    ("approved_twice", RIGHT, (*ASKED, ADA, OK, DECIDE, REFUSED)),
-    ("approved_twice", WRONG, (*ASKED, ADA, OK, DECIDE, model(), OK)),
-    ("approved_twice", WRONG, (SAY, model(), ADA, WAITS, DECIDE, OK, DECIDE, REFUSED)),
-    ("deadline", RIGHT, (SAY, model(), ASKS, EXPIRE, model("Oslo"), OK)),
-    ("deadline", WRONG, (SAY, model(), ASKS, EXPIRE, model(""), OK)),
-    ("decided_in_part", RIGHT, (*ASKED, WAITS, DECIDE, ADA, NOT_BOB, OK)),
-    ("decided_in_part", WRONG, (*ASKED, WAITS, DECIDE, ADA, BOB, NOT_BOB, OK)),
-    ("decided_in_part", WRONG, (*ASKED, WAITS, DECIDE, ADA, NOT_BOB, DANGLING, OK)),
-    ("decided_in_part", WRONG, (*ASKED, ADA, NOT_BOB, OK, DECIDE, REFUSED)),
-    ("decided_out_of_order", RIGHT, (*ASKED, ADA, NOT_BOB, OK)),
-    ("decided_out_of_order", WRONG, (*ASKED, ADA, BOB, NOT_BOB, OK)),
-    ("decided_out_of_order", WRONG, (*ASKED, ADA, NOT_BOB, DANGLING, OK)),
-    ("decided_out_of_order", WRONG, (SAY, model(), ADA, WAITS, DECIDE, NOT_BOB, OK)),
-    ("decided_too_late", RIGHT, (*ASKED, ADA, WAITS, DECIDE, REFUSED)),
-    ("decided_too_late", WRONG, (*ASKED, ADA, WAITS, DECIDE, FIVE_HUNDRED, OK)),
-    ("decided_too_late", WRONG, (SAY, model(), ADA, WAITS, DECIDE, WAITS, DECIDE, REFUSED)),
-    ("edited", RIGHT, (*ASKED, ADA, model("paid 5 to ada"), OK)),
-    ("edited", WRONG, (*ASKED, ADA, FIVE_HUNDRED, model("paid 5 to ada"), OK)),
-    ("edited", WRONG, (SAY, model(), ADA, WAITS, DECIDE, model("paid 5 to ada"), OK)),
-    ("empty_answer", RIGHT, (SAY, model(), ASKS, ANSWER, answered(""), OK)),
-    ("empty_answer", WRONG, (SAY, model(), ASKS, ANSWER, DANGLING, OK)),
-    ("message_while_waiting", RIGHT, (SAY, model(), WAITS, SAY, model("pay nobody"), OK)),
-    ("message_while_waiting", WRONG, (SAY, model(), WAITS, SAY, DANGLING, OK)),
-    ("message_while_waiting", WRONG, (SAY, model(), WAITS, SAY, ADA, model("pay nobody"), OK)),
-    ("one_of_two", RIGHT, (*ASKED, ADA, OK)),
-    ("one_of_two", WRONG, (*ASKED, ADA, BOB, OK)),
-    ("one_of_two", WRONG, (SAY, model(), ADA, WAITS, DECIDE, OK)),
-    ("other_arguments", RIGHT, (*ASKED, ADA, WAITS)),
-    ("other_arguments", WRONG, (*ASKED, ADA, FIVE_HUNDRED, OK)),
-    ("other_arguments", WRONG, (SAY, model(), ADA, WAITS, DECIDE, OK)),
-    ("rejected", RIGHT, (*ASKED, answered("That is too much."), OK)),
-    ("rejected", WRONG, (*ASKED, ADA, answered("That is too much."), OK)),
-    ("rejected", WRONG, (*ASKED, model("too much", calls=(("c1", "pay", "{}"),)), OK)),
-    ("stopped", RIGHT, (SAY, model(), A, end("stopped"))),
-    ("stopped", WRONG, (SAY, model(), A, model(), end("stopped"))),
-    (
-        "child_approved_later",
-        RIGHT,
-        (SAY, model(), BILL, NOTED, WAITS, DECIDE, ADA, BILL, above("Ada is paid."), OK),
-    ),
-    ("child_approved_later", WRONG, (SAY, model(), BILL, NOTED, ADA, WAITS, DECIDE, OK)),
-    ("child_approved_later", WRONG, (SAY, model(), NOTED, WAITS, DECIDE, ADA, above("Ada is paid."), OK)),
-    (
-        "child_out_of_turns",
-        RIGHT,
-        (SAY, model(), *[READ] * 3, above("clerk reached its limit of 3 turns"), OK),
-    ),
-    ("child_out_of_turns", WRONG, (SAY, model(), *[READ] * 9, above("Error: the limit is reached"), OK)),
-    ("limit_over_tree", RIGHT, (SAY, model(), *[ONE] * 3, model(), TWO, LIMIT)),
-    ("limit_over_tree", WRONG, (SAY, model(), TWO, ERROR)),
-    ("limit_over_tree", WRONG, (SAY, model(), *[ONE] * 3, model(), *[TWO] * 3, model(), LIMIT)),
-    ("recursive_delegation", RIGHT, (SAY, model(), *[PASSED] * 5, above("too deep"), OK)),
-    ("recursive_delegation", WRONG, (SAY, model(), OK)),
-    ("two_children_ask", RIGHT, (*BOTH_ASK, ADA, TOLD, OK)),
-    ("two_children_ask", WRONG, (*BOTH_ASK, ADA, BOB, TOLD, OK)),
-    ("two_children_ask", WRONG, (*BOTH_ASK, ADA, TOLD, below(PAY_ADA, "Bob is paid already."), OK)),
-    (
-        "two_children_ask",
-        WRONG,
-        (SAY, model(), BILL_ADA, NOTED, BILL_BOB, NOTED_TOO, ADA, WAITS, DECIDE, TOLD, OK),
-    ),
-    ("two_children_ask", WRONG, (SAY, model(), BILL_ADA, NOTED, WAITS, DECIDE, ADA, OK)),
-    ("long_run", RIGHT, (SAY, *[PAGE] * 40, model(), OK)),
-    ("long_run", WRONG, (SAY, *[PAGE] * 30, model(), OK)),
-    ("stable_prompt", RIGHT, (SAY, *grows(6), OK)),
-    ("stable_prompt", WRONG, (SAY, *grows(5), OK)),
-    ("stable_prompt_resumed", RIGHT, (SAY, *grows(3), WAITS, DECIDE, ADA, *grows(5)[3:], OK)),
-    ("stable_prompt_resumed", WRONG, (SAY, *grows(3), ADA, WAITS, DECIDE, *grows(5)[3:], OK)),
-]
+RUNS: dict[str, Run] = {
+    "ask_and_finish": (SAY, model(), ASKS),
+    "batch_finish": (SAY, model(), WRITE, OK),
+    "blind_finish": (SAY, model(), model("balance holds: all quiet"), OK),
+    "calls_after_finish": (SAY, model(), OK),
+    "earlier_finish": (SAY, model(), OK, SAY, SECOND, APPENDIX, end("success", "The appendix is written.")),
+    "failed_sibling": (SAY, model(), model("OSError: disk-17 is full"), OK),
+    "gate_after_write": (SAY, model(), GATE, UNMET, WRITE, OK),
+    "gate_never": (SAY, model(), GATE, LIMIT),
+    "plain_answer": (SAY, model(), end("success", "It is Oslo.")),
+    "promise": (SAY, model(), WRITE, OK),
+    "repeated_finish": (SAY, model(), OK),
+    "structured_never": (SAY, model(), ERROR),
+    "structured_repaired": (SAY, model(), end("success", GOOD)),
+    "talk_forever": (SAY, model(), LIMIT),
+    "duplicate_ids": (SAY, model(), A, B, BOTH, OK),
+    "empty_reply": (SAY, model(), WRITE, OK),
+    "failing_tool": (SAY, model(), FAILS, model("it failed"), OK),
+    "filtered": (SAY, model(), ERROR),
+    "malformed_call": (SAY, model(), model(), WRITE, OK),
+    "reused_ids": (SAY, model(), A, model(), B, BOTH, OK),
+    "truncated_answer": (SAY, model(), end("success", "It says that all is quiet.")),
+    "truncated_call": (SAY, model(), model(), WRITE, OK),
+    "truncated_finish": (SAY, model(), end("success", "Written, on the whole.")),
+    "finish_on_last_turn": (SAY, model(), WRITE, model(), OK),
+    "limit_in_batch": (SAY, model(), A, B, LIMIT),
+    "limit_over_pauses": (*BILLS, *PAYING * 3, LIMIT),
+    "limit_over_restart": (SAY, *[model()] * 3, DIED, RESUME, *[model()] * 2, LIMIT),
+    "limit_said": (SAY, *[model()] * 3, LIMIT),
+    "loop": (SAY, *[model()] * 9, LIMIT),
+    "polling": (SAY, model(), model("build: done"), OK),
+    "crash_after_effect": (SAY, model(), ADA, DIED, RESUME, answered("unknown"), OK),
+    "crash_before_reply": (SAY, model(), WRITE, DIED, RESUME, model(), OK),
+    "crash_between_tools": (SAY, model(), ADA, DIED, RESUME, BOB, answered("paid"), OK),
+    "resumed_twice": (SAY, model(), WRITE, DIED, RESUME, model(), OK, RESUME, REFUSED),
+    "two_runners": (SAY, model(), DIED, RESUME, ADA, OK, REFUSED),
+    "approved_later": (*ASKED, ADA, OK),
+    "approved_twice": (*ASKED, ADA, OK, DECIDE, REFUSED),
+    "deadline": (SAY, model(), ASKS, EXPIRE, model("Oslo"), OK),
+    "decided_in_part": (*ASKED, WAITS, DECIDE, ADA, NOT_BOB, OK),
+    "decided_out_of_order": (*ASKED, ADA, NOT_BOB, OK),
+    "decided_too_late": (*ASKED, ADA, WAITS, DECIDE, REFUSED),
+    "edited": (*ASKED, ADA, model("paid 5 to ada"), OK),
+    "empty_answer": (SAY, model(), ASKS, ANSWER, answered(""), OK),
+    "message_while_waiting": (SAY, model(), WAITS, SAY, model("pay nobody"), OK),
+    "one_of_two": (*ASKED, ADA, OK),
+    "other_arguments": (*ASKED, ADA, WAITS),
+    "rejected": (*ASKED, answered("That is too much."), OK),
+    "stopped": (SAY, model(), A, end("stopped")),
+    "child_approved_later": (SAY, model(), BILL, NOTED, WAITS, DECIDE, ADA, BILL, above("Ada is paid."), OK),
+    "child_out_of_turns": (SAY, model(), *[READ] * 3, above("clerk reached its limit of 3 turns"), OK),
+    "limit_over_tree": (SAY, model(), *[ONE] * 3, model(), TWO, LIMIT),
+    "recursive_delegation": (SAY, model(), *[PASSED] * 5, above("too deep"), OK),
+    "two_children_ask": (*BOTH_ASK, ADA, TOLD, OK),
+    "long_run": (SAY, *[PAGE] * 40, model(), OK),
+    "stable_prompt": (SAY, *grows(6), OK),
+    "stable_prompt_resumed": (SAY, *grows(3), WAITS, DECIDE, ADA, *grows(5)[3:], OK),
+}
 # What goes wrong in these is put right by the model, which tries again.
-RUNS += [
-    (name, verdict, run)
-    for name in ("wrong_arguments", "unknown_tool", "transient_error", "big_result")
-    for case, verdict, run in RUNS
-    if case == "malformed_call"
-]
+RUNS |= dict.fromkeys(
+    ("wrong_arguments", "unknown_tool", "transient_error", "big_result"), RUNS["malformed_call"]
+)
+
+# What no run of a case may hold at any place where it does not stand anyway.
+NEEDLESS = (DANGLING, BOB, FIVE_HUNDRED, WRITE, HALF, below(PAY_ADA, "Bob is paid already."))
 
 
-def played(case: Case, run: Sequence[Event]) -> Run:
-    """The agent above is shown the first message in each of its calls."""
-    message = Message("user", case.steps[0].text)
+def played(name: str) -> Run:
+    """The right run of a case: the agent above is shown the first message in each of its calls."""
+    message = Message("user", BY_NAME[name].steps[0].text)
     return tuple(
         replace(event, messages=(message, *event.messages))
         if isinstance(event, ModelCall) and not event.who
         else event
-        for event in run
+        for event in RUNS[name]
     )
 
 
-def runs_of(name: str, verdict: bool) -> list[Run]:
-    return [played(BY_NAME[name], run) for case, right, run in RUNS if (case, right) == (name, verdict)]
-
-
-def test_every_case_is_tried_both_ways() -> None:
-    assert {(name, right) for name, right, _ in RUNS} == {
-        (n, right) for n in BY_NAME for right in (True, False)
-    }
-
-
-@pytest.mark.parametrize(("name", "right", "run"), RUNS)
-def test_the_verdict_of_a_run(name: str, right: bool, run: Run) -> None:
-    verdict = BY_NAME[name].judge(Observed(played(BY_NAME[name], run)))
-    assert verdict.ok is right, verdict.why
-
-
 def changed(run: Run) -> Iterator[Run]:
-    """Runs that differ in one event: it is left out, comes twice, or says something else."""
+    """Runs that differ in one place: they end there, an event is left out, comes again, or says something
+    else, or something takes place that should not."""
     for at, event in enumerate(run):
         before, after = run[:at], run[at + 1 :]
         yield (*before, *after)
+        yield before
+        yield tuple(other for other in run if other != event)
+        for needless in NEEDLESS:
+            yield (*before, needless, event, *after)
         if isinstance(event, ToolRun):
             yield (*before, event, event, *after)
         elif isinstance(event, ModelCall):
             yield (*before, replace(event, messages=event.messages[:1]), *after)
+            yield (*before, *[event] * 9, *after)
         elif isinstance(event, Report):
             yield (*before, replace(event, final="?"), *after)
             for status in ("success", "error", "limit", "approval", "refused"):
@@ -287,11 +187,11 @@ def changed(run: Run) -> Iterator[Run]:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_no_check_is_idle(name: str) -> None:
-    """Each check fails in a wrong run, or in one that differs from a right one in one event."""
-    case, wrong = BY_NAME[name], runs_of(name, WRONG)
-    wrong += [other for run in runs_of(name, RIGHT) for other in changed(run)]
-    seen = [Observed(run) for run in wrong]
+def test_a_right_run_is_right_and_each_check_fails_in_one_that_differs_in_one_place(name: str) -> None:
+    case, run = BY_NAME[name], played(name)
+    verdict = case.judge(Observed(run))
+    assert verdict.ok, verdict.why
+    seen = [Observed(other) for other in changed(run)]
     idle = [check.why for check in case.must if all(check.holds(one) for one in seen)]
     idle += [check.why for check in case.must_not if not any(check.holds(one) for one in seen)]
     assert set(idle) <= {"the model was not shown the message"}
@@ -310,15 +210,13 @@ def idlers(case: Case) -> Iterator[Run]:
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_what_does_nothing_was_shown_nothing_or_never_ends_is_never_right(name: str) -> None:
-    case = BY_NAME[name]
-    runs = [*idlers(case), *(run for one, right, run in RUNS if one == name and right)]
-    runs += [(*run, end("hung")) for run in runs_of(name, RIGHT)]
-    assert not any(case.judge(Observed(run)).ok for run in runs)
-    assert not any(case.judge(Observed(run, capped=True)).ok for run in runs_of(name, RIGHT))
+    case, run = BY_NAME[name], played(name)
+    for other in (*idlers(case), RUNS[name], (*run, end("hung"))):
+        assert not case.judge(Observed(other)).ok
+    assert not case.judge(Observed(run, capped=True)).ok
 
 
 def test_what_was_wrong_is_told_in_words() -> None:
-    verdict = BY_NAME["approved_later"].judge(
-        Observed(played(BY_NAME["approved_later"], (*ASKED, ADA, ADA, OK)))
-    )
+    *begun, paid, ended = played("approved_later")
+    verdict = BY_NAME["approved_later"].judge(Observed((*begun, paid, paid, ended)))
     assert verdict.why == "paid 2 times (approval → success; 1 model call; pay(ada, 5) (x2))"

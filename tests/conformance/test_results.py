@@ -56,9 +56,7 @@ def test_the_interval_of_a_share_is_wilson_s(right: int, of: int, low: float, hi
         (Share(970, 970), "970/970 (99.6 to 100 %)"),
         (ONE.share_of_runs(), "1/2 (9 to 91 %)"),
         (ONE.share_of_runs(fault=KILLS[0]), "n/a"),
-        (ONE.share_of_runs(source="bfcl"), "n/a"),
         (ONE.share_of_cases(["promise", "loop", "gone"]), "1/2 (9 to 91 %)"),
-        (RESULTS.columns[2].share_of_cases(["promise"]), "n/a"),
     ],
 )
 def test_a_share_counts_what_is_claimed(share: Share, told: str) -> None:
@@ -82,21 +80,17 @@ def test_a_run_is_right_when_it_ended_is_solved_and_nothing_is_lost_or_done_twic
     assert (run(**told).right, run(**told).wrongly) == (right, wrongly)
 
 
-@pytest.mark.parametrize(
-    ("column", "fails"),
-    [
-        (
-            replace(
-                ONE, cases={"promise": ("ok", ".", 1), "loop": ("n/a", ".", 1)}, runs=[RIGHT, NOT_CLAIMED]
-            ),
-            False,
-        ),
-        (replace(ONE, cases={"promise": ("fail", ".", 1)}, runs=[]), True),
-        (replace(ONE, cases={}, runs=[TWICE]), True),
-        (replace(ONE, cases={}, runs=[RIGHT], absent="it died"), True),
-    ],
-)
-def test_a_subject_fails_that_fails_in_what_it_claims(column: Column, fails: bool) -> None:
+FAILING = {
+    "in nothing": (replace(ONE, cases={"promise": ("ok", ".", 1)}, runs=[RIGHT, NOT_CLAIMED]), False),
+    "in a case": (replace(ONE, cases={"promise": ("fail", ".", 1)}, runs=[]), True),
+    "in a run": (replace(ONE, cases={}, runs=[TWICE]), True),
+    "since it died": (replace(ONE, cases={}, runs=[RIGHT], absent="it died"), True),
+}
+
+
+@pytest.mark.parametrize("case", FAILING)
+def test_a_subject_fails(case: str) -> None:
+    column, fails = FAILING[case]
     assert column.fails is fails
 
 
@@ -113,15 +107,12 @@ RUNS = ("subjects", 0, "runs")
 @pytest.mark.parametrize(
     ("place", "value"),
     [
-        ((*RUNS, 0, 0), ["tau2"]),
         ((*RUNS, 0, 0), "mine"),
         ((*RUNS, 0, 1), "one"),
         ((*RUNS, 0, 3), "airline 3"),
-        ((*RUNS, 1, 4, "claimed"), "no"),
         ((*RUNS, 1, 4, "lost"), [5]),
         (("subjects", 1, "name"), "one"),
         (("seeds", 0), float("inf")),
-        (("full",), "false"),
     ],
 )
 def test_what_others_send_is_checked(place: tuple[Any, ...], value: Any, tmp_path: Path) -> None:
@@ -147,26 +138,21 @@ def test_results_of_others_stand_beside_these() -> None:
         assert (both.day, both.seeds, both.full) == ("2026-11-23", [1], False)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        OURS,
-        replace(OTHER, suite="0.9"),
-        replace(OTHER, columns=[Column("two", "Two", {}, {"promise": ("ok", ".", 2)})]),
-        replace(OTHER, seeds=[2], columns=[Column("two", "Two", runs=[RIGHT])]),
-        replace(OTHER, seeds=[1], full=True, columns=[Column("two", "Two", runs=[RIGHT])]),
-    ],
-    ids=[
-        "the same subject",
-        "another suite",
-        "another version of a case",
-        "other seeds",
-        "all, not a sample",
-    ],
-)
-def test_results_that_are_not_to_be_compared_stand_in_no_table(other: Results) -> None:
+APART = {
+    "the same subject": OURS,
+    "another suite": replace(OTHER, suite="0.9"),
+    "another version of a case": replace(
+        OTHER, columns=[Column("two", "Two", {}, {"promise": ("ok", ".", 2)})]
+    ),
+    "other seeds": replace(OTHER, seeds=[2], columns=[Column("two", "Two", runs=[RIGHT])]),
+    "all, not a sample": replace(OTHER, seeds=[1], full=True, columns=[Column("two", "Two", runs=[RIGHT])]),
+}
+
+
+@pytest.mark.parametrize("case", APART)
+def test_results_that_are_not_to_be_compared_stand_in_no_table(case: str) -> None:
     with pytest.raises(Apart):
-        OURS.beside(other)
+        OURS.beside(APART[case])
 
 
 # What was recorded.

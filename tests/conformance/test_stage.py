@@ -15,7 +15,7 @@ from loopcheck.driver import Script, judge_case, leave_out
 from loopcheck.kit import KitWorld
 from loopcheck.observed import Message, ModelCall, Observed, Report
 from loopcheck.replies import Ask, Call, Delegate, Finish, Manner, Part, Reply, render
-from loopcheck.stage import MOST_BYTES, MOST_CALLS, MOST_RUNS, Stage
+from loopcheck.stage import MOST_CALLS, MOST_RUNS, Stage
 from loopcheck.subjects import Subject, list_subjects
 
 MANNER = Manner(
@@ -37,7 +37,6 @@ def reply(*parts: Part) -> Reply:
     ("said", "way", "text", "calls", "reason"),
     [
         (reply("Hello."), "any", "Hello.", [], "stop"),
-        (reply(Finish("Done.")), "any", "Done.", [], "stop"),
         (reply(Finish("Done.")), "call", "", [("call_1", "done", '{"summary": "Done."}')], "tool_calls"),
         (reply(Finish("Done.", {"a": 1})), "structured", '{"a": 1}', [], "stop"),
         (reply(Ask("Why?")), "any", "", [("call_1", "ask", '{"question": "Why?"}')], "tool_calls"),
@@ -104,9 +103,6 @@ def test_what_calls_the_model_or_tools_for_ever_ends_the_run_and_fills_no_record
     with stage() as one:
         statuses = [one.take_place("read", {"name": "a"})[0] for _ in range(MOST_RUNS + 1)]
         assert (statuses[0], statuses[-1], one.capped) == (200, 429, True)
-    with stage() as one:
-        statuses = [one.take_place("read", {"name": "a"}, MOST_BYTES // 3)[0] for _ in range(4)]
-        assert (statuses, one.capped) == ([200, 200, 200, 429], True)
 
 
 @pytest.mark.parametrize(
@@ -114,11 +110,9 @@ def test_what_calls_the_model_or_tools_for_ever_ends_the_run_and_fills_no_record
     [
         ("/v1/chat/completions", {"messages": [user("")] * 6000}, 400),
         ("/v1/chat/completions", {"messages": [user("x" * 1_000_000)]}, 400),
-        ("/v1/chat/completions", {"messages": ["Hello."]}, 400),
         ("/v1/chat/completions", {"messages": [{"tool_calls": [{}]}]}, 400),
         ("/v1/chat/completions", b"{", 400),
         ("/call/read", b"[" * 100_000, 400),
-        ("/v1/embeddings", {}, 404),
         ("/call/read", {"name": "a"}, 200),
         ("/call/pay", {"to": "ada"}, 422),
         ("/call/steal", {}, 404),
@@ -143,8 +137,6 @@ def test_a_case_that_is_not_claimed_does_not_count() -> None:
 @pytest.mark.parametrize(
     ("name", "forbids", "mark"),
     [
-        ("promise", (), "fail"),
-        ("promise", ("talk",), "n/a"),
         ("structured_never", ("talk",), "fail"),
         ("structured_never", ("shape",), "n/a"),
         ("filtered", ("talk", "shape"), "fail"),

@@ -30,7 +30,6 @@ HELLO = {
 FIRST: Mapping[str, Any] = {
     "speaks another protocol": {**HELLO, "protocol": 2},
     "says nothing of itself": {"protocol": 1},
-    "has no way to finish": {**HELLO, "finish": {}},
     "asks for an unknown value": {**HELLO, "finish": {"any": {"text": "$answer"}}},
     "lacks what there is not": {**HELLO, "lacks": {"crashes": "it has no storage"}},
 }
@@ -47,7 +46,7 @@ class Subject(BaseHTTPRequestHandler):
         if way == "does not speak JSON":
             self.send(b"<html>Welcome!</html>")
         else:
-            self.say(FIRST.get(way, HELLO), 503 if way == "serves with an error" else 200)
+            self.say(FIRST.get(way, HELLO))
 
     def do_POST(self) -> None:
         order = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -57,11 +56,11 @@ class Subject(BaseHTTPRequestHandler):
         elif self.path != "/stop":
             STEPS[way](self, order)
 
-    def say(self, answer: Any, status: int = 200) -> None:
-        self.send(json.dumps(answer).encode(), status)
+    def say(self, answer: Any) -> None:
+        self.send(json.dumps(answer).encode())
 
-    def send(self, data: bytes, status: int = 200, length: int | None = None) -> None:
-        self.send_response(status)
+    def send(self, data: bytes, length: int | None = None) -> None:
+        self.send_response(200)
         self.send_header("Content-Length", str(len(data) if length is None else length))
         self.end_headers()
         self.wfile.write(data)
@@ -116,11 +115,9 @@ STEPS: Mapping[str, Callable[[Subject, Any], None]] = {
     "speaks oddly": lambda subject, _: subject.send(
         b'{"status": "success", "final": [NaN, "\\udc00\\u001b"]}'
     ),
-    "answers with 500": lambda subject, _: subject.say({"status": "success"}, 500),
     "reports no list of calls": idle("approval", pending=[{"name": "pay", "args": "all"}]),
-    **{f"says {status}": idle(status) for status in ("success", "error")},
+    "says success": idle("success"),
     "says approval": idle("approval", pending=[{"id": "call_1", "name": "pay", "args": {"to": "ada"}}]),
-    "leaves a child": idle("success"),
     "leaves a child as it crashes": crash,
     "does not end": idle("success"),
 }
@@ -131,7 +128,7 @@ def serve() -> None:
         hang()
     elif way == "crashes at start":
         sys.exit("There is no module named sense.")
-    elif way.startswith("leaves a child"):
+    elif way == "leaves a child as it crashes":
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
     elif way == "does not end":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

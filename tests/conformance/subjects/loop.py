@@ -131,8 +131,7 @@ def step(order: Message) -> Message:
 
 
 def run(thread: Thread) -> Message:
-    limited = "ends at its limit" in careless
-    for _ in range(SETUP["turns"] if limited else MOST_TURNS):
+    for _ in range(MOST_TURNS):
         if told := take(thread, thread.waiting()):
             return told
         said = ask_the_model(thread)
@@ -148,7 +147,7 @@ def run(thread: Thread) -> Message:
             if SETUP["finish"] == "any" or "believes words" in careless:
                 return {"status": "success", "final": said["content"]}
             thread.add({"role": "user", "content": "Go on, and call `done` at the end."})
-    return {"status": "limit" if limited else "error", "words": "it takes too long"}
+    return {"status": "error", "words": "it takes too long"}
 
 
 def take(thread: Thread, calls: list[Message]) -> Message | None:
