@@ -38,12 +38,6 @@ def test_a_task_without_a_place_for_a_fault_meets_another_one() -> None:
     assert {plan([silent], seed)[0][1].name for seed in range(len(FAULTS))} == has_places
 
 
-def test_a_kill_falls_around_an_effect_where_there_is_one() -> None:
-    faults = {draw_fault(name, TURNS, seed) for name in KILLS for seed in range(40)}
-    assert {fault.at for fault in faults if fault} == set(TURNS.effects()) == {1, 2, 3}
-    assert draw_fault(KILLS[0], LOOK, 1) == Fault(KILLS[0], 0)
-
-
 def test_a_sample_is_part_of_the_plan_with_each_fault_once() -> None:
     planned = plan([TASKS[at % 3] for at in range(40)], 5)
     chosen = sample(planned, 5)
@@ -101,16 +95,6 @@ def test_a_loop_is_right_under_every_fault(loop: Bench, fault: str) -> None:
         assert run.right, run
         assert (run.claimed, run.why, run.twice, run.lost) == (True, "", [], [])
         assert run.processes == (2 if fault in (*KILLS, ELSEWHERE) else 1)
-
-
-@pytest.mark.slow
-@pytest.mark.thorough
-def test_where_there_are_no_questions_and_no_finish_it_is_asked_and_ended_in_words() -> None:
-    with Bench([*LOOP, "lacks ask", "lacks finish_call"]) as bench:
-        for task in TASKS:
-            runs = [played(bench, task, fault) for fault in FAULTS]
-            assert [run.fault for run in runs if not run.claimed] == [REPLIES[1], ENDS[1]]
-            assert [run for run in runs if run.claimed and not run.right] == []
 
 
 # What is done twice, left out, or said to be done is wrong.

@@ -66,8 +66,6 @@ def test_every_task_is_solved_by_its_moves_and_not_by_nothing(tasks: Sequence[Ta
         moves, answers = moves_of(task), [turn.answer for turn in task.turns]
         assert is_solved(task, moves, answers), task.name
         assert not task.twice(map(task.key, task.calls)), task.name
-        looking_twice = [move for move in moves for _ in range(1 if is_write(task, move) else 2)]
-        assert is_solved(task, looking_twice, answers) or task.source == "tau2", task.name
     names = [task.name for task in tasks]
     assert len(set(names)) == len(names) >= COUNTS[tasks[0].source].tasks
     idle = [task for task in tasks if is_solved(task, [], [])]

@@ -16,7 +16,7 @@ from loopcheck.kit import KitWorld
 from loopcheck.observed import Message, ModelCall, Observed, Report
 from loopcheck.replies import Ask, Call, Delegate, Finish, Manner, Part, Reply, render
 from loopcheck.stage import MOST_CALLS, MOST_RUNS, Stage
-from loopcheck.subjects import Subject, list_subjects
+from loopcheck.subjects import list_subjects
 
 MANNER = Manner(
     finish={
@@ -109,9 +109,7 @@ def test_what_calls_the_model_or_tools_for_ever_ends_the_run_and_fills_no_record
     ("path", "body", "status"),
     [
         ("/v1/chat/completions", {"messages": [user("")] * 6000}, 400),
-        ("/v1/chat/completions", {"messages": [user("x" * 1_000_000)]}, 400),
         ("/v1/chat/completions", {"messages": [{"tool_calls": [{}]}]}, 400),
-        ("/v1/chat/completions", b"{", 400),
         ("/call/read", b"[" * 100_000, 400),
         ("/call/read", {"name": "a"}, 200),
         ("/call/pay", {"to": "ada"}, 422),
@@ -134,23 +132,14 @@ def test_a_case_that_is_not_claimed_does_not_count() -> None:
     assert (cell.mark, cell.why) == ("n/a", "deadline: it waits for ever")
 
 
-@pytest.mark.parametrize(
-    ("name", "forbids", "mark"),
-    [
-        ("structured_never", ("talk",), "fail"),
-        ("structured_never", ("shape",), "n/a"),
-        ("filtered", ("talk", "shape"), "fail"),
-    ],
-)
-def test_a_reply_that_a_request_forbids_is_no_loss(name: str, forbids: tuple[str, ...], mark: str) -> None:
-    message = Message("user", NAMED[name].steps[0].text)
-    seen = Observed((ModelCall((message,), forbids=frozenset(forbids)), Report("success")))
-    assert judge_case(NAMED[name], seen).mark == mark
+@pytest.mark.parametrize(("forbids", "mark"), [("talk", "fail"), ("shape", "n/a")])
+def test_a_reply_that_a_request_forbids_is_no_loss(forbids: str, mark: str) -> None:
+    case = NAMED["structured_never"]
+    shown = ModelCall((Message("user", case.steps[0].text),), forbids=frozenset([forbids]))
+    assert judge_case(case, Observed((shown, Report("success")))).mark == mark
 
 
 def test_every_subject_has_an_adapter_and_is_pinned() -> None:
-    assert "signoff" in {subject.name for subject in list_subjects()}
     for subject in list_subjects():
         assert all("==" in package for package in subject.packages), subject.name
         assert subject.kind == "node" or subject.adapter.exists(), subject.name
-    assert Subject("nobody", "Nobody", packages=["nobody==1"]).problem

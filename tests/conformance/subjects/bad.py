@@ -1,75 +1,52 @@
-"""Subjects that are no good, each in a way of its own: `python bad.py WAY`. Standard library only."""
+"""Subjects that are no good, each in a way of its own: `python bad.py WAY`. Else they are the small loop."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-HELLO = {
-    "protocol": 1,
-    "framework": "No good",
-    "versions": {"bad": "1.0"},
-    "finish": {
-        "any": {"text": "$text"},
-        "call": {"name": "done", "args": {"summary": "$text"}},
-        "structured": {"text": "$json"},
-    },
-    "ask": {"name": "ask_user", "args": {"question": "$text"}},
+sys.path.append(str(Path(__file__).parents[3]))
+from tests.conformance.subjects import loop
+
+HELLO: Mapping[str, Any] = {
+    **loop.HELLO,
+    "finish": {**loop.HELLO["finish"], "structured": {"text": "$json"}},
     "delegation": {"name": "$name", "args": {"task": "$text"}},
     "lacks": {},  # it claims all there is
 }
 # What it says of itself, where that is what is wrong with it.
 FIRST: Mapping[str, Any] = {
     "speaks another protocol": {**HELLO, "protocol": 2},
-    "says nothing of itself": {"protocol": 1},
     "asks for an unknown value": {**HELLO, "finish": {"any": {"text": "$answer"}}},
     "lacks what there is not": {**HELLO, "lacks": {"crashes": "it has no storage"}},
 }
 
 
-class Subject(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    model = ""
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
-
+class Subject(loop.Subject):
     def do_GET(self) -> None:
         if way == "does not speak JSON":
             self.send(b"<html>Welcome!</html>")
         else:
             self.say(FIRST.get(way, HELLO))
 
-    def do_POST(self) -> None:
-        order = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path == "/setup" and way != "hangs in its setup":
-            Subject.model = order["model"]
-            self.say({"status": "ready"})
-        elif self.path != "/stop":
+    def answer(self, order: loop.Message) -> None:
+        if self.path != "/stop":
             STEPS[way](self, order)
 
-    def say(self, answer: Any) -> None:
-        self.send(json.dumps(answer).encode())
-
-    def send(self, data: bytes, length: int | None = None) -> None:
+    def send(self, data: bytes) -> None:
         self.send_response(200)
-        self.send_header("Content-Length", str(len(data) if length is None else length))
         self.end_headers()
         self.wfile.write(data)
 
-    def call_the_model(self, text: str) -> None:
-        body = {"model": "scripted", "messages": [{"role": "user", "content": text}]}
-        request = urllib.request.Request(f"{self.model}/chat/completions", json.dumps(body).encode())
-        with suppress(OSError):  # whatever it says
-            urllib.request.urlopen(request).read()
+
+def call_the_model(order: Mapping[str, Any]) -> None:
+    message = {"role": "user", "content": order.get("text", "")}
+    loop.post(f"{loop.SETUP['model']}/chat/completions", {"model": "scripted", "messages": [message]})
 
 
 def hang(*_: object) -> None:
@@ -82,40 +59,30 @@ def idle(status: str, **more: Any) -> Callable[[Subject, Any], None]:
 
 
 def crash(subject: Subject, order: Mapping[str, Any]) -> None:
-    subject.call_the_model(order.get("text", ""))
+    call_the_model(order)
     os._exit(1)
 
 
 def answer_for_ever(subject: Subject, _: object) -> None:
-    subject.send(b'{"status": "success", "words": "', length=1 << 50)
+    subject.send(b'{"status": "success", "words": "')
     while True:
         subject.wfile.write(b"x" * 65_536)
 
 
-def drip(subject: Subject, _: object) -> None:
-    subject.send(b"", length=1 << 50)
-    while True:
-        subject.wfile.write(b" ")
-        time.sleep(0.02)
-
-
 def give_up(subject: Subject, order: Mapping[str, Any]) -> None:
-    subject.call_the_model(order.get("text", ""))
+    call_the_model(order)
     subject.say({"status": "error", "words": "It is too hard."})
 
 
 STEPS: Mapping[str, Callable[[Subject, Any], None]] = {
     "gives up": give_up,
-    "hangs in its setup": hang,
     "hangs in a step": hang,
     "crashes in a step": crash,
     "answers for ever": answer_for_ever,
-    "drips an answer": drip,
     "answers no JSON": lambda subject, _: subject.send(b"All done!"),
     "speaks oddly": lambda subject, _: subject.send(
         b'{"status": "success", "final": [NaN, "\\udc00\\u001b"]}'
     ),
-    "reports no list of calls": idle("approval", pending=[{"name": "pay", "args": "all"}]),
     "says success": idle("success"),
     "says approval": idle("approval", pending=[{"id": "call_1", "name": "pay", "args": {"to": "ada"}}]),
     "leaves a child as it crashes": crash,
@@ -126,8 +93,6 @@ STEPS: Mapping[str, Callable[[Subject, Any], None]] = {
 def serve() -> None:
     if way == "never serves":
         hang()
-    elif way == "crashes at start":
-        sys.exit("There is no module named sense.")
     elif way == "leaves a child as it crashes":
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
     elif way == "does not end":

@@ -37,7 +37,7 @@ LACKS = [
     "compaction",
 ]
 LACKS += [word.removeprefix("lacks ") for word in sys.argv[1:] if word.startswith("lacks ")]
-HELLO = {
+HELLO: dict[str, Any] = {
     "protocol": 1,
     "framework": "A small loop",
     "versions": {"loop": "1.0"},
@@ -205,7 +205,10 @@ class Subject(BaseHTTPRequestHandler):
             SETUP.update(order)
             self.say({"status": "ready"})
         else:
-            self.say(step(order))
+            self.answer(order)
+
+    def answer(self, order: Message) -> None:
+        self.say(step(order))
 
     def say(self, answer: Mapping[str, Any]) -> None:
         self.send_response(200)
