@@ -13,7 +13,6 @@ import pytest
 from benchmarks import demo
 from signoff.models.local import WORKED_EXAMPLES
 from signoff.models.local.install import model_info
-from tests.support.benches.cli import Bench, steps
 from tests.support.sources import REPOSITORY
 
 SCRIPT = REPOSITORY / "examples" / "demo_check.py"
@@ -38,14 +37,11 @@ def copied(folder: Path, port: int) -> Path:
 
 
 WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
-    "another port": (lambda f: change(f / "config.py", str(PORT), "1"), "PORT is 1"),
     "the port as text": (lambda f: change(f / "config.py", str(PORT), f"'{PORT}'"), f"PORT is '{PORT}'"),
     "another setting": (lambda f: change(f / "config.py", "Hello", "Bye"), "GREETING is 'Bye'"),
-    "no Python": (lambda f: change(f / "config.py", "HOST", "HOST ="), "SyntaxError"),
     "a line of comment": (lambda f: change(f / "config.py", "DEBUG", "# Off.\nDEBUG"), "+# Off."),
     "another file": (lambda f: change(f / "app.py", "small", "big"), "app.py"),
     "a file more": (lambda f: (f / "notes.md").write_text("x"), "notes.md"),
-    "a file less": (lambda f: (f / "README.md").unlink(), "README.md"),
 }
 
 
@@ -69,28 +65,6 @@ def test_the_check_runs_the_service_and_says_what_it_saw(tmp_path: Path) -> None
     change(copy / "app.py", "import config", "import confg")
     with pytest.raises(ValueError, match="ModuleNotFoundError"):
         CHECK["answer"](port, copy, "127.0.0.1")
-
-
-@pytest.mark.parametrize("words", [[], ["x"], ["0"], ["65536"], ["80", "81"], ["80.5"]])
-def test_what_is_no_port_is_refused_before_the_demo_begins(words: list[str]) -> None:
-    with pytest.raises(ValueError, match="65535"):
-        CHECK["port_of"](words)
-
-
-@pytest.mark.slow
-def test_a_claim_that_fails_the_check_is_sent_back_and_a_task_without_one_says_so(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    copied(tmp_path, 3_000)
-    early = 'call("finish_task", summary="The port was changed and checked.")'
-    edit = f'call("edit_file", path="config.py", old="PORT = 3000", new="PORT = {PORT}")'
-    bench.model(steps(early, edit, f'call("finish_task", summary="The port is {PORT}.")', early))
-    result = bench.run("Change the port", "--check", f'{sys.executable} "{SCRIPT}" {PORT}')
-    back, _, card = result.stdout.partition("\nVerified: done\n")
-    assert (result.exit_code, back.count("The port was changed and checked.")) == (0, 1)
-    assert "PORT is 3000" in back
-    assert f"PORT is {PORT}" in card
-    # A thread remembers its checks until it is told otherwise.
-    assert "Verified: done" not in bench.run("And this", "--check", "none").stdout
 
 
 def test_only_the_demos_own_task_has_its_check() -> None:

@@ -9,18 +9,16 @@ from typing import Any
 
 import pytest
 
-from benchmarks import delegate_cost, fleet, iterations
+from benchmarks import delegate_cost, iterations
 from benchmarks.comparison import Prices, fewer, rows
 from benchmarks.file_tasks import TASKS, TURNS, FileTask, run_task
 from benchmarks.fleet import Task, at_once
 from benchmarks.iterations import CLASSES, simulated
 from benchmarks.loops import LOOPS, PLAIN, SIGNOFF, Run
-from benchmarks.prompt_cost import rows as prompt_rows
 from benchmarks.prompt_tokens import more, o200k
 from benchmarks.workers.proof import Plan, prove
-from benchmarks.workers.record import Record
 from signoff import sqlite_storage
-from signoff.models import ScriptedModel, call, reply
+from signoff.models import ScriptedModel, call
 from tests.support.servers.postgres import Server
 from tests.support.sources import REPOSITORY
 
@@ -41,51 +39,33 @@ def test_the_plain_loop_never_ends_and_signoff_ends_with_the_work(runs: list[Run
 
 def test_the_rows_are_means_of_the_runs(runs: list[Run]) -> None:
     found = rows(runs, PRICES)
-    assert len(found) == 8
     for row in found:
         mine = [run for run in runs if run.loop == row.loop and row.kind in (run.kind, "all")]
         assert (row.tasks, sum(row.ended.values())) == (len(mine), len(mine))
-        assert row.turns == pytest.approx(sum(run.turns for run in mine) / len(mine))
         paid = sum(run.input_tokens * 2 + run.output_tokens * 10 for run in mine) / 1e6
         assert row.cost == pytest.approx(paid / len(mine))
     assert {row.loop: row.turns for row in found if row.kind == "all"} == {PLAIN: 30, SIGNOFF: 8.7}
     assert fewer(found)["turns"] == pytest.approx(0.71)
-    assert fewer(found)["tokens"] > 0.5
 
 
-ENDS: dict[str, tuple[list[Any], str, int]] = {
-    "words": ([call("look", at="x"), "Nothing to do."], "words", 2),
-    "an error of the provider": ([RuntimeError("down")], "RuntimeError", 0),
-    "a tool that does not exist": ([call("ghost"), "I cannot."], "words", 2),
-    "its turns": ([call("look", at="x")] * 3, "3 turns", 3),
-    "several calls in one reply": ([reply(call("look", at="x"), call("work", step=1)), "Done."], "words", 2),
-}
-
-
-@pytest.mark.parametrize("case", ENDS)
-def test_the_plain_loop_ends_by(case: str) -> None:
-    script, ended, turns = ENDS[case]
-    run = LOOPS[PLAIN](ScriptedModel(script), iterations.TOOLS, "Do it.", "simple", 3)
-    assert (run.ended, run.turns) == (ended, turns)
-
-
-RIGHT: dict[str, list[Any]] = {
-    "Set the retries": [call("edit_file", path="settings.ini", old="retries = 2", new="retries = 5")],
-    "Create a file": [call("write_file", path="notes.txt", content="buy milk\n")],
-    "Correct the spelling": [call("edit_file", path="letter.txt", old="recieve", new="receive")],
+EDITS: dict[str, list[tuple[str, str, str]]] = {
+    "Set the retries": [("settings.ini", "retries = 2", "retries = 5")],
+    "Correct the spelling": [("letter.txt", "recieve", "receive")],
     "Rename the function": [
-        call("edit_file", path="cart.py", old="def total(", new="def total_price("),
-        call("edit_file", path="shop.py", old="import total", new="import total_price"),
-        call("edit_file", path="shop.py", old="total([1, 2])", new="total_price([1, 2])"),
+        ("cart.py", "def total(", "def total_price("),
+        ("shop.py", "import total", "import total_price"),
+        ("shop.py", "total([1, 2])", "total_price([1, 2])"),
     ],
     "Add a function": [
-        call(
-            "edit_file",
-            path="maths.py",
-            old="return a + b",
-            new="return a + b\n\n\ndef subtract(a, b):\n    return a - b",
-        )
+        ("maths.py", "return a + b", "return a + b\n\n\ndef subtract(a, b):\n    return a - b"),
     ],
+}
+RIGHT: dict[str, list[Any]] = {
+    "Create a file": [call("write_file", path="notes.txt", content="buy milk\n")],
+    **{
+        task: [call("edit_file", path=path, old=old, new=new) for path, old, new in edits]
+        for task, edits in EDITS.items()
+    },
 }
 
 
@@ -113,20 +93,11 @@ def test_the_docs_quote_the_simulated_and_the_recorded_table(runs: list[Run]) ->
         assert f"| {row.loop.partition(': ')[2]} | {row.turns:.1f} | {row.tokens:,.0f} |" in page
 
 
-@pytest.mark.thorough
-def test_a_hundred_turns_cost_no_more_than_with_create_agent() -> None:
-    peer, whole, own, lines = prompt_rows(turns=100, budget=20_000).values()
-    assert (peer.summaries, lines.summaries) == (0, 0)
-    assert whole.summaries >= own.summaries > 1
-    assert max(own.dollars, lines.dollars) <= min(peer.dollars, whole.dollars)
-
-
-@pytest.mark.parametrize("waits", [False, True])
-def test_the_first_request_is_little_longer_than_that_of_create_agent(waits: bool) -> None:
+def test_the_first_request_is_little_longer_than_that_of_create_agent() -> None:
     # 4.4 characters make a token here.
-    assert 2_000 < more(len, waits=waits) <= 2_420
+    assert 2_000 < more(len, waits=False) <= more(len, waits=True) <= 2_420
     count = o200k()
-    assert count is None or more(count, waits=waits) <= 550
+    assert count is None or more(count, waits=True) <= 550
 
 
 def test_the_page_of_delegates_has_the_recorded_table() -> None:
@@ -136,84 +107,54 @@ def test_the_page_of_delegates_has_the_recorded_table() -> None:
     assert delegate_cost.page(text, json.loads(delegate_cost.RESULTS.read_text("utf-8"))) == text
 
 
-def run_benchmark(*words: str) -> str:
+def program(*words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", *words]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
 
 
 @pytest.mark.slow
 @pytest.mark.thorough
 def test_ten_finishes_cost_one_with_the_inner_guard() -> None:
-    told = json.loads(run_benchmark("benchmarks.double_finish", "--json", "--no-model", "--pause", "0.02"))
+    told = json.loads(program("benchmarks.double_finish", "--json", "--no-model", "--pause", "0.02").stdout)
     for part in ("server", "scripted"):
         guarded, bare = told[part]["with"], told[part]["without"]
         assert (guarded["finishes"], bare["finishes"]) == (1, 10)
-        assert guarded["sent"] < bare["sent"] / 5
         assert guarded["tokens"] < bare["tokens"] / 3
-    assert told["server"]["with"]["closed"] is not None
-    assert told["server"]["without"]["closed"] is None
 
 
 @pytest.mark.slow
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("benchmarks.iterations", "--latency", "0"), "71% fewer turns"),
-        (("benchmarks.double_finish", "--no-model", "--pause", "0.001"), "with the inner guard"),
-        (("benchmarks.delegate_cost", "--turns", "10", "--runs", "1", "--processes", "1"), "sync"),
-    ],
-)
-def test_a_benchmark_runs_as_a_program(words: tuple[str, ...], said: str) -> None:
-    command = [sys.executable, "-m", *words]
+def test_a_benchmark_runs_as_a_program() -> None:
     # One that misses its target says so by its exit code.
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
-    assert "Traceback" not in done.stderr
-    assert said in done.stdout
+    done = program("benchmarks.delegate_cost", "--turns", "10", "--runs", "1", "--processes", "1")
+    assert ("Traceback" in done.stderr, "sync" in done.stdout) == (False, True)
 
 
 DONE = {"status": "success", "claim": "done", "summary": "task-00001 is done."}
-OWN, TWO = {"task-00001"}, {"task-00001", "task-00002"}
+OWN = {"task-00001"}
 
 
-@pytest.mark.parametrize(
-    ("outcome", "markers", "right"),
-    [
-        (DONE, OWN, True),
-        ({**DONE, "status": "limit"}, OWN, False),
-        ({**DONE, "claim": "partial"}, OWN, False),
-        ({**DONE, "summary": "task-00002 is done."}, OWN, False),
-        (DONE, TWO, False),
-    ],
-    ids=["right", "at a limit", "partly", "with the words of another", "with another one's marker"],
-)
-def test_when_a_task_of_many_has_ended_right(outcome: dict[str, str], markers: set[str], right: bool) -> None:
+RIGHT_OR_NOT: dict[str, tuple[dict[str, str], set[str], bool]] = {
+    "right": (DONE, OWN, True),
+    "at a limit": ({**DONE, "status": "limit"}, OWN, False),
+    "with the words of another": ({**DONE, "summary": "task-00002 is done."}, OWN, False),
+    "with another one's marker": (DONE, {*OWN, "task-00002"}, False),
+}
+
+
+@pytest.mark.parametrize("case", RIGHT_OR_NOT)
+def test_when_a_task_of_many_has_ended_right(case: str) -> None:
+    outcome, markers, right = RIGHT_OR_NOT[case]
     assert Task("task-00001", outcome, markers).right is right
 
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_a_hundred_tasks_at_once_all_finish_and_none_is_mixed_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hundred_tasks_at_once_all_finish_and_none_is_mixed_up(tmp_path: Path) -> None:
     with sqlite_storage(tmp_path / "threads.sqlite") as storage:
         told = asyncio.run(at_once(100, storage))
     assert [one.right for one in told.tasks] == [True] * 100
     assert told.together > 50
-    fleet.main(tasks=2, pause=0, sqlite=False)
-    monkeypatch.setattr(fleet, "MOST_AVERAGE", 2)
-    with pytest.raises(SystemExit):
-        fleet.main(tasks=2, pause=0, sqlite=False)
-
-
-def test_the_record_of_the_workers_takes_a_step_once_and_counts_what_it_refused(tmp_path: Path) -> None:
-    record = Record(tmp_path / "record")
-    booked = [record.book("a", step, by) for step, by in ((1, "x"), (1, "y"), (2, "y"))]
-    assert booked == [True, False, True]
-    with record.file.open("a") as file:
-        file.write('{"what": "done", "acc')
-    assert record.keys("done", "account", "step") == {("a", 1): 1, ("a", 2): 1}
-    assert record.keys("refused", "call") == {("y",): 1}
 
 
 @pytest.mark.slow
