@@ -1,6 +1,5 @@
 """The command line as a process: signals, kills, terminals, what its streams get, and what it imports."""
 
-import json
 import os
 import re
 import signal
@@ -15,21 +14,9 @@ import pytest
 from typer.testing import Result
 
 from signoff import sqlite_storage
-from tests.support.benches.cli import (
-    ASK,
-    CONFIRM,
-    DONE,
-    EDIT,
-    LOOK,
-    WRITE,
-    Bench,
-    bare,
-    first_offered,
-    offered,
-    steps,
-    words_of,
-)
-from tests.support.benches.cli_terminal import SECONDS, Terminal, at_terminal, run_words, terminal, wait_until
+from tests.support.benches.cli import Bench, bare, first_offered, offered, steps, words_of
+from tests.support.benches.cli_steps import ASK, CONFIRM, DONE, EDIT, LOOK, WRITE
+from tests.support.benches.cli_terminal import Terminal, at_terminal, run_words, terminal, wait_until
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
 COMMAND = "printf '\\033]0;x\\a<step 1>\\n'; until [ -e seen ]; do sleep 0.05; done"
@@ -40,10 +27,10 @@ def begun(bench: Bench) -> Path:
     return bench.folder / "begun"
 
 
-def sleeping(bench: Bench, seconds: float, then: str) -> str:
+def sleeping(bench: Bench, seconds: float) -> str:
     """A step of the model that takes its time, the first time."""
     first = f"(f := __import__('pathlib').Path({str(begun(bench))!r})).exists()"
-    return f"lambda m: ({first} or (f.touch(), __import__('time').sleep({seconds})), {then})[-1]"
+    return f"lambda m: ({first} or (f.touch(), __import__('time').sleep({seconds})), {DONE})[-1]"
 
 
 # The first signal stops the run after its step, the second at once; both can be gone on from. A reply that is
@@ -63,7 +50,7 @@ def late() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def stopped(bench: Bench, *words: str, numbers: Sequence[int] = (signal.SIGINT,)) -> Result:
+def stopped(bench: Bench, *numbers: int) -> Result:
     """The result of a run that got these signals when its step had begun."""
 
     def send() -> None:
@@ -75,40 +62,29 @@ def stopped(bench: Bench, *words: str, numbers: Sequence[int] = (signal.SIGINT,)
 
     sender = threading.Thread(target=send)
     sender.start()
-    result = bench.run("Do it", *words)
+    result = bench.run("Do it")
     sender.join()
     assert (result.exit_code, result.stderr) == (4, "")
     return result
 
 
 INT, TERM = NUMBERS
-# The options of a run, the signals, and how long the model would take.
-IN_A_REPLY: dict[str, tuple[list[str], list[int], int]] = {
-    "^C": ([], [INT], 5),
-    "SIGTERM, as JSON": (["--json"], [TERM], 5),
-    "^C, quietly": (["--quiet"], [INT], 5),
-    "a second one ends a call that hangs": ([], [INT, INT], 600),
-    "both": ([], [INT, TERM], 600),
+# The signals, and how long the model would take.
+IN_A_REPLY: dict[str, tuple[list[int], int]] = {
+    "SIGTERM": ([TERM], 5),
+    "a second ^C ends a call that hangs": ([INT, INT], 600),
 }
 
 
 @pytest.mark.usefixtures("late")
 @pytest.mark.parametrize("case", IN_A_REPLY)
 def test_a_signal_in_a_model_call_keeps_nothing_of_the_reply(bench: Bench, case: str) -> None:
-    words, numbers, seconds = IN_A_REPLY[case]
-    bench.model(steps(LOOK, sleeping(bench, seconds, DONE), DONE))
-    result = stopped(bench, *words, numbers=numbers)
+    numbers, seconds = IN_A_REPLY[case]
+    bench.model(steps(LOOK, sleeping(bench, seconds), DONE))
+    result = stopped(bench, *numbers)
     assert (bench.json("show", "t1")["status"], bench.turns()) == ("stopped", 1)
-    on = json.loads(result.stdout)["resume"] if "--json" in words else None
-    assert (bare(words_of(on)) if on else first_offered(result.stdout)) == ["resume", "t1"]
+    assert first_offered(result.stdout) == ["resume", "t1"]
     assert bench.json("resume", "t1")["outcome"]["turns"] == 2
-
-
-@pytest.mark.usefixtures("late")
-def test_a_streamed_reply_is_closed(bench: Bench) -> None:
-    bench.model(steps(sleeping(bench, 0, "'word ' * 2000"), DONE), delay=0.1)
-    result = stopped(bench)
-    assert ("word" in result.stdout, bench.turns()) == (False, 0)
 
 
 @pytest.mark.usefixtures("late")
@@ -119,33 +95,10 @@ def test_a_tool_that_runs_is_waited_for_and_after_a_second_one_its_fate_is_unkno
     command = f"touch {begun(bench)}; sleep {'1; echo ran' if times == 1 else '300 & wait'}"
     # The first finish is questioned where the outcome of the command is unknown.
     bench.model(steps(f'call("run_shell", command="{command}")', DONE, DONE))
-    stopped(bench, numbers=[INT] * times)
+    stopped(bench, *[INT] * times)
     assert ("unknown" in bench("resume", "t1").stdout) == (times == 2)
     (ran, *_) = (event["ok"] for event in bench.told() if event["kind"] == "call")
     assert ran == (times == 1)
-
-
-def test_one_that_the_parent_ignores_stays_ignored(bench: Bench) -> None:
-    bench.model(f"[lambda m: (__import__('signal').raise_signal(2), {DONE})[1]]")
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        assert bench.run().exit_code == 0
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("late")
-def test_while_the_model_loads_nothing_has_begun(bench: Bench) -> None:
-    (bench.folder / "loads.py").write_text("import signal; signal.raise_signal(15); model = 0")
-    loads = ["--model", f"scripted:{bench.folder / 'loads.py'}"]
-    result = bench.run("x", *loads, thread="new")
-    assert (result.exit_code, result.stderr, offered(result.stdout)) == (4, "", {})
-    assert bench("show", "new").exit_code == 2
-    bench.run()
-    before = bench.json("show", "t1")
-    result = bench("resume", "t1", "8080", *loads)
-    assert (result.exit_code, first_offered(result.stdout)) == (4, ["resume", "t1", "your answer"])
-    assert bench.json("show", "t1") == before
 
 
 # A person sits before it, and is asked there.
@@ -195,7 +148,6 @@ def test_calls_are_decided_one_by_one(bench: Bench) -> None:
 # What is asked, the prompt, how the person leaves, the last words of the commands that are left.
 LEAVES: Mapping[str, tuple[str, str, int | None, list[str]]] = {
     "a question": (ASK, "your answer > ", INT, ["your answer"]),
-    "an approval": (WRITE, "respond > ", INT, ["approve", "reject: your reason"]),
     "a confirmation, by ^D": (CONFIRM, "reject > ", None, ["yes", "what is wrong"]),
 }
 
@@ -218,7 +170,6 @@ def test_whoever_leaves_leaves_the_question_open(bench: Bench, case: str) -> Non
 
 LIVE: Mapping[str, tuple[str, Sequence[str]]] = {
     "the end of a long one": ('"abcdefgh" * 20', ["▸ abcdefgh", "▸ …", "abcdefg"]),
-    "a call": ('call("read_file", path="a" * 40)', ["▸ read_file", '"aaaa']),
     "what could steer it": ('"a\\x1b[2Jb " * 10', ["▸ a␛[2Jb"]),
     "a command": (f'call("run_shell", command={COMMAND!r})', ["<step 1>"]),
 }
@@ -252,21 +203,6 @@ def test_ctrl_c_reaches_the_run_and_says_what_it_does(bench: Bench) -> None:
         shown.until("Go on: ")
         assert shown.end() == 4
     assert bench(*words_of(bench.json("show", "t1")["resume"])).exit_code == 0
-
-
-@pytest.mark.slow
-def test_another_process_is_asked_to_pause_and_is_gone_on_with(bench: Bench) -> None:
-    another = 'call("read_file", path=str(len(m)))'
-    bench.model(f"[{sleeping(bench, 0, another)}] * 500", delay=0.1)
-    with bench.start(*run_words(bench, "--turns", "500")) as process:
-        wait_until(begun(bench).exists)
-        asked = bench("pause", "t1")
-        out, err = process.communicate(timeout=SECONDS)
-    assert (asked.exit_code, process.returncode, err) == (0, 4, "")
-    promised = words_of("signoff " + asked.stdout.partition(": signoff ")[2])
-    assert promised == offered(out)["Go on"]
-    assert bench.json("show", "t1")["status"] == "paused"
-    assert bench(*promised, "--model", bench.model(f"[{DONE}] * 500")).exit_code == 0
 
 
 @pytest.mark.slow

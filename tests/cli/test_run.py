@@ -10,21 +10,9 @@ from typing import Any
 
 import pytest
 
-from signoff import SetupError
 from signoff.text import WAITS, heading
-from tests.support.benches.cli import (
-    ASK,
-    CONFIRM,
-    DONE,
-    LOOK,
-    SAY,
-    Bench,
-    bare,
-    first_offered,
-    one_sentence,
-    steps,
-    words_of,
-)
+from tests.support.benches.cli import Bench, bare, first_offered, one_sentence, steps, words_of
+from tests.support.benches.cli_steps import ASK, CONFIRM, DONE, LOOK, SAY
 from tests.support.process_table import runs
 from tests.support.servers.fake_provider import FakeProvider, Reply, error, tool_call
 from tests.support.tagged_replies import DONE as TAGGED_DONE
@@ -70,7 +58,6 @@ LINES: Mapping[str, Sequence[str]] = {
         "1|LINE_0 = 0",
         "… 49 more lines",
     ],
-    'call("read_file", path="no.py")': ["✗ read_file  no.py"],
     'call("frob", n=3, deep={"a": [1]}, old="a\\nb", path="x.py", content="x" * 100)': [
         '✗ frob  x.py  n=3  deep={"a": [1]}  old="a b"  content="xxx',
     ],
@@ -99,31 +86,29 @@ EVIL = r"\x1b]0;owned\x07\x1b[2J[red]x[/red]\u202egnp.exe\x9b31m"
 
 HOSTILE = (
     f'["{EVIL}", call("read_file", path="{EVIL}"), call("{EVIL}", x="{EVIL}")]',
-    f"call(\"run_shell\", command=\"printf '%s' '{EVIL}'\")",
     f'call("think", thought="{EVIL}", approach="{EVIL}", status="{EVIL}")',
     f'call("ask_user", question="{EVIL}", options=["{EVIL}"])',
 )
 ENDS_HOSTILE = (
-    f'call("finish_task", summary="{EVIL}", outcome="partial", pending_issues=["{EVIL}"])',
-    f'ValueError("{EVIL}")',
+    [f'call("finish_task", summary="{EVIL}", outcome="partial", pending_issues=["{EVIL}"])'],
+    [f'ValueError("{EVIL}")'],
 )
 
 
 @pytest.mark.parametrize("script", [HOSTILE, *ENDS_HOSTILE], ids=["work", "a finish", "an error"])
 def test_nothing_of_a_model_or_a_user_steers_the_terminal_and_markup_in_it_is_text(
-    bench: Bench, script: str | tuple[str, ...]
+    bench: Bench, script: Sequence[str]
 ) -> None:
     evil = EVIL.encode().decode("unicode_escape")
-    bench.model(steps(*([script] if isinstance(script, str) else script)))
-    full = bench.run(evil, thread=evil).output + bench("threads").output
-    full += bench("show", "--", evil).output
-    quiet = bench.run(evil, "--quiet", thread="t2").output
-    assert not [character for character in full + quiet if not character.isprintable() and character != "\n"]
-    assert "[red]x[/red]" in full
+    bench.model(steps(*script))
+    results = [bench.run(evil, thread=evil), bench("threads"), bench("show", "--", evil)]
+    shown = "".join(result.output for result in (*results, bench.run(evil, "--quiet", thread="t2")))
+    assert not [character for character in shown if not character.isprintable() and character != "\n"]
+    assert "[red]x[/red]" in shown
 
 
 def test_a_shell_reads_the_printed_command_as_it_was_meant(bench: Bench) -> None:
-    threads = ["it's", "$HOME `id` \\", "a\nb'c\\d", "-x \x1b[31m", "é\u202e", '"q"; --', "t" * 500]
+    threads = ["it's $HOME `id` \\", "-x \x1b[31m a\nb'c\\d", 'é\u202e "q"; --']
     commands = []
     for thread in threads:
         bench.run(thread=thread)
@@ -152,15 +137,6 @@ def test_a_system_prompt_is_shown_to_the_model_and_remembered(bench: Bench) -> N
         assert told == bench.run("y", "-q", thread=thread).stdout == "Speak Latin.\n"
 
 
-def test_a_thread_takes_one_task_after_another_with_its_limits(bench: Bench) -> None:
-    look, cheap = f"reply({LOOK}, usage=(90, 10))", f"reply({DONE}, usage=(9, 1))"
-    bench.model(steps(cheap, look, 'reply(call("think", thought="hm"), usage=(90, 10))', cheap))
-    assert bench.run("Look", "--tokens", "200", "--seconds", "60").exit_code == 0
-    found = bench.json("run", "Look again", "-t", "t1", SIGNOFF_MODEL="gpt-none")
-    assert (found["exit_code"], found["outcome"]["reason"], found["outcome"]["turns"]) == (3, "tokens", 2)
-    assert bench(*words_of(found["resume"])).exit_code == 0
-
-
 class TestProviders:
     """A model behind an address: over HTTP, on this machine."""
 
@@ -173,11 +149,8 @@ class TestProviders:
             assert bench("run", "And this", "--thread", "t1").exit_code == 0
         keys = [request.headers["authorization"] for request in server.requests]
         assert keys == ["Bearer sk-secret", "Bearer not-needed"]
-        body = server.requests[0].body
-        offered = {tool["function"]["name"] for tool in body["tools"]}
-        assert (body["model"], body["stream"], {"finish_task", "edit_file"} <= offered) == ("m", True, True)
-        saved = [file.read_bytes() for file in bench.folder.glob("threads.sqlite*") if file.is_file()]
-        assert b"sk-secret" not in b"".join(saved)
+        assert server.requests[0].body["model"] == "m"
+        assert b"sk-secret" not in bench.database.read_bytes()
 
     def test_what_it_refuses_is_told_with_what_to_do_and_can_be_tried_again(self, bench: Bench) -> None:
         finish = Reply(calls=[tool_call("finish_task", summary="x")])
@@ -203,8 +176,7 @@ class TestTools:
         return names - {"finish_task", "ask_user", "think"}
 
     @pytest.mark.parametrize(
-        ("tools", "names"),
-        [(" files,files", FILES), ("shell", {"run_shell"}), ("", FILES | {"run_shell"}), ("none", set())],
+        ("tools", "names"), [(" files,files", FILES), ("", FILES | {"run_shell"}), ("none", set())]
     )
     def test_the_model_has_those_that_are_named_and_the_thread_remembers_them(
         self, bench: Bench, tools: str, names: set[str]
@@ -212,11 +184,10 @@ class TestTools:
         assert self.named(bench, *(["--tools", tools] if tools else [])) == names
         assert self.named(bench) == names
 
-    PYTHON: Mapping[str, tuple[list[str], bool | None]] = {
+    PYTHON: Mapping[str, tuple[list[str], bool]] = {
         "read-only": (["--tools", "python"], False),
         "may write": (["--tools", "python-write"], True),
         "the text protocol": (["--protocol", "tagged"], True),
-        "the text protocol without it": (["--protocol", "tagged", "--tools", "files"], None),
     }
 
     @pytest.mark.parametrize("case", PYTHON)
@@ -228,17 +199,12 @@ class TestTools:
         called = steps(f'call("run_python", code="{code}")', SAY)
         bench.model(repr(tagged) if "tagged" in options else called)
         shown = bench.run("x", *options).stdout
-        assert (bench.workspace / "made.txt").exists() is bool(writes)
-        assert ("Python may change" in shown) is bool(writes)
-        assert ("      42\n" in shown) is (writes is not None)
+        assert "      42\n" in shown
+        assert (bench.workspace / "made.txt").exists() is ("Python may change" in shown) is writes
 
-    def test_one_that_this_host_cannot_have_is_refused_before_anything_begins(
-        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("signoff.tools.choose_sandbox", _no_sandbox)
-        for tools, named in (("shell", "bash"), ("python", "python")):
-            one_sentence(bench.run("x", "--tools", tools, PATH="/nowhere"), named)
-            one_sentence(bench("show", "t1"), "t1")
+    def test_one_that_this_host_cannot_have_is_refused_before_anything_begins(self, bench: Bench) -> None:
+        one_sentence(bench.run("x", "--tools", "shell", PATH="/nowhere"), "bash")
+        one_sentence(bench("show", "t1"), "t1")
 
     def test_the_shell_has_no_secrets_and_ends_with_the_run(self, bench: Bench) -> None:
         bench.model(steps('call("run_shell", command="sleep 500 & echo $!; env")', SAY))
@@ -247,25 +213,14 @@ class TestTools:
         assert "hunter2" not in environment
         assert not runs(int(pid.split()[-1]))
 
-    PYTHONS: Mapping[str, tuple[dict[str, str], str, bool]] = {
-        "that of signoff": ({}, "{bin}/signoff", True),
-        "not of an application": ({}, "/home/me/.local/bin/signoff", False),
-        "not beside an environment": ({"VIRTUAL_ENV": "/mine"}, "{bin}/signoff", False),
-    }
-
-    @pytest.mark.parametrize("case", PYTHONS)
-    def test_which_python_the_shell_finds(
-        self, bench: Bench, case: str, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("is_own", [True, False])
+    def test_the_shell_finds_the_python_of_signoff_but_not_that_of_an_application(
+        self, bench: Bench, is_own: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        env, program, is_first = self.PYTHONS[case]
         own = str(Path(sys.executable).parent)
-        monkeypatch.setattr(sys, "argv", [program.format(bin=own)])
+        monkeypatch.setattr(sys, "argv", [f"{own if is_own else '/home/me/.local/bin'}/signoff"])
         monkeypatch.setenv("PATH", "/usr/bin:/bin")
         monkeypatch.delenv("VIRTUAL_ENV", raising=False)
         bench.model(steps('call("run_shell", command="echo $PATH")', SAY))
-        found = json.loads(bench.run("x", "--json", **env).stdout)["outcome"]["summary"]
-        assert found.startswith(f"{own}:/usr/bin") is is_first
-
-
-def _no_sandbox(*_: object, **__: object) -> None:
-    raise SetupError("There is no sandbox for python here.")
+        found = json.loads(bench.run("x", "--json").stdout)["outcome"]["summary"]
+        assert found.startswith(f"{own}:/usr/bin") is is_own

@@ -14,7 +14,8 @@ from langchain_core.tools import ToolException
 
 from signoff import sqlite_storage
 from signoff.tools import workspace_tools
-from tests.support.benches.cli import ASK, DONE, LOOK, Bench, offered, one_sentence, steps
+from tests.support.benches.cli import Bench, offered, one_sentence, steps
+from tests.support.benches.cli_steps import ASK, DONE, LOOK
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
@@ -70,16 +71,14 @@ def test_the_first_place_that_has_a_value_decides(bench: Bench, own: Path, case:
 
 
 def test_a_thread_keeps_what_it_ran_with_also_that_it_had_no_limit(bench: Bench, own: Path) -> None:
-    fresh = {"turns": 30, "talk_turns": 5, "tokens": None, "seconds": None, "model_seconds": 300}
     bench.run("x")
-    assert fresh.items() <= used(bench).items()
+    fresh = {"turns": 30, "talk_turns": 5, "tokens": None, "seconds": None, "model_seconds": 300}
     written(own, "tokens = 9\nseconds = 9\nbase_url = 'http://x/v1'\n")
     bench("run", "y", "-t", "t1", OPENAI_BASE_URL="http://y")
     assert {"base_url": None, "workspace": str(bench.workspace), **fresh}.items() <= used(bench).items()
-    bench.run("z", "--turns", "7", "--tokens", "100", "--seconds", "1.5", "--model-seconds", "7.5")
-    bench("run", "z", "-t", "t1", "--turns", "3", "--talk-turns", "2")
-    kept = {"turns": 3, "talk_turns": 2, "tokens": 100, "seconds": 1.5, "model_seconds": 7.5}
-    assert kept.items() <= used(bench).items()
+    bench.run("z", "--turns", "7", "--seconds", "1.5", "--approve", "write")
+    bench("run", "z", "-t", "t1", "--turns", "3")
+    assert {"turns": 3, "seconds": 1.5, "approve": ["write"]}.items() <= used(bench).items()
 
 
 def test_the_example_of_the_docs(bench: Bench, own: Path) -> None:
@@ -111,23 +110,6 @@ def test_the_docs_have_every_option_with_its_variables_and_its_help(bench: Bench
         assert f"SIGNOFF_{others[-1].upper()}" == variable, option
 
 
-LISTS: dict[str, tuple[str, list[str]]] = {
-    "tools = 'files, python'": ("tools", ["files", "python"]),
-    "tools = ['files', 'python']": ("tools", ["files", "python"]),
-    "tools = ['none']": ("tools", []),
-    "checks = 'true -q'": ("checks", ["true -q"]),
-    "checks = 'none'": ("checks", []),
-}
-
-
-@pytest.mark.parametrize("text", LISTS)
-def test_lists_and_texts_are_read_alike(bench: Bench, own: Path, text: str) -> None:
-    name, listed = LISTS[text]
-    written(own, text)
-    bench.run("x")
-    assert used(bench)[name] == listed
-
-
 # The user's file.
 
 
@@ -145,22 +127,19 @@ def test_one_that_was_named_is_named_again(bench: Bench, own: Path) -> None:
 HOSTILE = 'model = "m"\nbase_url = "http://h/v1"\ntools = ["shell"]\napprove = "none"\nturns = 1'
 
 
-@pytest.mark.parametrize("place", ["signoff.toml", ".signoff/signoff.toml", "signoff/signoff.toml"])
 def test_one_of_the_workspace_or_the_current_folder_is_ignored(
-    place: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for folder in (bench.workspace, bench.folder / "elsewhere"):
-        (folder / place).parent.mkdir(parents=True, exist_ok=True)
-        written(folder / place, HOSTILE)
-        monkeypatch.chdir(folder)
-        # What the specification says of a relative folder: it is no folder.
-        for home in (bench.env["XDG_CONFIG_HOME"], "."):
-            env = {"XDG_CONFIG_HOME": home, "HOME": str(bench.folder / "nobody"), "SIGNOFF_TOOLS": "files"}
-            thread = f"{folder.name}{len(home or '')}"
-            assert bench.run("x", "--approve", "write", thread=thread, **env).exit_code == 0
-            settings = used(bench, thread)
-            kept = {"base_url": None, "turns": 30, "tools": ["files"], "approve": ["write"]}
-            assert {**kept, "model": bench.env["SIGNOFF_MODEL"]}.items() <= settings.items()
+    for place in ("signoff.toml", ".signoff/signoff.toml", "signoff/signoff.toml"):
+        (bench.workspace / place).parent.mkdir(exist_ok=True)
+        written(bench.workspace / place, HOSTILE)
+    monkeypatch.chdir(bench.workspace)
+    # What the specification says of a relative folder: it is no folder.
+    for thread, home in (("t1", bench.env["XDG_CONFIG_HOME"]), ("t2", ".")):
+        env = {"XDG_CONFIG_HOME": home, "HOME": str(bench.folder / "nobody"), "SIGNOFF_TOOLS": "files"}
+        assert bench.run("x", "--approve", "write", thread=thread, **env).exit_code == 0
+        kept = {"base_url": None, "turns": 30, "tools": ["files"], "approve": ["write"]}
+        assert {**kept, "model": bench.env["SIGNOFF_MODEL"]}.items() <= used(bench, thread).items()
 
 
 def test_one_in_the_workspace_is_refused_when_it_is_named(bench: Bench) -> None:
@@ -181,9 +160,8 @@ def test_the_model_cannot_write_it(bench: Bench, own: Path, monkeypatch: pytest.
 
 
 def test_one_that_others_may_write_or_own_is_refused(bench: Bench, own: Path) -> None:
-    for mode in (0o620, 0o602):
-        written(own, "turns = 3").chmod(mode)
-        one_sentence(bench("threads"), f"chmod go-w {own}")
+    written(own, "turns = 3").chmod(0o620)
+    one_sentence(bench("threads"), f"chmod go-w {own}")
     if os.getuid() == 0:
         os.chown(written(own, "turns = 3"), 12_345, -1)
         one_sentence(bench("threads"), str(own))
@@ -191,17 +169,10 @@ def test_one_that_others_may_write_or_own_is_refused(bench: Bench, own: Path) ->
 
 # What the file holds; what the one sentence names beside the place, and what it wants.
 WRONG: Mapping[str, tuple[str | bytes, str, str]] = {
-    "too deep": ("a = " + "[" * 90_000, "", "TOML"),
     "too long": ("#" * 200_000, "", "100,000"),
     "an unknown key": ("turn = 3", "turn in", "turns, tokens"),
     "a key": ("api_key = 's3cret'", "api_key in", "turns, tokens"),
-    "no turns": ("turns = 0", "turns in", "whole number"),
-    "true turns": ("turns = true", "turns in", "number"),
     "a protocol": ("protocol = 'soap'", "protocol in", "tools or tagged"),
-    "tools": ("tools = ['files', 'shel']", "tools in", "python-write"),
-    "control tools": ("approve = ['control']", "approve in", "control"),
-    "an empty check": ("checks = ['']", "checks in", "'pytest -q'"),
-    "a relative workspace": ("workspace = 'project'", "workspace in", "/ or ~"),
     "a relative database": ("database = 'x.sqlite'", "database in", "/ or ~"),
 }
 
@@ -216,14 +187,12 @@ def test_what_is_wrong_in_the_file_is_one_sentence_that_names_it(case: str, benc
 
 
 def test_what_is_wrong_in_the_environment_is_one_sentence_that_names_it(bench: Bench) -> None:
-    for variable, value in (("TURNS", "0"), ("APPROVE", "terminl"), ("ROUNDS", "perhaps")):
-        one_sentence(bench.run("x", **{f"SIGNOFF_{variable}": value}), f"SIGNOFF_{variable}", value)
+    one_sentence(bench.run("x", SIGNOFF_APPROVE="terminl"), "SIGNOFF_APPROVE", "terminl")
 
 
 UNREADABLE: dict[str, Callable[[Path], object]] = {
     "a pipe": os.mkfifo,
     "without an end": lambda path: path.symlink_to("/dev/zero"),
-    "a folder": Path.mkdir,
     "no text": lambda path: written(path, b"caf\xe9"),
 }
 
@@ -241,7 +210,6 @@ def test_a_file_that_is_named_is_read_to_a_bound_and_never_waited_for(case: str,
 URL = "http://me:hunter2@127.0.0.1:9/v1?key=hunter2#hunter2"
 MODELS: dict[str, tuple[list[str], dict[str, str], bool, tuple[str, str | None]]] = {
     "an option": (["--model", "o", "--base-url", URL], {"SIGNOFF_MODEL": "e"}, False, ("o", "9/v1")),
-    "the environment": ([], {"SIGNOFF_MODEL": "e", "OPENAI_BASE_URL": URL}, False, ("e", "9/v1")),
     "the thread's": ([], {"SIGNOFF_MODEL": "e", "OPENAI_BASE_URL": "http://e"}, True, ("m", "9/v1")),
     "another on the thread": (["--model", "{script}"], {}, True, ("{script}", None)),
 }
@@ -265,23 +233,13 @@ def test_where_model_and_address_come_from_and_no_secret_is_kept(bench: Bench, c
         assert "hunter2" not in str([item.value for item in storage.store.search((), limit=100)])
 
 
-SCRIPTS: dict[str, tuple[str, str]] = {
-    "a script": (f"from signoff.models import *\nscript = [{DONE}]", ""),
-    "neither": ("x = 1", "script"),
-    "broken": ("1 / 0", "ZeroDivisionError"),
-}
-
-
-@pytest.mark.parametrize("case", SCRIPTS)
-def test_a_scripted_model_from_a_file(bench: Bench, case: str) -> None:
-    source, problem = SCRIPTS[case]
-    (bench.folder / "model.py").write_text(source)
-    result = bench.run("x", "--model", f"scripted:{bench.folder / 'model.py'}")
-    if problem:
-        one_sentence(result, problem, "model.py")
-        assert bench("show", "t1").exit_code == 2
-    else:
-        assert result.exit_code == 0
+def test_a_scripted_model_from_a_file(bench: Bench) -> None:
+    file = bench.folder / "model.py"
+    file.write_text("1 / 0")
+    one_sentence(bench.run("x", "--model", f"scripted:{file}"), "ZeroDivisionError", "model.py")
+    assert bench("show", "t1").exit_code == 2
+    file.write_text(f"from signoff.models import *\nscript = [{DONE}]")
+    assert bench.run("x", "--model", f"scripted:{file}").exit_code == 0
 
 
 def test_the_first_place_that_names_a_database_decides_and_commands_name_it_again(

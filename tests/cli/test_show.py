@@ -4,15 +4,14 @@ import json
 import runpy
 import time
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from signoff import Session, build_graph, sqlite_storage
-from signoff.machine import TRANSITIONS, State
 from signoff.models import ScriptedModel, call
-from tests.support.benches.cli import CONFIRM, DONE, EDIT, LOOK, SAY, WRITE, Bench, one_sentence, steps
+from tests.support.benches.cli import Bench, one_sentence, steps
+from tests.support.benches.cli_steps import CONFIRM, DONE, EDIT, LOOK, SAY, WRITE
 from tests.support.benches.cli_terminal import Terminal, at_terminal
 
 EMPTY = 'call("finish_task", summary="")'
@@ -25,24 +24,21 @@ def listed(bench: Bench, *words: str) -> list[dict[str, Any]]:
     return found
 
 
-# The script and the options of a run; what happened in each of its turns.
-WAYS: dict[str, tuple[str, list[str], list[str]]] = {
+# The script of a run; what happened in each of its turns.
+WAYS: dict[str, tuple[str, list[str]]] = {
     "work, a finish that is refused, words, a thought, a question": (
         steps(LOOK, EMPTY, '"Hm."', THINK, ASK),
-        [],
         ["call", "call", "nudge", "thought", ""],
     ),
-    "an empty reply": (f"[lambda m: {DONE} if 'was empty' in m[-1].text else '']", [], ["nudge", ""]),
-    "a model that fails in the second turn": (steps(LOOK, "ValueError()"), [], ["call"]),
-    "a model that fails at once": (steps("ValueError()"), [], []),
+    "a model that fails in the second turn": (steps(LOOK, "ValueError()"), ["call"]),
 }
 
 
 @pytest.mark.parametrize("case", WAYS)
 def test_each_turn_has_its_events_its_way_and_its_reasons(bench: Bench, case: str) -> None:
-    script, options, events = WAYS[case]
+    script, events = WAYS[case]
     bench.model(script)
-    bench.run("Do it", *options)
+    bench.run("Do it")
     (task,) = bench.json("show", "t1")["tasks"]
     turns = task["turns"]
     assert [" ".join(event["kind"] for event in turn["events"]) for turn in turns] == events
@@ -56,13 +52,6 @@ def test_each_turn_has_its_events_its_way_and_its_reasons(bench: Bench, case: st
             f"{step['rule']}: {step['why']}" for step in turn["steps"] if step["rule"] not in ("", "think")
         ]
         assert lines[at + 1 : at + 1 + len(rules)] == rules
-    saved = [step for turn in turns for step in turn["steps"]]
-    for step, following in pairwise(saved):
-        assert TRANSITIONS[State(step["state"])][step["event"]] == following["state"]
-        assert step["next"] == [following["state"]]
-        assert bool(step["rule"]) == bool(step["why"]) == (step["state"] == "decide")
-    assert len({step["checkpoint_id"] for step in saved}) == len(saved)
-    assert sorted(step["at"] for step in saved) == [step["at"] for step in saved]
 
 
 def test_the_tasks_of_a_thread_in_order(bench: Bench) -> None:
@@ -71,12 +60,8 @@ def test_the_tasks_of_a_thread_in_order(bench: Bench) -> None:
     bench("run", "And more", "--thread", "t1")
     events = [("user", None), ("call", 1), ("question", 2), ("call", 3), ("outcome", None)]
     assert [(event["kind"], event["turn"]) for event in bench.told()] == [*events, *events[:1], *events[-1:]]
-    document = bench.json("show", "t1")
-    first, second = document["tasks"]
-    assert (first["words"], len(first["turns"]), first["outcome"]["turns"]) == (["Change it"], 4, 4)
-    assert (second["words"], len(second["turns"]), second["outcome"]["turns"]) == (["And more"], 1, 1)
-    assert first["task"] == first["outcome"]["task"] != second["task"] == second["outcome"]["task"]
-    assert document["settings"]["workspace"] == str(bench.workspace)
+    first, second = bench.json("show", "t1")["tasks"]
+    assert [first["outcome"]["turns"], second["outcome"]["turns"]] == [4, 1]
     told = ["you Change it", "  2 ? Which port?", "      8080", "you And more"]
     assert [line for line in bench("show", "t1").stdout.splitlines() if line in told] == told
 
@@ -85,7 +70,6 @@ def test_the_tasks_of_a_thread_in_order(bench: Bench) -> None:
 BOTH = steps(f"[{EDIT}, {WRITE}]")
 ROWS: dict[str, tuple[str, list[str], str, str]] = {
     "done": (steps(DONE), [], "success done finish_task 1", "Asserted: done"),
-    "broken": (steps("ValueError()"), [], "error model_error 0", "The model failed"),
     "limit": (f"[{LOOK}] * 3", ["--turns", "2"], "limit turns 2", "Turn limit"),
     "question": (steps(ASK), [], "waiting 1 answer Which\nport?", "waiting for an"),
     "approval": (BOTH, ["--approve", "write"], "waiting 1 approval edit_file, write_file", "waiting for app"),
@@ -114,19 +98,17 @@ def test_a_list_says_how_a_thread_stands(bench: Bench, case: str) -> None:
     assert listed(bench, "--condition", "paused") == []
 
 
-def question(seconds: object, default: object) -> str:
-    late = f"deadline_seconds={seconds!r}, default_answer={default!r}"
-    return f'call("ask_user", question="Which port?", {late})'
+def question(default: object) -> str:
+    return f'call("ask_user", question="Which port?", deadline_seconds=0.01, default_answer={default!r})'
 
 
 # The step of the model by the name of its thread, and the answer where the question expires.
 EXPIRES: dict[str, tuple[str, str | None]] = {
-    "past its deadline": (question(0.01, "8080"), "8080"),
-    "without a default": (question(0.01, None), ""),
-    "no deadline": (question(None, "8080"), None),
+    "past its deadline": (question("8080"), "8080"),
+    "without a default": (question(None), ""),
     "a confirmation": (CONFIRM, None),
-    "running": (question(0.01, "8080"), None),
-    "damaged": (question(0.01, "8080"), None),
+    "running": (question("8080"), None),
+    "damaged": (question("8080"), None),
 }
 
 
@@ -148,11 +130,7 @@ def test_questions_expire_once_with_their_default_and_no_others(bench: Bench) ->
     for name, found in expired.items():
         assert found["answer"] == (EXPIRES[name][1] or found["answer"])
         assert bench.json("resume", name)["outcome"]["summary"] == found["answer"]
-    shown = bench("threads", "--expire").stdout
-    assert (shown.startswith("running: Which port? → 8080  (go on: signoff resume "), shown.count("\n")) == (
-        True,
-        1,
-    )
+    assert "Which port? → 8080  (go on: signoff resume " in bench("threads", "--expire").stdout
 
 
 # A stored thread is decided again as it was; what would be decided otherwise is named.
@@ -163,35 +141,25 @@ def everything(bench: Bench) -> list[Any]:
         return [list(storage.checkpointer.list(None)), list(storage.store.search((), limit=1_000))]
 
 
-def test_a_replay_is_the_same_wherever_a_thread_stands_and_nothing_runs(bench: Bench) -> None:
+def test_a_replay_needs_neither_the_model_nor_the_tools_and_writes_nothing(bench: Bench) -> None:
     bench.run()
-    for words in (["resume", "t1", "8080"], None):
-        before = everything(bench)
-        result = bench("replay", "t1")
-        assert (result.exit_code, result.stderr, result.stdout[:9]) == (0, "", "The same:")
-        assert bench.json("replay", "t1")["differences"] == []
-        assert everything(bench) == before
-        if words:
-            bench(*words)
     for file in (bench.config, *bench.folder.glob("model*.py")):
         file.unlink()
-    assert bench("replay", "t1").exit_code == 0, "neither the model nor the tools are needed"
+    before = everything(bench)
+    result = bench("replay", "t1")
+    assert (result.exit_code, result.stderr, result.stdout[:9]) == (0, "", "The same:")
+    assert bench.json("replay", "t1")["differences"] == []
+    assert everything(bench) == before
 
 
-@pytest.mark.parametrize(
-    ("option", "now"), [("--turns=2", "near_limit"), ("--approve=read", "needs approval")]
-)
-def test_the_first_difference_is_shown_with_both_reasons(bench: Bench, option: str, now: str) -> None:
+def test_the_first_difference_is_shown_with_both_reasons(bench: Bench) -> None:
     bench.model(steps(LOOK, LOOK, LOOK, DONE))
     bench.run()
-    before = everything(bench)
-    result = bench("replay", "t1", option)
-    first = bench.json("replay", "t1", option)["differences"][0]
-    assert (result.exit_code, first["turn"]) == (1, 1)
-    assert first["now"].startswith(now)
+    result = bench("replay", "t1", "--turns=2")
+    first = bench.json("replay", "t1", "--turns=2")["differences"][0]
+    assert (result.exit_code, first["turn"], first["now"].split()[0]) == (1, 1, "near_limit")
     for when in ("stored", "now"):
         assert f"{when}: {first['what']} {first[when]}\n" in result.stdout
-    assert everything(bench) == before
 
 
 def test_a_replay_is_written_as_a_test_that_passes(bench: Bench) -> None:
@@ -206,11 +174,8 @@ def test_a_replay_is_written_as_a_test_that_passes(bench: Bench) -> None:
     one_sentence(bench("replay", "t1", "--to-test", "/nowhere/test.py"), "/nowhere/test.py")
     own = bench.folder / "own.py"
     own.write_text("def redact(text):\n    return text.replace('config', 'secret')\n")
-    redacted = ["replay", "t1", "--to-test", "-", "--redact", f"{own}:redact"]
-    shown = bench(*redacted).stdout
+    shown = bench("replay", "t1", "--to-test", "-", "--redact", f"{own}:redact").stdout
     assert ("config.py" in shown, "secret.py" in shown) == (False, True)
-    own.write_text("def redact(text):\n    return 1 / 0\n")
-    one_sentence(bench(*redacted), "ZeroDivision")
 
 
 # Deleting.
@@ -230,20 +195,17 @@ def left(bench: Bench) -> set[str]:
 def test_a_thread_goes_with_everything_but_what_it_did(bench: Bench) -> None:
     run_threads(bench, a=steps(EDIT, DONE), b=steps(EDIT, DONE))
     bench("stats", "--rate", "5", "--thread", "a")
-    assert bench("delete", "a", "--dry-run").stdout.splitlines()[1].startswith("a       Asserted")
-    dry = bench.json("delete", "a", "--dry-run")
-    assert dry == {"deleted": [], "kept": {}, "would_delete": ["a"]}
-    for words in (["a"], ["a", "--json"]):
-        assert bench("delete", *words).exit_code == 2, "there is nobody to ask"
+    assert bench.json("delete", "a", "--dry-run") == {"deleted": [], "kept": {}, "would_delete": ["a"]}
+    assert bench("delete", "a").exit_code == 2, "there is nobody to ask"
     assert left(bench) == {"a", "b"}
     assert bench.json("delete", "a", "--yes") == {"deleted": ["a"], "kept": {}}
     assert left(bench) == {"b"}
-    assert bench("delete", "b", "--yes").stdout == "Deleted b.\n"
+    bench("delete", "b", "--yes")
     assert everything(bench) == [[], []]
     assert bench.config.read_text() == "PORT = 4000\n"
 
 
-@pytest.mark.parametrize("typed", ["yes\n", "\n", "\x04"])
+@pytest.mark.parametrize("typed", ["yes\n", "\n"])
 def test_a_person_is_asked_before_deleting(bench: Bench, typed: str) -> None:
     run_threads(bench, a=steps(DONE))
 
@@ -275,15 +237,10 @@ def test_which_older_threads_go(bench: Bench) -> None:
     run_threads(bench, new=steps(DONE), runs=steps(DONE))
     with sqlite_storage(bench.database) as storage, storage.runner("runs"):
         for options, gone in (
-            (["50d", "--all"], set()),
             ([since], {"limit", "error"}),
-            ([since], set()),
             ([since, "--all"], {"waiting"}),
             (["2099-01-01", "--all"], {"new"}),
         ):
-            dry = bench.json("delete", "--older", *options, "--dry-run")
-            assert set(dry.get("would_delete", ())) - {"runs"} == gone
             before = left(bench)
             result = bench("delete", "--older", *options, "--yes")
             assert (result.exit_code, result.stderr, before - left(bench)) == (0, "", gone)
-            assert ("--all" in result.stdout) == (options == [since] and not gone), "what waits is mentioned"

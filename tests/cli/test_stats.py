@@ -1,6 +1,5 @@
 """`signoff stats`: the figures, each from tasks written down by hand, and ratings."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -10,9 +9,9 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from signoff import SetupError, Storage, StorageError, Texts, ThreadError, build_graph, sqlite_storage
+from signoff import SetupError, Storage, Texts, ThreadError, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
-from signoff.records import EndFigures, NudgeFigures, RefusalFigures, TaskRecord, rate, read_ended, stats
+from signoff.records import NudgeFigures, RefusalFigures, TaskRecord, rate, read_ended, stats
 from tests.support.benches.cli import Bench
 
 DAY = 86_400.0
@@ -45,32 +44,20 @@ def limit(at: float = 100.0, **fields: Any) -> TaskRecord:
     return task(at, **{"status": "limit", "reason": "turns", "claim": None, "verified": None, **fields})
 
 
-def test_nothing_has_no_rates() -> None:
-    figures = stats([])
-    assert (figures["tasks"], figures["exits"]["status"], figures["sections"]) == (0, {}, [])
-    rates = ("talk_only", "nudges", "refused", "accuracy", "false_positives", "false_negatives")
-    assert [name for name in rates if figures[name]["rate"] is not None] == []
-    assert figures["turns"] == {"successes": 0, "mean": None, "median": None, "p90": None, "most": None}
-
-
 def test_counts_are_added_up_over_tasks_and_turns_are_those_of_successes() -> None:
+    assert stats([])["nudges"]["rate"] is None
     nudges = {"talked": NudgeFigures(given=1, back=1), "empty": NudgeFigures(given=1, back=0)}
-    ends = [EndFigures(status=word, reason="x", turns=3) for word in ("limit", "error")]
     first = {"talk": 2, "nudges": {"talked": NudgeFigures(given=2, back=1)}, "rules": {"think": 3}}
-    second = {"nudges": nudges, "ends": ends, "cut_short": 1, "rules": {"think": 5, "turns": 1}}
+    second = {"nudges": nudges, "cut_short": 1, "rules": {"think": 5, "turns": 1}}
     spent = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
     tasks = [
         task(1.0, first | refused("siblings", 2, 1), turns=3, **spent),
         task(2.0, second | refused("empty_summary", 1, 1), turns=8, seconds_waiting=4.0, **spent),
     ]
     figures = stats(tasks)
-    assert json.loads(json.dumps(figures)) == figures
     assert figures["talk_only"] == {"replies": 2, "turns": 11, "rate": 0.1818, "tasks": 1}
-    shown = figures["nudges"]
-    assert (shown["given"], shown["back_to_work"], shown["rate"]) == (4, 2, 0.5)
-    assert shown["kinds"]["talked"] == {"given": 3, "back_to_work": 2, "rate": 0.6667}
+    assert figures["nudges"]["kinds"]["talked"] == {"given": 3, "back_to_work": 2, "rate": 0.6667}
     assert (figures["refused"]["finishes"], figures["refused"]["needless"]) == (3, 2)
-    assert figures["limits"] == {"reached": 1, "extended": 1, "cut_short": 1}
     assert figures["waiting"] == {"tasks": 1, "seconds": 4.0, "mean_seconds": 4.0}
     assert figures["tokens"] == {"input": 200, "output": 20, "total": 220, "mean": 110.0}
     assert (figures["rules"], figures["models"]) == ({"think": 8, "turns": 1}, {"scripted": 2})
@@ -87,15 +74,12 @@ JUDGED: dict[str, tuple[TaskRecord, Judged, Judged]] = {
     "its checks passed": (task(verified="verified"), (0, 1, "check"), (0, 1, "check")),
     "a person confirmed it": (task(figures={"confirmed": True}), (0, 1, "person"), (0, 1, "person")),
     "accepted though refused": (task(verified="unverified"), (0, 1, "person"), (0, 1, "person")),
-    "rated 3": (task(rating=3), (0, 1, "rating"), (0, 1, "rating")),
     "rated 2 although its checks passed": (task(rating=2, verified="verified"), (1, 1, "rating"), NOT),
     "refused twice, once more needlessly": (task(figures=refused("checks", 3, 1)), (2, 2, "check"), NOT),
     "a person sent it back": (task(figures=refused("sent_back")), (1, 1, "person"), NOT),
     "a limit": (limit(), NOT, NOT),
     "a limit, rated 4": (limit(rating=4), NOT, (1, 1, "rating")),
-    "a limit, rated 1": (limit(rating=1), NOT, NOT),
     "a limit, then done": (task(rating=5, figures={"cut_short": 1}), (0, 1, "rating"), (1, 1, "rating")),
-    "it went on": (task(rating=5, figures={"went_on": 3}), (0, 1, "rating"), (1, 1, "rating")),
     "an honest end": (task(claim="blocked", rating=1), NOT, NOT),
 }
 
@@ -120,10 +104,8 @@ REOPENED: dict[str, tuple[list[TaskRecord], int, int]] = {
     "the next task of the thread began soon after": ([task(SOON), task()], 0, 1),
     "it began later": ([task(), task(LATE)], 0, 0),
     "it is of another thread": ([task(), task(SOON, thread_id="u")], 0, 0),
-    "both ran without a thread": ([task(thread_id=None), task(SOON, thread_id=None)], 0, 0),
     "a person said that it was done": ([task(rating=5), task(SOON)], 0, 0),
     "a person said that it was not, and went on": ([task(rating=1), task(SOON)], 1, 0),
-    "a limit is no finish": ([limit(rating=1), task(SOON)], 0, 0),
     "an honest end is none": ([task(claim="blocked"), task(SOON)], 0, 0),
 }
 
@@ -138,21 +120,11 @@ def test_what_counts_as_reopened(case: str) -> None:
     assert kept == (accepted, accepted - rated - followed)
 
 
-# What went wrong in a task, and the part of the prompt that speaks of it.
-SIGNS: dict[str, tuple[list[TaskRecord], str]] = {
-    "words only": ([task(figures={"talk": 1})], "How this ends"),
-    "an empty summary": ([task(figures=refused("empty_summary"))], "the description of"),
-    "failed checks": ([task(figures=refused("checks"))], "Before you call"),
-    "out of turns": ([limit()], "the reminder near"),
-}
-
-
-@pytest.mark.parametrize("case", SIGNS)
-def test_a_sign_speaks_of_one_part_of_the_prompt(case: str) -> None:
-    ended, part = SIGNS[case]
-    (row,) = stats(ended)["sections"]
-    assert row["section"].startswith(part)
-    assert part[:4] == "the " or row["section"] in Texts().system.replace("`", "")
+def test_a_sign_speaks_of_one_part_of_the_prompt() -> None:
+    for ended, part in ((task(figures={"talk": 1}), "How this ends"), (limit(), "the reminder near")):
+        (row,) = stats([ended])["sections"]
+        assert row["section"].startswith(part)
+        assert part[:4] == "the " or row["section"] in Texts().system.replace("`", "")
 
 
 def ended(storage: Storage, thread: str, script: list[Any], ago: float = 0.0, **limits: int) -> None:
@@ -190,14 +162,6 @@ def test_a_rating_is_of_the_last_task_or_of_the_one_that_is_named(storage: Stora
     assert [record.rating for record in read_ended(storage.store, "t%")] == [None]
 
 
-def test_a_foreign_entry_is_named_as_such(storage: Storage) -> None:
-    ended(storage, "t", [FINISH])
-    for item in storage.store.search((), limit=100):
-        storage.store.put(item.namespace, item.key, {"something": "else"})
-    with pytest.raises(StorageError):
-        read_ended(storage.store)
-
-
 @pytest.fixture
 def three(bench: Bench, storage: Storage) -> Bench:
     """A bench with three tasks on two threads: now, an hour ago, ten days ago."""
@@ -212,7 +176,6 @@ OPTIONS: dict[str, tuple[list[str], int]] = {
     "of one thread": (["--thread", "old"], 1),
     "since a span": (["--since", "2d"], 2),
     "since a short span": (["--since", " 30min "], 1),
-    "since a moment elsewhere": (["--since", "2020-01-31T12:00:00+02:00"], 3),
     "since the future": (["--since", "2100-01-01"], 0),
 }
 

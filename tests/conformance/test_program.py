@@ -70,7 +70,7 @@ def test_a_claim_that_fails_is_an_error_to_who_asks_for_it(tmp_path: Path) -> No
     head = {"suite": VERSION, "framework": "A small loop", "versions": {"loop": "1.0"}}
     marks = [{"case": one.name, "version": one.version, "mark": "fail", "why": "."} for one in load_cases()]
     (tmp_path / "loop.cases.jsonl").write_text("".join(json.dumps(one) + "\n" for one in [head, *marks]))
-    known = ["run", *OWN, "--what", "cases", "--folder", tmp_path]
+    known: list[str | Path] = ["run", *OWN, "--what", "cases", "--folder", tmp_path]
     assert [run(*known).returncode, run(*known, "--strict").returncode] == [0, 1]
 
 

@@ -365,7 +365,6 @@ INSIDE = ("tests/graph", "tests/replies", "tests/proof")
 LEFT: Mapping[str, int] = {
     "tests": 12,
     "tests/benchmarks": 2,
-    "tests/cli": 4,
     "tests/delegates": 1,
     "tests/models": 14,
     "tests/project": 3,
