@@ -14,17 +14,6 @@ from tests.support.sources import REPOSITORY
 
 SCRIPT = REPOSITORY / "examples" / "demo" / "install.py"
 DEMO = runpy.run_path(str(SCRIPT))
-# As uv 0.13 writes it.
-SAID = """\
-Resolved 210 packages in 24ms
-   Building signoff @ file:///home/ada/signoff
-Downloading xllamacpp (32.0MiB)
-Downloading openai (512.0KiB)
- Downloaded openai
- Downloaded xllamacpp
-Prepared 84 packages in 23.76s
- + xllamacpp==1
-"""
 
 
 def test_the_group_of_the_demo_is_the_embedded_model_and_no_more() -> None:
@@ -33,15 +22,6 @@ def test_the_group_of_the_demo_is_the_embedded_model_and_no_more() -> None:
     local = settings["project"]["optional-dependencies"]["local"]
     assert len(DEMO["local_packages"]()) == len(local)
     assert all(line.startswith(tuple(DEMO["local_packages"]())) for line in local)
-
-
-def test_the_bar_counts_what_uv_has_fetched(capsys: pytest.CaptureFixture[str]) -> None:
-    bar = DEMO["Bar"](100.0)
-    for line in SAID.splitlines(keepends=True):
-        bar.read(line)
-    assert bar.done == 32.5 * 2**20
-    bar.end("34 MB")
-    assert capsys.readouterr().out == "Installed: 34 MB\n", "no control codes outside a terminal"
 
 
 @pytest.mark.slow

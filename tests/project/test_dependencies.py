@@ -3,7 +3,7 @@
 import pytest
 from packaging.requirements import Requirement
 
-from tests.versions import FILES, PROJECT, ROOT, declared
+from tests.versions import FILES, PROJECT, ROOT
 
 EXTRAS = (one for extra in PROJECT["optional-dependencies"].values() for one in extra)
 DIRECT = {one.name: one.specifier for one in map(Requirement, [*PROJECT["dependencies"], *EXTRAS])}
@@ -28,10 +28,6 @@ def test_the_next_major_version_is_not_allowed(name: str) -> None:
     (lowest,) = (one.version for one in DIRECT[name] if one.operator == ">=")
     assert DIRECT[name].contains(lowest)
     assert not DIRECT[name].contains(f"{int(lowest.partition('.')[0]) + 1}.0")
-
-
-def test_the_lowest_python_is_the_one_that_is_required() -> None:
-    assert PROJECT["requires-python"] == f">={declared()[0]}"
 
 
 def test_what_is_to_be_run_with_other_versions_is_there() -> None:

@@ -13,7 +13,6 @@ from tests.house import ROOT, code_lines, door, statements
     [
         ("", 0),
         ('"""A docstring."""\n\n# A comment.\n', 0),
-        ("x = 1  # with a comment\n", 1),
         ('def f():\n    """Docstring\n\n    of many lines."""\n    return (\n        1\n    )\n', 4),
         ('TEXT = """a value\nof two lines"""\n', 2),
     ],

@@ -45,27 +45,6 @@ CONTENTS = contents()
 def test_every_folder_with_python_in_it_is_listed_as_a_package() -> None:
     folders = {Path(name).parent for name in CONTENTS if name.endswith(".py")}
     assert set(SETUPTOOLS["packages"]) == {".".join(folder.parts) for folder in folders}
-    assert [
-        one for one in SETUPTOOLS["packages"] if f"{one.replace('.', '/')}/__init__.py" not in CONTENTS
-    ] == []
-
-
-def test_every_data_file_is_listed() -> None:
-    listed = {
-        path.relative_to(REPOSITORY).as_posix()
-        for package, patterns in SETUPTOOLS["package-data"].items()
-        for pattern in patterns
-        for path in (REPOSITORY / package.replace(".", "/")).glob(pattern)
-    }
-    data = {name for name in CONTENTS if not name.endswith(".py")}
-    assert data
-    assert data - listed == set()
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_the_package_links_to_its_folder_by_a_relative_path(folder: str) -> None:
-    assert os.readlink(REPOSITORY / "signoff" / folder) == f"../{folder}"
-    assert SETUPTOOLS["package-dir"][f"signoff.{folder}"] == folder
 
 
 def setup_module_of_ours() -> ModuleType:
@@ -78,26 +57,6 @@ def setup_module_of_ours() -> ModuleType:
 
 
 SETUP = setup_module_of_ours()
-LINKS = {
-    "a page": ("[a](docs/a.md)", "[a](https://git.example/signoff/blob/v1/docs/a.md)"),
-    "a picture": ("![p](./p.png)", "![p](https://git.example/signoff/raw/v1/p.png)"),
-    "HTML": (
-        '<a href="a.md"><img width="9" src="p.svg"></a>',
-        '<a href="https://git.example/signoff/blob/v1/a.md">'
-        '<img width="9" src="https://git.example/signoff/raw/v1/p.svg"></a>',
-    ),
-    "a reference": ("[a]: b.md", "[a]: https://git.example/signoff/blob/v1/b.md"),
-    "on the same page": ("[a](#limits)", "[a](#limits)"),
-    "code": ("```python\nx = [f](y)\n```\n", "```python\nx = [f](y)\n```\n"),
-}
-
-
-@pytest.mark.parametrize("case", LINKS)
-def test_a_path_in_a_page_becomes_an_address(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    page, whole = LINKS[case]
-    monkeypatch.setattr(SETUP, "ADDRESS", "https://git.example/signoff")
-    assert SETUP.with_whole_links(page, "1") == whole
-    assert SETUP.with_whole_links(page, "0.3.0.dev1") == whole.replace("/v1/", "/HEAD/")
 
 
 def test_no_released_version_is_built_with_a_placeholder_for_its_address(tmp_path: Path) -> None:

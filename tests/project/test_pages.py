@@ -8,13 +8,11 @@
 - A page has one folder: a program finds what those before it have left.
 """
 
-import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-import tomllib
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -28,10 +26,10 @@ from tests.support.benches.cli import CLEAN
 from tests.support.pages import ROOT, Block, blocks, pages, read
 from tests.support.programs import run_program
 
-# What a page shows needs more than a folder: its own test says what.
-OWN_TESTS = {
-    "docs/how-to/studio.md": "tests/server/test_studio_docs.py",
-}
+# What these show needs more than a folder: tests/server/test_studio_docs.py runs it.
+ELSEWHERE = ("docs/how-to/studio.md",)
+# They start servers as processes of their own, again and again.
+SLOW = ("docs/how-to/acp.md", "docs/how-to/mcp.md", "docs/how-to/testing.md")
 EXAMPLES = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "examples").glob("*.py")))
 DATABASE = "postgresql://me:secret@db.example:5432/threads"
 
@@ -40,13 +38,20 @@ def shown(page: str, *languages: str) -> list[Block]:
     return [one for one in blocks(page) if one.language in languages]
 
 
-RUN = [page for page in pages() if shown(page, "python", "console") and page not in OWN_TESTS]
+RUN = [page for page in pages() if shown(page, "python", "console") and page not in ELSEWHERE]
 ON_A_SERVER = [page for page in RUN if DATABASE in read(page)]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("page", [page for page in RUN if page not in ON_A_SERVER])
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.thorough if page in SLOW else ())
+        for page in RUN
+        if page not in ON_A_SERVER
+    ],
+)
 def test_what_a_page_shows_runs_as_it_stands(page: str, tmp_path: Path) -> None:
     _run(page, tmp_path)
 
@@ -149,11 +154,6 @@ def _wrong(line: str) -> str | None:
             return None if path.with_suffix(".py").exists() or path.is_dir() else "no such module"
         case ["python", file, *_] if file.startswith("examples/"):
             return None if (ROOT / file).exists() else "no such example"
-        case ["pip", "install", *names]:
-            extras = [one for name in names for one in re.findall(r"signoff\[([\w,-]+)\]", name)]
-            known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-            unknown = {one for names in extras for one in names.split(",")} - set(known)
-            return f"no such extra: {unknown}" if unknown else None
     return None
 
 
@@ -167,12 +167,6 @@ def _wrong_signoff(words: list[str]) -> str | None:
     passes_on = command.ignore_unknown_options if hasattr(command, "ignore_unknown_options") else False
     unknown = {word.partition("=")[0] for word in words if word.startswith("-") and word != "-"} - known
     return None if passes_on or not unknown else f"no such option: {unknown}"
-
-
-def test_what_is_data_can_be_read() -> None:
-    for page in pages():
-        for block in shown(page, "json", "toml"):
-            (json.loads if block.language == "json" else tomllib.loads)(block.text)
 
 
 def test_every_link_outside_of_the_docs_leads_to_a_file() -> None:
@@ -190,7 +184,3 @@ def test_every_link_outside_of_the_docs_leads_to_a_file() -> None:
 def test_the_readme_and_the_docs_are_short() -> None:
     assert len(read("README.md").splitlines()) <= 150
     assert len([page for page in pages() if page.startswith("docs/")]) <= 50
-
-
-def test_a_page_that_is_not_run_here_has_a_test_of_its_own() -> None:
-    assert all((ROOT / test).exists() for test in OWN_TESTS.values())

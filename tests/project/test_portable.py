@@ -10,6 +10,7 @@ SCRIPT = Path(__file__).parents[1] / "portable.py"
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_what_has_to_work_on_every_system_works_here(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-P", str(SCRIPT)], cwd=tmp_path, capture_output=True, text=True, check=False

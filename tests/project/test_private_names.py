@@ -35,24 +35,6 @@ def private_names(tree: ast.AST) -> Iterator[str]:
                 yield name
 
 
-@pytest.mark.parametrize(
-    ("source", "names"),
-    [
-        ("from langgraph._internal._constants import CONF", ["_internal", "_constants"]),
-        ("from langchain_core.tools.base import _format_output", ["_format_output"]),
-        ("import langgraph.pregel._write", ["langgraph.pregel._write"]),
-        ("given.get('__pregel_runtime')", ["__pregel_runtime"]),
-        ("model.__pydantic_private__", ["__pydantic_private__"]),
-        ("node._inject_tool_args(call)", ["_inject_tool_args"]),
-        ("from langgraph.graph import StateGraph", []),
-        ("from signoff.graph.compiled.graph import _held", []),
-        ("super()._stream(messages)", []),
-    ],
-)
-def test_what_a_private_name_is(source: str, names: list[str]) -> None:
-    assert list(private_names(ast.parse(source))) == names
-
-
 def test_no_other_file_knows_one() -> None:
     trees = {module: ast.parse(path.read_text("utf-8")) for module, path in sources().items()}
     assert [module for module, tree in trees.items() if list(private_names(tree))] == [private.__name__]

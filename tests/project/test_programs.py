@@ -15,13 +15,6 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("number", ["0", "-1", "x", "1.5"])
-def test_nothing_to_do_is_refused(number: str) -> None:
-    done = run("benchmarks.workers", f"--threads={number}")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--threads" in done.stderr
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("program", "option"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from signoff.text import CLAIMS, VERIFIED, WAITS, heading, stands
+from signoff.text import VERIFIED, WAITS, heading, stands
 from tests.house import ROOT, product_files
 from tests.support.benches.cli import Bench, steps
 from tests.support.benches.page_shown import badge, shown
@@ -34,22 +34,6 @@ def test_the_words_and_the_colour_of_an_end_are_the_same_everywhere(case: str, t
     assert f"\n{found.title}" in card
     assert f"t1      {found.title}" in bench("threads").stdout
     assert badge(shown(bench)) == (f"{found.sign} {found.title}", {tone})
-
-
-def test_each_word_of_what_a_success_rests_on_has_a_colour_of_its_own() -> None:
-    colours = {name: word.tone for name, word in VERIFIED.items()}
-    assert colours == {"verified": "green", "asserted": "amber", "unverified": "red"}
-    shown_as = {
-        heading({"status": "success", "verified": name, "claim": claim}).title
-        for name in VERIFIED
-        for claim in CLAIMS
-    }
-    assert len(shown_as) == len(VERIFIED) * len(CLAIMS)
-
-
-@pytest.mark.parametrize("waits_for", WAITS)
-def test_what_waits_is_told_by_what_it_waits_for(waits_for: str) -> None:
-    assert stands("waiting", waits_for).title == WAITS[waits_for].shown
 
 
 def test_words_of_another_version_or_of_a_program_are_shown_as_they_are() -> None:

@@ -1,7 +1,6 @@
 """The workflows run commands that there are, on the versions of Python that the package is for."""
 
 import re
-import subprocess
 import tomllib
 from typing import Any
 
@@ -36,12 +35,3 @@ def test_the_matrix_has_every_python_that_the_package_says_it_runs_on() -> None:
 def test_what_the_host_reads_is_yaml() -> None:
     for file in (REPOSITORY / ".pre-commit-config.yaml", *(GITHUB / "ISSUE_TEMPLATE").iterdir()):
         assert yaml.safe_load(file.read_text("utf-8"))
-
-
-def test_help_names_every_command_that_has_a_line() -> None:
-    done = subprocess.run(["make", "help"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    _, *lines = [line.split() for line in done.stdout.splitlines()]
-    assert {"demo", "test", "thorough", "check", "fast", "coverage", "build", "clean-all"} <= {
-        words[0] for words in lines
-    }
-    assert all(len(words) > 1 for words in lines)
