@@ -181,7 +181,7 @@ WRONG: Mapping[str, tuple[str | bytes, str, str]] = {
 def test_what_is_wrong_in_the_file_is_one_sentence_that_names_it(case: str, bench: Bench, own: Path) -> None:
     text, named, wanted = WRONG[case]
     written(own, text)
-    result = bench.run("x", SIGNOFF_MODEL=None) if named == "model in" else bench.run("x")
+    result = bench.run("x")
     one_sentence(result, f"{named} {own}".strip(), wanted)
     assert "s3cret" not in result.stderr
 
@@ -206,31 +206,26 @@ def test_a_file_that_is_named_is_read_to_a_bound_and_never_waited_for(case: str,
     one_sentence(bench("threads", "--config", str(file)), str(file))
 
 
-# Options and environment of a run; whether the thread had model m at URL before; model and address then.
 URL = "http://me:hunter2@127.0.0.1:9/v1?key=hunter2#hunter2"
-MODELS: dict[str, tuple[list[str], dict[str, str], bool, tuple[str, str | None]]] = {
-    "an option": (["--model", "o", "--base-url", URL], {"SIGNOFF_MODEL": "e"}, False, ("o", "9/v1")),
-    "the thread's": ([], {"SIGNOFF_MODEL": "e", "OPENAI_BASE_URL": "http://e"}, True, ("m", "9/v1")),
-    "another on the thread": (["--model", "{script}"], {}, True, ("{script}", None)),
-}
 
 
-@pytest.mark.parametrize("case", MODELS)
-def test_where_model_and_address_come_from_and_no_secret_is_kept(bench: Bench, case: str) -> None:
-    options, env, is_known, (model, address) = MODELS[case]
-    script, bench.env["SIGNOFF_MODEL"] = bench.env["SIGNOFF_MODEL"], None
-    # Nobody answers there.
-    once = ["--model-tries", "1", "--model-seconds", "5"]
-    if is_known:
-        bench.run("x", "--model", "m", "--base-url", URL, *once)
-    bench.run("y", *(option.format(script=script) for option in options), *once, **env)
-    found = used(bench)
-    assert (found["model"], found["base_url"]) == (
-        model.format(script=script),
-        address and f"http://127.0.0.1:{address}",
+def test_where_model_and_address_come_from_and_no_secret_is_kept(bench: Bench) -> None:
+    script, elsewhere = (
+        bench.env["SIGNOFF_MODEL"] or "",
+        {"SIGNOFF_MODEL": "e", "OPENAI_BASE_URL": "http://e"},
     )
-    with sqlite_storage(bench.database) as storage:
-        assert "hunter2" not in str([item.value for item in storage.store.search((), limit=100)])
+    address = "http://127.0.0.1:9/v1"
+    for words, env, kept in (
+        (["--model", "o", "--base-url", URL], elsewhere, ("o", address)),
+        # The thread's own; an address is that of its model.
+        ([], elsewhere, ("o", address)),
+        (["--model", script], {}, (script, None)),
+    ):
+        # Nobody answers there.
+        bench.run("x", *words, "--model-tries", "1", "--model-seconds", "5", **env)
+        assert (used(bench)["model"], used(bench)["base_url"]) == kept
+        with sqlite_storage(bench.database) as storage:
+            assert "hunter2" not in str([item.value for item in storage.store.search((), limit=100)])
 
 
 def test_a_scripted_model_from_a_file(bench: Bench) -> None:
