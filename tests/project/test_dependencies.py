@@ -9,17 +9,7 @@ EXTRAS = (one for extra in PROJECT["optional-dependencies"].values() for one in 
 DIRECT = {one.name: one.specifier for one in map(Requirement, [*PROJECT["dependencies"], *EXTRAS])}
 # Whose next major version breaks what is built on it: their names, their tables, their stored values.
 BOUNDED = [
-    "langgraph",
-    "langgraph-checkpoint-sqlite",
-    "langgraph-checkpoint-postgres",
-    "langchain-core",
-    "langchain",
-    "langchain-openai",
-    "langchain-mcp-adapters",
-    "mcp",
-    "pydantic",
-    "pydantic-settings",
-    "procrastinate",
+    name for name in DIRECT if name.startswith(("langgraph", "langchain", "mcp", "pydantic", "procrastinate"))
 ]
 
 
