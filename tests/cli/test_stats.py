@@ -171,20 +171,16 @@ def three(bench: Bench, storage: Storage) -> Bench:
     return bench
 
 
-OPTIONS: dict[str, tuple[list[str], int]] = {
-    "all": ([], 3),
-    "of one thread": (["--thread", "old"], 1),
-    "since a span": (["--since", "2d"], 2),
-    "since a short span": (["--since", " 30min "], 1),
-    "since the future": (["--since", "2100-01-01"], 0),
-}
-
-
-@pytest.mark.parametrize("case", OPTIONS)
-def test_which_tasks_are_counted(case: str, three: Bench) -> None:
-    words, tasks = OPTIONS[case]
-    assert three.json("stats", *words)["tasks"] == tasks
-    assert str(tasks or "No task") in three("stats", *words).stdout
+def test_which_tasks_are_counted(three: Bench) -> None:
+    for words, tasks in (
+        ([], 3),
+        (["--thread", "old"], 1),
+        (["--since", "2d"], 2),
+        (["--since", " 30min "], 1),
+        (["--since", "2100-01-01"], 0),
+    ):
+        assert three.json("stats", *words)["tasks"] == tasks
+        assert str(tasks or "No task") in three("stats", *words).stdout
 
 
 def test_a_rating_is_kept_and_the_table_says_what_the_json_says(three: Bench, storage: Storage) -> None:
