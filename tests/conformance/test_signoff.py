@@ -58,13 +58,14 @@ def test_in_all_others(start: Callable[[str], Bench]) -> None:
     assert unexpected(start("signoff"), NAMES - FEW) == []
 
 
-AT_ONCE = {NOTHING, ENDS[0]}
+AT_ONCE = [("signoff", NOTHING), ("signoff", ENDS[0])]
+BOTH = [(name, fault) for name in ("signoff", "langchain-guarded") for fault in FAULTS]
 
 
 @pytest.mark.parametrize(
-    "fault", [pytest.param(one, marks=() if one in AT_ONCE else pytest.mark.thorough) for one in FAULTS]
+    ("name", "fault"),
+    [pytest.param(*one, marks=() if one in AT_ONCE else pytest.mark.thorough) for one in BOTH],
 )
-@pytest.mark.parametrize("name", ["signoff", "langchain-guarded"])
 def test_tasks_come_out_right_whatever_goes_wrong(
     name: str, fault: str, start: Callable[[str], Bench]
 ) -> None:

@@ -30,11 +30,3 @@ def test_an_incident_on_sqlite(name: str, played_incidents: Path) -> None:
 )
 def test_an_incident_on_postgresql_in_an_event_loop(name: str, postgres_url: str, tmp_path: Path) -> None:
     check(name, Player(name, INCIDENTS[name], postgres_url, tmp_path, is_async=True).play())
-
-
-def test_there_are_incidents_of_every_kind() -> None:
-    killed = [name for name, one in INCIDENTS.items() if any("killed" in step for step in one["steps"])]
-    folders = {name.partition(":")[0] for name in INCIDENTS}
-    assert len(INCIDENTS) >= 60
-    assert len(killed) >= 10
-    assert {"channels", "delegates", "middleware"} <= folders
