@@ -60,7 +60,6 @@ def test_the_same_seed_draws_the_same_everywhere() -> None:
     ("name", "task", "lacks", "left_out"),
     [
         (KILLS[1], TURNS, {"crash"}, "crash"),
-        (KILLS[1], TURNS, {"memory"}, ""),
         (ENDS[1], TURNS, {"finish_call"}, "finish_call"),
         (REPLIES[1], TURNS, {"finish_call"}, "words end a run there"),
         (REPLIES[1], QUESTION, {"finish_again", "ask"}, "words end a run there"),

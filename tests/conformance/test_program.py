@@ -31,20 +31,12 @@ def run(*words: str | Path, cwd: Path = SUITE) -> "subprocess.CompletedProcess[s
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [
-        ("show gone.json", "gone.json"),
-        ("show good.json good.json", "'one'"),
-        ("run --command '", "--command"),
-        ("run --only nobody", "'nobody'"),
-        ("explain nothing", "'nothing'"),
-    ],
+    [("show gone.json", "gone.json"), ("run --command '", "--command"), ("explain nothing", "'nothing'")],
 )
-def test_what_cannot_be_done_is_refused(tmp_path: Path, words: str, told: str) -> None:
-    RESULTS.save(tmp_path / "good.json")
-    done = run(*(tmp_path / word if ".json" in word else word for word in words.split()))
+def test_what_cannot_be_done_is_refused(words: str, told: str) -> None:
+    done = run(*words.split())
     assert (done.returncode, done.stdout) == (2, "")
-    assert told in done.stderr
-    assert "Traceback" not in done.stderr
+    assert (told in done.stderr, "Traceback" in done.stderr) == (True, False)
 
 
 def test_saved_results_are_shown_side_by_side_and_drawn(tmp_path: Path) -> None:

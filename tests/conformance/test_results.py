@@ -48,46 +48,32 @@ def test_the_interval_of_a_share_is_wilson_s(right: int, of: int, low: float, hi
     assert Share(right, of).bounds == pytest.approx((low, high), abs=0.00005)
 
 
-@pytest.mark.parametrize(
-    ("share", "told"),
-    [
-        (Share(9, 10), "9/10 (60 to 98 %)"),
-        (Share(0, 0, 3), "n/a"),
-        (ONE.share_of_runs(), "1/2 (9 to 91 %)"),
-        (ONE.share_of_cases(["promise", "loop", "gone"]), "1/2 (9 to 91 %)"),
-    ],
-)
-def test_a_share_counts_what_is_claimed(share: Share, told: str) -> None:
-    assert share.text == told
+def test_a_share_counts_what_is_claimed() -> None:
+    cases = ONE.share_of_cases(["promise", "loop", "gone"])
+    texts = [share.text for share in (Share(9, 10), Share(0, 0, 3), ONE.share_of_runs(), cases)]
+    assert texts == ["9/10 (60 to 98 %)", "n/a", "1/2 (9 to 91 %)", "1/2 (9 to 91 %)"]
 
 
-@pytest.mark.parametrize(
-    ("told", "right", "wrongly"),
-    [
-        ({}, True, False),
-        ({"ended": False}, False, False),
-        ({"solved": False}, False, True),
-        ({"twice": ["pay"]}, False, True),
-        ({"claimed": False, "solved": False}, False, False),
-    ],
-)
-def test_a_run_is_right_when_it_ended_is_solved_and_nothing_is_lost_or_done_twice(
-    told: dict[str, Any], right: bool, wrongly: bool
-) -> None:
-    assert (run(**told).right, run(**told).wrongly) == (right, wrongly)
-
-
-FAILING = {
-    "in nothing": (replace(ONE, cases={"promise": ("ok", ".", 1)}, runs=[RIGHT, NOT_CLAIMED]), False),
-    "in a run": (replace(ONE, cases={}, runs=[TWICE]), True),
-    "since it died": (replace(ONE, cases={}, runs=[RIGHT], absent="it died"), True),
+# What is told of a run; whether it is right, and whether it wrongly says that it ended well.
+TOLD: dict[str, tuple[dict[str, Any], bool, bool]] = {
+    "solved": ({}, True, False),
+    "it did not end": ({"ended": False}, False, False),
+    "not solved": ({"solved": False}, False, True),
+    "an effect twice": ({"twice": ["pay"]}, False, True),
+    "not claimed": ({"claimed": False, "solved": False}, False, False),
 }
 
 
-@pytest.mark.parametrize("case", FAILING)
-def test_a_subject_fails(case: str) -> None:
-    column, fails = FAILING[case]
-    assert column.fails is fails
+@pytest.mark.parametrize("case", TOLD)
+def test_a_run_is_right_when_it_ended_is_solved_and_nothing_is_lost_or_done_twice(case: str) -> None:
+    told, right, wrongly = TOLD[case]
+    assert (run(**told).right, run(**told).wrongly) == (right, wrongly)
+
+
+def test_a_subject_fails_in_what_it_claims_or_when_it_died() -> None:
+    assert not replace(ONE, cases={"promise": ("ok", ".", 1)}, runs=[RIGHT, NOT_CLAIMED]).fails
+    assert replace(ONE, cases={}, runs=[TWICE]).fails
+    assert replace(ONE, cases={}, runs=[RIGHT], absent="it died").fails
 
 
 def test_results_are_read_as_they_were_saved(tmp_path: Path) -> None:
@@ -97,25 +83,20 @@ def test_results_are_read_as_they_were_saved(tmp_path: Path) -> None:
     assert Results.read(tmp_path / "results.json") == results
 
 
-RUNS = ("subjects", 0, "runs")
+# A place in what others send, and what does not belong there.
+UNFIT: dict[str, tuple[tuple[Any, ...], Any]] = {
+    "a source": (("subjects", 0, "runs", 0, 0), "mine"),
+    "a seed": (("subjects", 0, "runs", 0, 3), "airline 3"),
+    "a lost effect": (("subjects", 0, "runs", 1, 4, "lost"), [5]),
+    "a name twice": (("subjects", 1, "name"), "one"),
+    "no number": (("seeds", 0), float("inf")),
+}
 
 
-@pytest.mark.parametrize(
-    ("place", "value"),
-    [
-        ((*RUNS, 0, 0), "mine"),
-        ((*RUNS, 0, 1), "one"),
-        ((*RUNS, 0, 3), "airline 3"),
-        ((*RUNS, 1, 4, "lost"), [5]),
-        (("subjects", 1, "name"), "one"),
-        (("seeds", 0), float("inf")),
-    ],
-)
-def test_what_others_send_is_checked(place: tuple[Any, ...], value: Any, tmp_path: Path) -> None:
-    sent = json.loads(json.dumps(RESULTS.document()))
-    (tmp_path / "sent.json").write_text(json.dumps(sent))
-    assert Results.read(tmp_path / "sent.json") == RESULTS
-    inner, (*above, last) = sent, place
+@pytest.mark.parametrize("case", UNFIT)
+def test_what_others_send_is_checked(case: str, tmp_path: Path) -> None:
+    (*above, last), value = UNFIT[case]
+    inner = sent = json.loads(json.dumps(RESULTS.document()))
     for step in above:
         inner = inner[step]
     inner[last] = value
