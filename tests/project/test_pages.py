@@ -39,42 +39,27 @@ def shown(page: str, *languages: str) -> list[Block]:
 
 
 RUN = [page for page in pages() if shown(page, "python", "console") and page not in ELSEWHERE]
-ON_A_SERVER = [page for page in RUN if DATABASE in read(page)]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, marks=pytest.mark.thorough if page in SLOW else ())
-        for page in RUN
-        if page not in ON_A_SERVER
-    ],
+    "page", [pytest.param(page, marks=pytest.mark.thorough if page in SLOW else ()) for page in RUN]
 )
-def test_what_a_page_shows_runs_as_it_stands(page: str, tmp_path: Path) -> None:
-    _run(page, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", ON_A_SERVER)
-def test_what_a_page_shows_of_postgresql_runs_as_it_stands(
-    page: str, tmp_path: Path, postgres_url: str
+def test_what_a_page_shows_runs_as_it_stands(
+    page: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    _run(page, tmp_path, postgres_url)
-
-
-def _run(page: str, folder: Path, database: str = DATABASE) -> None:
+    database = request.getfixturevalue("postgres_url") if DATABASE in read(page) else DATABASE
     for block in shown(page, "python", "console", "toml", "json"):
         text = block.text.replace(DATABASE, database)
         if block.title is not None:
-            file = folder / block.title
+            file = tmp_path / block.title
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
         elif block.language == "console":
-            _session(block, text, folder)
+            _session(block, text, tmp_path)
         elif block.language == "python" and block.text not in EXAMPLES:
-            _program(block, text, folder)
+            _program(block, text, tmp_path)
 
 
 @pytest.fixture(autouse=True)
