@@ -109,6 +109,8 @@ def _runs_here(file: Path) -> bool:
 
 def _steady(text: str) -> str:
     """Without what differs from run to run: how long something took, and spaces at the end of a line."""
+    # A turn says how long it took only where that can be felt.
+    text = re.sub(r"( tokens) · \d+(\.\d+)? s$", r"\1", text, flags=re.M)
     text = re.sub(r"\b\d+(\.\d+)? s\b", "0 s", text)
     return re.sub(r" +$", "", text, flags=re.M).strip("\n")
 
