@@ -3,10 +3,8 @@
 import importlib.util
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from signoff.cli.app import app
 from signoff.models import ScriptedModel, call
 from signoff.storage import SqliteStorage
 from tests.protocols.conftest import text_of
-from tests.support.rpc import FAILS, NEVER, PATIENCE, Peer, Refused, fill_in, signoff
+from tests.support.rpc import FAILS, NEVER, Peer, Refused, fill_in, signoff
 
 pytestmark = pytest.mark.slow
 
@@ -70,6 +68,15 @@ class Editor(Peer):
         assert not self.answers, "fewer dialogs were shown"
         return str(stopped["stopReason"])
 
+    def hang(self, session: str, text: str) -> tuple[int, int]:
+        """The ids of a prompt and of its dialog, which a person leaves open."""
+        # The package numbers its requests one by one.
+        dialog = len(self.asked)
+        self.answers.append(NEVER)
+        prompt = self.begin(session, text)
+        self.wait_for(lambda: len(self.asked) > dialog)
+        return prompt, dialog
+
     def updates(self, session: str, *kinds: str) -> list[Any]:
         heard = [params for _, params in self.heard if params["sessionId"] == session]
         return [params["update"] for params in heard if params["update"]["sessionUpdate"] in kinds]
@@ -110,7 +117,6 @@ def storage(folder: Path) -> Iterator[SqliteStorage]:
 
 # What a person chooses, one dialog after the other; what then stands in the file; why the turn stops.
 DIALOGS: dict[str, tuple[list[Any], str, str]] = {
-    "approved": ([choose("approve")], "ran\n", "end_turn"),
     "rejected": ([choose("reject")], "", "end_turn"),
     "edited wrongly": ([choose("edit"), edit_to("no JSON"), choose("approve")], "ran\n", "end_turn"),
     "an edit that is put away": ([choose("edit"), PUT_AWAY], "", "cancelled"),
@@ -121,11 +127,11 @@ DIALOGS: dict[str, tuple[list[Any], str, str]] = {
 
 @pytest.mark.parametrize("case", DIALOGS)
 def test_a_call_is_decided_in_a_dialog(with_forms: Editor, file: Path, case: str) -> None:
+    """tests/faces has what a decision comes to."""
     answers, wrote, stops = DIALOGS[case]
-    named = json.loads(json.dumps(answers).replace("FILE", file.name))
     session = with_forms.new()
     first = len(with_forms.asked)
-    assert with_forms.prompt(session, f"run {file.name}", *named) == stops
+    assert with_forms.prompt(session, f"run {file.name}", *answers) == stops
     assert text_of(file) == wrote
     asked = with_forms.asked[first][1]
     assert [option["optionId"] for option in asked["options"]] == ["approve", "edit", "reject"]
@@ -134,25 +140,11 @@ def test_a_call_is_decided_in_a_dialog(with_forms: Editor, file: Path, case: str
     assert updates[0]["status"] == "pending"
     if stops == "end_turn":
         assert updates[-1]["status"] == ("completed" if wrote else "failed")
-        assert "It ran." in with_forms.said(session)
-
-
-def test_each_of_two_calls_is_decided(with_forms: Editor, file: Path) -> None:
-    answers = choose("approve"), choose("reject")
-    assert with_forms.prompt(with_forms.new(), f"two {file.name}", *answers) == "end_turn"
-    assert text_of(file) == "one\n"
-
-
-def test_a_question_is_a_form(with_forms: Editor, file: Path) -> None:
-    filled = fill_in(answer="9090", words="port 7070")
-    assert with_forms.prompt(with_forms.new(), f"ask {file.name}", filled) == "end_turn"
-    assert text_of(file) == "port 7070"
 
 
 OPEN: dict[str, list[Any]] = {
     "a form that is put away": [PUT_AWAY],
     "a form with something else": [{"result": {"action": "accept", "content": 5}}],
-    "no form at all": [{"result": None}],
     "a form that fails": [FAILS],
 }
 
@@ -173,13 +165,10 @@ def test_else_the_next_prompt_is_the_answer(
 
 BROKEN: dict[str, Any] = {
     "an error": FAILS,
-    "an error that is a text": {"error": "boom"},
-    "an error that is a list": {"error": [1]},
     "an error of other types": {"error": {"code": "x", "message": 5}},
     "a text": {"result": "approve"},
     "null": {"result": None},
     "a number for an option": choose(5),
-    "an outcome that is a text": {"result": {"outcome": "approve"}},
     "nothing": {},
 }
 
@@ -196,29 +185,19 @@ def test_a_dialog_without_an_answer_leaves_the_call_to_the_next_prompt(
     assert text_of(file) == "ran\n"
 
 
-TYPED: dict[str, tuple[str, list[Any], str]] = {
-    "what is no decision: it is asked again": ("something else", [choose("approve")], "ran\n"),
-    "an edit without JSON": ("edit: no JSON", [choose("reject")], ""),
-    "a rejection": ("reject: not like this", [], ""),
-    "an edit": ('edit: {"command": "echo edited >> FILE"}', [], "edited\n"),
-}
-
-
-@pytest.mark.parametrize("case", TYPED)
-def test_words_after_a_cancelled_dialog(without_forms: Editor, file: Path, case: str) -> None:
-    words, answers, wrote = TYPED[case]
+def test_words_after_a_cancelled_dialog(without_forms: Editor, file: Path) -> None:
     session = without_forms.new()
     assert without_forms.prompt(session, f"run {file.name}", CANCELLED) == "cancelled"
-    assert without_forms.prompt(session, words.replace("FILE", file.name), *answers) == "end_turn"
-    assert text_of(file) == wrote
+    # What is no decision is asked again.
+    assert without_forms.prompt(session, "edit: no JSON", CANCELLED) == "cancelled"
+    assert text_of(file) == ""
+    edit = f'edit: {{"command": "echo edited >> {file.name}"}}'
+    assert (without_forms.prompt(session, edit), text_of(file)) == ("end_turn", "edited\n")
 
 
 def test_a_dialog_that_is_never_answered_hangs_nothing(without_forms: Editor, file: Path) -> None:
     session = without_forms.new()
-    first = len(without_forms.asked)
-    without_forms.answers.append(NEVER)
-    prompt = without_forms.begin(session, f"run {file.name}")
-    without_forms.wait_for(lambda: len(without_forms.asked) > first)
+    prompt, _ = without_forms.hang(session, f"run {file.name}")
     without_forms.send(method="session/cancel", params={"sessionId": session})
     assert without_forms.response(prompt)["stopReason"] == "cancelled"
     assert text_of(file) == ""
@@ -227,16 +206,11 @@ def test_a_dialog_that_is_never_answered_hangs_nothing(without_forms: Editor, fi
 
 
 def test_an_answer_counts_once_and_for_its_own_dialog(without_forms: Editor, file: Path) -> None:
-    session = without_forms.new()
-    first = len(without_forms.asked)
-    without_forms.answers.append(NEVER)
-    prompt = without_forms.begin(session, f"run {file.name}")
-    without_forms.wait_for(lambda: len(without_forms.asked) > first)
+    prompt, dialog = without_forms.hang(without_forms.new(), f"run {file.name}")
     without_forms.send(id=10_000, **choose("approve"))
     assert text_of(file) == ""
-    # The package numbers its requests one by one.
     for _ in range(2):
-        without_forms.send(id=first, **choose("approve"))
+        without_forms.send(id=dialog, **choose("approve"))
     assert without_forms.response(prompt)["stopReason"] == "end_turn"
     assert text_of(file) == "ran\n"
 
@@ -248,7 +222,6 @@ def test_a_limit_and_more_turns(without_forms: Editor, file: Path) -> None:
     session = without_forms.new()
     assert without_forms.prompt(session, f"write {file.name}") == "max_turn_requests"
     assert without_forms.prompt(session, "/continue 5") == "end_turn"
-    assert "Written." in without_forms.said(session)
 
 
 def test_an_error_is_an_error_and_is_tried_again(without_forms: Editor, file: Path) -> None:
@@ -259,7 +232,6 @@ def test_an_error_is_an_error_and_is_tried_again(without_forms: Editor, file: Pa
     assert refused.value.data == {"thread": session, "reason": "model_error"}
     file.touch()
     assert without_forms.prompt(session, "/continue") == "end_turn"
-    assert "Better." in without_forms.said(session)
 
 
 def test_a_task_that_is_stopped_runs_no_call(without_forms: Editor, file: Path) -> None:
@@ -277,14 +249,13 @@ def test_what_is_cancelled_or_closed_is_paused(without_forms: Editor, file: Path
     for refused in (lambda: without_forms.prompt(session, "Another"), lambda: without_forms.load(session)):
         with pytest.raises(Refused):
             refused()
-    if how == "session/close":
-        without_forms.request(how, sessionId=session)
-    else:
-        without_forms.send(method=how, params={"sessionId": session})
+    is_closed = how == "session/close"
+    without_forms.send(method=how, params={"sessionId": session}, **({"id": "close"} if is_closed else {}))
     file.with_suffix(".go").touch()
     assert without_forms.response(prompt)["stopReason"] == "cancelled"
     assert not file.with_suffix(".1").exists()
-    if how == "session/close":
+    if is_closed:
+        without_forms.response("close")
         without_forms.load(session)
     assert without_forms.prompt(session, "") == "end_turn"
     assert file.with_suffix(".1").exists()
@@ -369,21 +340,19 @@ def test_a_thread_that_runs_elsewhere_is_left_alone(
 def test_the_list_comes_in_pages_and_by_folder(
     without_forms: Editor, storage: SqliteStorage, tmp_path: Path
 ) -> None:
-    finish = call("finish_task", summary="Done.")
-    graph = build_graph(ScriptedModel([finish] * 60), storage=storage)
-    for number in range(60):
-        Session(graph, f"t{number}").run(f"Task {number}")
-    pages = without_forms.sessions()
-    assert len(pages) > 1
-    assert {len(page) for page in pages[:-1]} == {50}
-    assert [session for page in pages for session in page][:60] == [f"t{at}" for at in reversed(range(60))]
+    graph = build_graph(ScriptedModel(lambda _: call("finish_task", summary="Done.")), storage=storage)
+    names = [f"t{number}" for number in range(51)]
+    for name in names:
+        Session(graph, name).run("Task")
+    first, second, *_ = without_forms.sessions()
+    assert [*first, second[0]] == names[::-1]
     (tmp_path / "link").symlink_to(folder := tmp_path / "real")
     folder.mkdir()
     session = without_forms.new(tmp_path / "link")
     assert without_forms.prompt(session, "phases") == "end_turn"
-    for same in (f"{folder}", f"{folder}/", f"{tmp_path}/link", f"{folder}/../real"):
-        assert any(session in page for page in without_forms.sessions(cwd=same)), same
-    assert all(session not in page for page in without_forms.sessions(cwd=str(tmp_path)))
+    for same in (f"{folder}/", f"{tmp_path}/link", f"{folder}/../real"):
+        assert session in without_forms.sessions(cwd=same)[0], same
+    assert session not in without_forms.sessions(cwd=str(tmp_path))[0]
 
 
 # --- what an editor gives ---
@@ -394,32 +363,23 @@ def test_a_tool_whose_name_is_taken_has_that_of_its_server_before_it(
 ) -> None:
     servers = [
         server("fs", "mcp_named.py", tmp_path / "fs", "read_file", "look"),
-        server("my files/2", "mcp_named.py", tmp_path / "mine", "think"),
-        server("x" * 80, "mcp_named.py", tmp_path / "other", "look", "find"),
+        server("x " * 40, "mcp_named.py", tmp_path / "other", "look"),
     ]
     told = {
         "fs_read_file": "fs did read_file",
-        "my_files_2_think": "mine did think",
         "fs_look": "fs did look",
-        f"{'x' * 30}_look": "other did look",
-        "find": "other did find",
+        f"{'x_' * 15}_look": "other did look",
     }
     session = without_forms.new(servers=servers)
-    assert without_forms.prompt(session, f"use {' '.join(list(told)[:3])}") == "end_turn"
-    other = without_forms.new(servers=servers)
-    assert without_forms.prompt(other, f"use {' '.join(list(told)[3:])}") == "end_turn"
-    updates = [
-        update for one in (session, other) for update in without_forms.updates(one, "tool_call_update")
-    ]
+    assert without_forms.prompt(session, f"use {' '.join(told)}") == "end_turn"
+    updates = without_forms.updates(session, "tool_call_update")
     results = [update["rawOutput"] for update in updates if update["status"] == "completed"]
-    assert len(results) == len(told)
-    assert all(text in result for result, text in zip(results, told.values(), strict=True))
+    assert [text for text, result in zip(told.values(), results, strict=True) if text not in result] == []
 
 
 def test_a_server_asks_a_person(without_forms: Editor, tmp_path: Path) -> None:
     session = without_forms.new(servers=[server("table", "mcp_asks.py", tmp_path / "ledger")])
     assert without_forms.prompt(session, "book") == "end_turn"
-    assert "Tell me: day" in without_forms.said(session)
     assert without_forms.prompt(session, "Monday") == "end_turn"
     assert "Monday" in (tmp_path / "ledger").read_text()
 
@@ -436,7 +396,6 @@ def test_a_server_that_cannot_start_ends_the_others(without_forms: Editor, tmp_p
 
 WRONG: dict[str, tuple[str, dict[str, Any], int]] = {
     "a relative folder": ("session/new", {"cwd": "somewhere", "mcpServers": []}, INVALID),
-    "a folder that is none": ("session/new", {"cwd": "/there/is/none", "mcpServers": []}, INVALID),
     "a server that is no process": (
         "session/new",
         {"cwd": "/", "mcpServers": [{"type": "http", "name": "far", "url": "http://x", "headers": []}]},
@@ -458,14 +417,6 @@ def test_a_wrong_request_is_refused_and_not_sent_back(without_forms: Editor, cas
     assert (refused.value.code, len(str(refused.value)) < 2_000) == (code, True)
 
 
-def test_a_prompt_that_is_too_long_is_refused_and_the_session_goes_on(without_forms: Editor) -> None:
-    session = without_forms.new()
-    with pytest.raises(Refused) as refused:
-        without_forms.prompt(session, LARGE)
-    assert refused.value.code == INVALID
-    assert without_forms.prompt(session, "phases") == "end_turn"
-
-
 # --- the process ---
 
 # Lines that are no messages, with the id under which they are refused.
@@ -473,12 +424,8 @@ LINES: dict[str, tuple[bytes, Any, int]] = {
     "no JSON": (b"no JSON", None, -32700),
     "a number that JSON does not have": (b'{"id": 1, "method": "m", "params": [-Infinity]}', None, -32700),
     "nested too deep": (b"[" * 100_000, None, -32700),
-    "a list": (b"[1]", None, -32600),
     "neither a method nor an id": (b'{"jsonrpc": "2.0"}', None, -32600),
-    "a method that is no text": (b'{"id": "a", "method": 5}', "a", -32600),
     "an id that is a list": (b'{"id": [1], "method": "m"}', None, -32600),
-    "an id that is a fraction": (b'{"id": 1.0, "result": {}}', None, -32600),
-    "an id that is true": (b'{"id": true, "result": {}}', None, -32600),
     "an id that nobody sends back": (json.dumps({"id": "x" * 201, "method": "m"}).encode(), None, -32600),
     "70 MB": (b'{"id": "b", "method": "m", "params": "' + b"x" * 70_000_000, "b", -32600),
 }
@@ -532,10 +479,7 @@ def test_a_terminal_of_the_editor_which_then_goes_away(
         assert shown["content"] == [{"type": "terminal", "terminalId": "one"}]
         assert (printed, viewers[0].returncode, text_of(file)) == ([b"ran\r\n"], 0, "ran\n")
         other = editor.new()
-        first = len(editor.asked)
-        editor.answers.append(NEVER)
-        editor.begin(other, f"two {file.name}")
-        editor.wait_for(lambda: len(editor.asked) > first)
+        editor.hang(other, f"two {file.name}")
         assert editor.end() == 0
     without_forms.load(other)
     assert without_forms.prompt(other, "", choose("approve"), choose("reject")) == "end_turn"
@@ -548,34 +492,6 @@ def test_nothing_but_the_protocol_stands_on_stdout(folder: Path) -> None:
     with Editor([*command, "--database", str(folder / "noisy.sqlite")], folder) as editor:
         # Every line that it writes was read as JSON.
         assert editor.prompt(editor.new(), "Add") == "end_turn"
-
-
-@pytest.mark.thorough
-def test_a_client_that_never_reads_keeps_the_process_from_nothing(
-    command: list[str], folder: Path, storage: SqliteStorage
-) -> None:
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder)
-    assert process.stdin
-    assert process.stdout
-
-    def send(number: int, method: str, **params: Any) -> None:
-        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        process.stdin.write(json.dumps(message).encode() + b"\n")  # type: ignore[union-attr]  # seen above
-        process.stdin.flush()  # type: ignore[union-attr]  # seen above
-
-    send(0, "initialize", protocolVersion=1, clientCapabilities={})
-    send(1, "session/new", cwd=str(folder), mcpServers=[])
-    process.stdout.readline()
-    session = json.loads(process.stdout.readline())["result"]["sessionId"]
-    send(2, "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "talk"}])
-    until = time.monotonic() + PATIENCE
-    while session not in storage.checkpointer.threads():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(PATIENCE) == 0
-    process.stdout.close()
-    process.stdin.close()
 
 
 @pytest.mark.parametrize("name", ["acp", "mcp"])

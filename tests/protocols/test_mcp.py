@@ -74,9 +74,7 @@ def named(answers: Any, file: Path) -> Any:
 
 # What a person fills in, one form after the other, and what then stands in the file.
 FORMS: dict[str, tuple[list[Any], str]] = {
-    "approved": ([APPROVE], "ran\n"),
     "rejected": ([REJECT], ""),
-    "edited": ([EDIT], "edited\n"),
     "changed, but not as an edit": ([fill_in(decision="approve", arguments=EDITED), EDIT], "edited\n"),
     "edited wrongly": ([fill_in(decision="edit", arguments="no JSON"), EDIT], "edited\n"),
 }
@@ -104,10 +102,6 @@ def test_each_of_two_calls_has_a_form_and_all_are_shown_again(with_forms: Client
     assert (ended["status"], text_of(file)) == ("success", "one\n")
 
 
-def test_a_finish_is_confirmed_or_sent_back(with_forms: Client) -> None:
-    assert with_forms.call("run_task", REJECT, APPROVE, task="confirm")["outcome"]["summary"] == "All of it."
-
-
 def test_words_beside_an_option_of_a_form_are_the_answer(with_forms: Client, file: Path) -> None:
     filled = fill_in(answer="9090", words="port 7070")
     assert with_forms.call("run_task", filled, task=f"ask {file.name}")["status"] == "success"
@@ -117,11 +111,9 @@ def test_words_beside_an_option_of_a_form_are_the_answer(with_forms: Client, fil
 BROKEN: dict[str, Any] = {
     "put away": PUT_AWAY,
     "an error": FAILS,
-    "an error that is a text": {"error": "boom"},
     "an error of other types": {"error": {"code": "x", "message": 5}},
     "a text": {"result": "yes"},
     "null": {"result": None},
-    "another action": {"result": {"action": "dance"}},
     "a field that is no text": fill_in(answer={"deep": 1}),
     "nothing": {},
 }
@@ -139,21 +131,18 @@ def test_a_form_without_an_answer_leaves_the_thread_waiting(with_forms: Client, 
 
 def test_a_client_without_forms_answers_by_resume(client: Client, file: Path) -> None:
     """tests/faces has what a decision comes to."""
-    answer, wrote = ["approve"], "ran\n"
     waits = client.call("run_task", task=f"run {file.name}")
     assert (waits["status"], waits["waits_for"]) == ("waiting", "approval")
     thread, waiting_id = waits["thread"], waits["waiting_id"]
     refused = {"thread": thread, "status": "refused"}
-    other = f"{'0' * 4}{waiting_id[4:]}"
-    assert client.call("resume", thread=thread, answer=answer) == refused
-    assert client.call("resume", thread=thread, answer=answer, waiting_id=other) == refused
-    assert client.call("resume", thread=thread, answer="maybe", waiting_id=waiting_id) == refused
+    proper = {"thread": thread, "waiting_id": waiting_id, "answer": ["approve"]}
+    for wrong in ({"waiting_id": ""}, {"waiting_id": f"{'0' * 4}{waiting_id[4:]}"}, {"answer": "maybe"}):
+        assert client.call("resume", **{**proper, **wrong}) == refused
     assert client.call("resume", thread=thread) == waits
     assert text_of(file) == ""
-    ended = client.call("resume", thread=thread, answer=answer, waiting_id=waiting_id)
-    assert (ended["status"], text_of(file)) == ("success", wrote)
-    assert client.call("resume", thread=thread, answer=answer, waiting_id=waiting_id) == refused
-    assert text_of(file) == wrote
+    assert client.call("resume", **proper)["status"] == "success"
+    assert client.call("resume", **proper) == refused
+    assert text_of(file) == "ran\n"
 
 
 def test_a_limit_more_turns_and_progress(client: Client, file: Path) -> None:
@@ -223,17 +212,13 @@ def test_a_thread_that_runs_is_not_called_waiting(client: Client, folder: Path, 
 # A call, and the thread that its refusal names.
 WRONG: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "an empty task": ("run_task", {"task": " "}, None),
-    "no task": ("run_task", {}, None),
     "an argument that there is not": ("run_task", {"task": "x", "mode": "fast"}, None),
     "a task of 2 MB": ("run_task", {"task": "x" * 2_000_000}, None),
     "a task for a thread that waits": ("run_task", {"task": "Another", "thread": "t"}, "t"),
     "an unknown thread": ("resume", {"thread": "none"}, "none"),
-    "more turns of an unknown thread": ("go_on", {"thread": "none"}, "none"),
     "an answer to something else": ("resume", {"thread": "t", "answer": "1", "waiting_id": "0"}, "t"),
     "no turns": ("go_on", {"thread": "t", "turns": 0}, "t"),
-    "too many turns": ("go_on", {"thread": "t", "turns": 10**29}, "t"),
     "a long thread id": ("go_on", {"thread": "x" * 900}, None),
-    "a number for a thread": ("go_on", {"thread": 5}, None),
     "a thread id that cannot be kept": ("go_on", {"thread": "a\0"}, None),
     "a tool that there is not": ("teleport", {}, None),
 }
@@ -264,11 +249,9 @@ def test_lines_that_are_no_messages_and_an_end_in_the_middle_of_a_form(
         for line in (b"no JSON", b"[1]", b'{"jsonrpc": "2.0", "id": 3}'):
             peer.write(line)
         peer.send(id="odd", method="tools/list", params=[1])
-        peer.send(id="big", method="tools/call", params={"name": "x" * 70_000_000})
-        for request_id in ("odd", "big"):
-            with pytest.raises(Refused) as refused:
-                peer.response(request_id)
-            assert refused.value.code == -32600
+        with pytest.raises(Refused) as refused:
+            peer.response("odd")
+        assert refused.value.code == -32600
         peer.send(id=77, **APPROVE)
         tools = [tool["name"] for tool in peer.request("tools/list")["tools"]]
         assert tools == ["run_task", "resume", "go_on"]

@@ -3,17 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import Any
-
-from signoff.graph.outcome import Outcome
-from signoff.page import Run
-from signoff.session.decisions import AnyWaiting
-from signoff.session.history import Chapter, Turn
-from signoff.session.path import Step
-from signoff.session.status import Condition, ThreadStatus
 
 NO_END = {"meta", "link", "br"}
-TASK = "task"
 
 
 @dataclass
@@ -92,33 +83,3 @@ def read(page: str) -> Node:
     assert len(reader.open) == 1, [node.name for node in reader.open]
     assert reader.other == []
     return reader.open[0]
-
-
-def outcome(**fields: Any) -> dict[str, Any]:
-    """An outcome as it is kept: done, unless `fields` say otherwise."""
-    known: dict[str, Any] = {"status": "success", "reason": "finish_task", "claim": "done", "task": TASK}
-    return Outcome(**{**known, "verified": "asserted", **fields}).model_dump()
-
-
-def run_of(
-    *turns: Turn,
-    words: tuple[str, ...] = ("Do it",),
-    ended: dict[str, Any] | None = None,
-    waiting: AnyWaiting | None = None,
-    steps: list[Step] | None = None,
-    **fields: Any,
-) -> Run:
-    """A thread of one task with these turns."""
-    condition = Condition.ENDED if ended else Condition.WAITING if waiting else Condition.STOPPED
-    thread = fields.pop("thread_id", "t1")
-    values: dict[str, Any] = {"messages": fields.pop("messages", []), **({"outcome": ended} if ended else {})}
-    thread_status = ThreadStatus(
-        thread,
-        condition,
-        outcome=Outcome.model_validate(ended) if ended else None,
-        values=values,
-        changed="2026-11-22T04:52:45Z",
-        waits=() if waiting is None else (waiting,),
-    )
-    outcomes = {TASK: ended} if ended else {}
-    return Run(thread_status, [Chapter(TASK, words, turns)], outcomes, steps or [], **fields)
