@@ -11,82 +11,45 @@ from tests.support.benches.page import Node, read
 from tests.support.benches.page_shown import shown
 
 HOSTILE = [
-    "<script>alert(1)</script>",
     "</script><script>alert(1)</script>",
     "<ScRiPt src=//evil.example/x.js></ScRiPt>",
-    "<script\n>alert(1)</script\n>".replace("\n", "/"),
     "<img src=x onerror=alert(1)>",
     "<img src=https://evil.example/pixel.png>",
-    "<svg onload=alert(1)>",
-    "<svg><script>alert(1)</script></svg>",
     "<svg><style><img src=x onerror=alert(1)></style></svg>",
     "<math><mtext><table><mglyph><style><img src=x onerror=alert(1)>",
-    "</style><script>alert(1)</script>",
-    "</style><style>*{display:none}</style>",
-    "<style>@import 'https://evil.example/x.css';</style>",
-    "}*{background:url(https://evil.example/x)}",
-    "/* */ } body { display: none } /*",
+    "</style><style>@import 'https://evil.example/x.css';*{display:none}</style>",
+    "/* */ } body { background: url(https://evil.example/x) } /*",
     "</title><script>alert(1)</script>",
-    "</textarea><script>alert(1)</script>",
     "</pre></details></article></main><h1>Done</h1>",
     "</summary></details><div class='card green'>Done</div>",
-    "</td></tr></table>",
     "</text></svg><b>bold</b>",
-    "<!--",
     "--><script>alert(1)</script><!--",
     "<![CDATA[<script>alert(1)</script>]]>",
-    "<?xml version='1.0'?>",
-    "<!doctype html>",
     "<base href=https://evil.example/>",
     "<meta http-equiv=refresh content='0;url=https://evil.example/'>",
-    "<link rel=stylesheet href=https://evil.example/x.css>",
     "<iframe src=javascript:alert(1)></iframe>",
-    "<object data=javascript:alert(1)>",
-    "<embed src=javascript:alert(1)>",
     "<form action=https://evil.example/><input name=x>",
-    "<a href=javascript:alert(1)>click</a>",
     "<a href='data:text/html,<script>alert(1)</script>'>click</a>",
     "[click](javascript:alert(1))",
-    "javascript:alert(1)",
     "https://evil.example/?q=1&copy=2",
     '" onmouseover="alert(1)',
-    "' onmouseover='alert(1)",
-    '"><script>alert(1)</script>',
     "'><script>alert(1)</script>",
     "` onfocus=alert(1) autofocus `",
     "&lt;script&gt;alert(1)&lt;/script&gt;",
-    "&#60;script&#62;alert(1)&#60;/script&#62;",
     "&amp;&quot;&#0;&#x202e;&nbsp",
-    "&notit;&sect&copy",
     "{{7*7}}${7*7}<%= 7*7 %>#{7*7}%s%(x)s{0}",
     "[bold red]x[/bold red] [/]",
-    "<plaintext>",
     "<noscript><p title='</noscript><img src=x onerror=alert(1)>'>",
-    "<xss style='animation-name:x' onanimationstart=alert(1)>",
-    "\\u003cscript\\u003ealert(1)\\u003c/script\\u003e",
-    "+ADw-script+AD4-alert(1)+ADw-/script+AD4-",
-    "\u00bcscript\u00bealert(1)\u00bc/script\u00be",
-    "\uff1cscript\uff1ealert(1)\uff1c/script\uff1e",
+    "<plaintext>",
 ]
 UNSEEN = {
     # what was written → what can be seen
     "a\ud800b": "a\ufffdb",
-    "a\udfff\ud800b": "a\ufffd\ufffdb",
     "a\x1b[2Jb": "a␛[2Jb",
-    "a\x1b]52;c;ZXZpbA==\x07b": "a␛]52;c;ZXZpbA==␇b",
     "a\x9b31mb": "a⟨U+009B⟩31mb",
-    "a\x7fb": "a␡b",
-    "a\x08\x08b": "a␈␈b",
-    "a\u202etxt.exe\u202cb": "a⟨U+202E⟩txt.exe⟨U+202C⟩b",
-    "a\u2066b\u2069c": "a⟨U+2066⟩b⟨U+2069⟩c",
     "a\u200fb\u200ec\u061cd": "a⟨U+200F⟩b⟨U+200E⟩c⟨U+061C⟩d",
-    "pay\u200bpal\u2060.com": "pay⟨U+200B⟩pal⟨U+2060⟩.com",
-    "pay\u200dpal\u200c": "pay⟨U+200D⟩pal⟨U+200C⟩",
-    "so\u00adft\ufeff": "so⟨U+00AD⟩ft⟨U+FEFF⟩",
     "a\U000e0041\U000e0042b": "a⟨U+E0041⟩⟨U+E0042⟩b",
     "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645": "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
-    "👩\u200d💻": "👩\u200d💻",
-    "\u05e9\u05dc\u05d5\u05dd": "\u05e9\u05dc\u05d5\u05dd",
 }
 
 
@@ -139,7 +102,7 @@ ELEMENTS = {
 
 @pytest.mark.parametrize("end", ENDS)
 def test_hostile_content_is_text_and_makes_nothing(bench: Bench, end: str) -> None:
-    texts = HOSTILE if end == "an end" else HOSTILE[::9]
+    texts = HOSTILE if end == "an end" else HOSTILE[::6]
     page = everywhere(bench, texts, end, task=" ".join(texts))
     root = read(page)
     assert [text for text in texts if often(root, text) < 5] == []
@@ -166,20 +129,17 @@ def test_what_hides_or_reorders_can_be_seen(bench: Bench) -> None:
     assert [text for text, shown in UNSEEN.items() if text != shown and often(root, text)] == []
 
 
-def left_out(root: Node) -> list[int]:
-    return [int(re.sub(r"\D", "", node.text)) for node in root.all(class_="left-out")]
-
-
 def test_long_texts_are_cut_and_what_is_left_out_is_told(bench: Bench) -> None:
-    text = "'word ' * 10_000"
+    text = "'word ' * 6_000"
     bench.model(f"""[
         reply({text}, call("think", thought={text}), call("write_file", path="a", content={text})),
         call("finish_task", summary={text}, pending_issues=[{text}]),
     ]""")
     bench.run()
     page = bench("show", "t1", "--html", "-").stdout
-    assert len(page.encode()) < 200_000
-    assert max(left_out(read(page))) > 20_000
+    assert len(page.encode()) < 150_000
+    told = [int(re.sub(r"\D", "", node.text)) for node in read(page).all(class_="left-out")]
+    assert max(told) > 10_000
 
 
 def test_what_is_left_out_is_counted_and_the_beginning_and_the_end_stay(bench: Bench) -> None:

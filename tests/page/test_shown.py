@@ -45,21 +45,12 @@ def interrupted(bench: Bench) -> None:
         bench.run("Do it")
 
 
-def gone_on(*script: str, options: tuple[str, ...] = (), answers: tuple[str, ...] = ()) -> Stand:
-    def stand(bench: Bench) -> None:
-        ended(*script, options=options)(bench)
-        for answer in answers:
-            bench("resume", "t1", bench.decide() if answer == "approve" else answer)
-
-    return stand
-
-
 # How a thread stands, what the head says and its colour, the title of the last card, what it tells.
 STANDS: dict[str, tuple[Stand, str, str, list[str]]] = {
     "success": (ended(DONE), "◐ Asserted: done", "amber", ["All is done."]),
     "checked": (ended(DONE, options=("--check", "true")), "✓ Verified: done", "green", ["All is done."]),
     "blocked": (ended(BLOCKED), "◐ Asserted: blocked", "amber", ["No rights."]),
-    "confirmed": (gone_on(CONFIRM, answers=("yes",)), "◐ Asserted: done", "amber", ["A person confirmed"]),
+    "confirmed": (ended(CONFIRM, answers=("yes",)), "◐ Asserted: done", "amber", ["A person confirmed"]),
     "limit": (ended(LOOK, options=("--turns", "1")), "■ Turn limit reached", "amber", []),
     "error": (ended(LOOK, "ValueError('x')"), "✗ The model failed", "red", ["ValueError"]),
     "undone": (undone_elsewhere, "↶ Asserted: done, and undone since", "amber", ["Removed from blue."]),
@@ -98,7 +89,7 @@ def test_a_running_thread(bench: Bench) -> None:
 
 
 def test_each_turn_with_what_was_said_done_and_answered(bench: Bench) -> None:
-    gone_on(*TALK, options=("--tools", "files,shell"), answers=("8080",))(bench)
+    ended(*TALK, options=("--tools", "files,shell"), answers=("8080",))(bench)
     root = shown(bench)
     turns = root.all("article", "turn")
     assert [turn.attributes["id"] for turn in turns] == [f"turn-1-{number}" for number in range(1, 7)]
@@ -147,8 +138,8 @@ def test_thoughts_phases_and_refused_finishes_are_cards(bench: Bench) -> None:
     assert "Half." in done.text
 
 
+# What a person decides on a call, what the page says of it, and how the call looks.
 DECISIONS = {
-    "approve": ("approve", "✓ A person approved this call", "ok"),
     "reject": ("reject: not now", "✗ A person rejected this call: not now", "not-run"),
     "edit": (
         '[{"type": "edit", "edited_action": {"name": "write_file", "args": {"path": "b", "content": "y"}}}]',
@@ -162,8 +153,7 @@ DECISIONS = {
 @pytest.mark.parametrize("case", DECISIONS)
 def test_what_a_person_decided_on_a_call(bench: Bench, case: str) -> None:
     answer, told, look = DECISIONS[case]
-    ended(WRITE, DONE, options=("--approve", "write"))(bench)
-    bench("resume", "t1", bench.decide(answer))
+    ended(WRITE, DONE, options=("--approve", "write"), answers=(answer,))(bench)
     call = shown(bench).all("details", "call")[0]
     assert look in call.classes
     assert call.one("span", "person").text.startswith(told)
@@ -200,24 +190,14 @@ def test_the_figures_of_all_tasks_and_headings_in_order(bench: Bench) -> None:
     assert all(root.one(name).attributes["aria-label"] for name in ("aside", "nav"))
 
 
-# A thread, and the state that it has come to.
-RUNS: dict[str, tuple[Stand, str]] = {
-    "done": (ended('"Hm."', LOOK, DONE), "finish"),
-    "a question": (ended(LOOK, ASK), "ask_user"),
-    "an approval": (ended(WRITE, options=("--approve", "write")), "approve"),
-    "approved": (
-        gone_on(f"[{LOOK}, {WRITE}]", DONE, options=("--approve", "write"), answers=("approve",)),
-        "finish",
-    ),
-    "confirmed": (gone_on(CONFIRM, CONFIRM, answers=("no", "yes")), "finish"),
-    "stopped": (interrupted, "call_llm"),
-}
+# Where a thread stands, and the state that it has come to.
+STATES = {"question": "ask_user", "approval": "approve", "confirmed": "finish", "stopped": "call_llm"}
 
 
-@pytest.mark.parametrize("case", RUNS)
+@pytest.mark.parametrize("case", STATES)
 def test_the_machine_has_the_path_that_the_thread_took(bench: Bench, case: str) -> None:
-    stand, here = RUNS[case]
-    stand(bench)
+    here = STATES[case]
+    STANDS[case][0](bench)
     root = shown(bench)
     aside = root.one("aside")
     rows = [row.all("td") for row in root.one("main").all("tr") if row.all("td")]

@@ -46,9 +46,12 @@ def server(name: str, program: str, *words: object) -> dict[str, Any]:
 class Editor(Peer):
     """An editor and the agent that it has started."""
 
-    def __init__(self, command: Sequence[str], folder: Path, **capabilities: Any) -> None:
+    def __init__(
+        self, command: Sequence[str], folder: Path, *, version: int | None = 1, **capabilities: Any
+    ) -> None:
         super().__init__(command, folder)
-        self.request("initialize", protocolVersion=1, clientCapabilities=capabilities)
+        if version is not None:
+            self.request("initialize", protocolVersion=version, clientCapabilities=capabilities)
 
     def new(self, cwd: object = None, servers: Sequence[Any] = ()) -> str:
         made = self.request("session/new", cwd=str(cwd or self.folder), mcpServers=[*servers])
@@ -444,18 +447,6 @@ def test_lines_that_are_no_messages_end_nothing(without_forms: Editor) -> None:
     assert without_forms.prompt(session, "number") == "end_turn"
 
 
-def test_the_version_is_agreed_on_first(command: list[str], folder: Path) -> None:
-    with Peer(command, folder) as editor:
-        new = {"cwd": str(folder), "mcpServers": []}
-        for version in (None, 0):
-            if version is not None:
-                editor.request("initialize", protocolVersion=version, clientCapabilities={})
-            with pytest.raises(Refused):
-                editor.request("session/new", **new)
-        assert editor.request("initialize", protocolVersion=2, clientCapabilities={})["protocolVersion"] == 1
-        assert editor.request("session/new", **new)["sessionId"]
-
-
 def test_a_terminal_of_the_editor_which_then_goes_away(
     command: list[str], folder: Path, without_forms: Editor, file: Path
 ) -> None:
@@ -486,11 +477,17 @@ def test_a_terminal_of_the_editor_which_then_goes_away(
     assert text_of(file) == "ran\none\n"
 
 
-def test_nothing_but_the_protocol_stands_on_stdout(folder: Path) -> None:
+def test_the_version_is_agreed_on_and_nothing_but_the_protocol_stands_on_stdout(folder: Path) -> None:
     options = ["--graph", f"{SERVERS / 'noisy_graph.py'}:graph", "--config", "none"]
     command = [sys.executable, "-m", "signoff.cli", "acp", *options]
-    with Editor([*command, "--database", str(folder / "noisy.sqlite")], folder) as editor:
-        # Every line that it writes was read as JSON.
+    # Every line that it writes is read as JSON.
+    with Editor([*command, "--database", str(folder / "noisy.sqlite")], folder, version=None) as editor:
+        with pytest.raises(Refused):
+            editor.new()
+        editor.request("initialize", protocolVersion=0, clientCapabilities={})
+        with pytest.raises(Refused):
+            editor.new()
+        assert editor.request("initialize", protocolVersion=2, clientCapabilities={})["protocolVersion"] == 1
         assert editor.prompt(editor.new(), "Add") == "end_turn"
 
 

@@ -237,10 +237,12 @@ def test_a_wrong_call_is_refused_and_names_its_thread(client: Client, file: Path
 # --- the process ---
 
 
-def test_lines_that_are_no_messages_and_an_end_in_the_middle_of_a_form(
-    command: list[str], folder: Path, file: Path, with_forms: Client
-) -> None:
-    with Peer(command, folder) as peer:
+def test_lines_that_are_no_messages_and_an_end_in_the_middle_of_a_form(folder: Path) -> None:
+    database = folder / "noisy.sqlite"
+    options = ["--graph", f"{SERVERS / 'noisy_graph.py'}:graph", "--config", "none"]
+    command = [sys.executable, "-m", "signoff.cli", "mcp", *options]
+    # Every line that it writes is read as JSON.
+    with Peer([*command, "--database", str(database)], folder) as peer:
         with pytest.raises(Refused):
             peer.request("tools/list")
         hello = {**HELLO, "protocolVersion": "1999-01-01", "capabilities": {"elicitation": {}}}
@@ -255,21 +257,12 @@ def test_lines_that_are_no_messages_and_an_end_in_the_middle_of_a_form(
         peer.send(id=77, **APPROVE)
         tools = [tool["name"] for tool in peer.request("tools/list")["tools"]]
         assert tools == ["run_task", "resume", "go_on"]
-        arguments = {"task": f"all {file.name}", "thread": f"all {file.name}"}
-        peer.answers.extend([fill_in(answer="8080"), NEVER])
-        peer.start("tools/call", name="run_task", arguments=arguments)
-        peer.wait_for(lambda: len(peer.asked) == 2)
-        assert (peer.end(), text_of(file)) == (0, "")
-    assert with_forms.call("resume", APPROVE, thread=arguments["thread"])["status"] == "success"
-    assert text_of(file) == "ran\n"
-
-
-def test_nothing_but_the_protocol_stands_on_stdout(folder: Path) -> None:
-    options = ["--graph", f"{SERVERS / 'noisy_graph.py'}:graph", "--config", "none"]
-    command = [sys.executable, "-m", "signoff.cli", "mcp", *options]
-    with Client([*command, "--database", str(folder / "noisy.sqlite")], folder) as client:
-        # Every line that it writes was read as JSON.
-        assert client.call("run_task", task="Add")["status"] == "success"
+        peer.answers.append(NEVER)
+        peer.start("tools/call", name="run_task", arguments={"task": "Add", "thread": "t"})
+        peer.wait_for(lambda: peer.asked)
+        assert peer.end() == 0
+    with sqlite_storage(database) as storage:
+        assert [row.thread_id for row in storage.threads(condition="waiting")] == ["t"]
 
 
 @pytest.mark.thorough

@@ -2,8 +2,6 @@
 
 import base64
 import re
-import signal
-from contextlib import nullcontext
 
 import pytest
 
@@ -118,20 +116,15 @@ def test_commands_run_in_the_folder_that_the_first_task_names(new: New, place: P
     )
 
 
-@pytest.mark.parametrize("end", ["delete", "SIGTERM", "SIGKILL"])
-def test_nothing_outlives_its_thread_or_its_server(place: Place, new: New, end: str) -> None:
-    with place.serve() if end != "delete" else nullcontext(new("[]").served) as served:
-        thread = Thread(place, served, steps(DONE))
-        thread.begin()
-        with thread.reading() as reader:
-            types(thread, "setsid -f sh -c 'echo away=$$; exec sleep 600'; echo shell=$BASHPID")
-            types(thread, "sh -c 'echo in=$$; exec nohup sleep 600'")
-            started = [pid_of(reader, name) for name in ("away", "shell", "in")]
-        if end == "delete":
-            assert thread.post("delete")[0] == 200
-        else:
-            assert served.end(signal.Signals[end]) == (0 if end == "SIGTERM" else -signal.SIGKILL)
-        assert gone(*started, seconds=60)
+def test_nothing_outlives_its_thread(new: New) -> None:
+    thread = new(steps(DONE))
+    thread.begin()
+    with thread.reading() as reader:
+        types(thread, "setsid -f sh -c 'echo away=$$; exec sleep 600'; echo shell=$BASHPID")
+        types(thread, "sh -c 'echo in=$$; exec nohup sleep 600'")
+        started = [pid_of(reader, name) for name in ("away", "shell", "in")]
+    assert thread.post("delete")[0] == 200
+    assert gone(*started, seconds=60)
 
 
 @pytest.mark.thorough

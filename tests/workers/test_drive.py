@@ -27,7 +27,6 @@ from tests.support.interrupting import interrupt_process
 
 DONE = call("finish_task", summary="Done.")
 ASK = call("ask_user", question="Which?")
-PAY = call("pay", amount=1)
 THINK = call("think", thought="hm")
 NO = RuntimeError("no")
 
@@ -114,8 +113,6 @@ def more(name: str, turns: int | None = None, of: str = "") -> MakeOrder:
 # questions, and the turns of the last task.
 Case = tuple[Sequence[Any], list[tuple[list[MakeOrder], str]], list[str], list[str], int]
 CASES: dict[str, Case] = {
-    "nothing": ([], [([], "unknown")], [], [], 0),
-    "a task": ([DONE], [([task("one")], "ended")], ["one"], [], 1),
     "tasks one after another": (
         [DONE] * 3,
         [([task("one"), task("two")], "ended"), ([task("three")], "ended")],
@@ -219,30 +216,6 @@ def test_an_answer_that_a_session_was_first_with_is_dropped(bench: Bench) -> Non
     assert (bench.drive().state, bench.texts("ask_user")) == ("waiting", ["red"])
 
 
-def test_an_answer_under_an_old_id_decides_on_nothing_else(bench: Bench) -> None:
-    paid: list[int] = []
-
-    def pay(amount: int) -> str:
-        """Pay."""
-        paid.append(amount)
-        return "paid"
-
-    def click(status: ThreadStatus) -> Order:
-        wait = status.wait()
-        assert wait is not None
-        return Order("click", Answer("approve", wait.interrupt_id))
-
-    bench.tools, bench.options = [pay], {"approvals": {"pay": True}}
-    bench.steps = (PAY, call("pay", amount=2), DONE)
-    bench.post(task("one"))
-    bench.drive()
-    bench.post(click)
-    bench.drive()
-    # As a client that looks anew and repeats its click.
-    post(bench.storage.store, "t", click(bench.session.status()))
-    assert (bench.drive().state, paid) == ("waiting", [1])
-
-
 def test_a_thread_that_somebody_else_runs_is_busy(bench: Bench) -> None:
     bench.post(task("one"))
     with bench.storage.runner("t"):
@@ -261,7 +234,7 @@ def test_what_comes_while_the_thread_runs_is_delivered_by_the_one_who_runs_it(be
         states.append(bench.drive().state)
         return "paid"
 
-    bench.tools, bench.steps = [pay], (PAY, DONE, DONE)
+    bench.tools, bench.steps = [pay], (call("pay", amount=1), DONE, DONE)
     bench.post(task("one"))
     assert bench.drive().state == "ended"
     assert (states, bench.texts("human")) == (["busy"], ["one", "two"])

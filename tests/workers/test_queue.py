@@ -39,21 +39,13 @@ def thread(value: Any) -> str:
 
 ROWS = {
     "no arguments": row("null"),
-    "a list": row("[1, 2]"),
-    "a text": row('"good"'),
-    "a number": row("7"),
-    "no thread": row(),
-    "an empty thread id": row(thread("")),
     "a number as thread id": row(thread(5)),
-    "an object as thread id": row(thread({"thread_id": "good"})),
     "a thread that nobody submitted": row(thread("nobody"), "nobody", "nobody"),
     "a good thread without its lock": row(thread("good")),
-    "no lock": row(thread("nobody")),
     "the lock of another thread": row(thread("nobody"), "after", "place"),
     "the place of another thread in the queue": row(thread("no one"), "no one", "after"),
     "a thread id that no index takes": row(thread("long " * 200_000)),
     "an unknown task": row(thread("good"), task_name="another"),
-    "a task with a long name": row("null", task_name="x" * 100),
     "megabytes": row(json.dumps(["x" * 5_000_000])),
     "nested deeper than Python reads": row("[" * 5000 + "]" * 5000),
     "a number longer than Python reads": row(f'{{"thread_id": {"9" * 9000}}}'),
@@ -63,22 +55,21 @@ ROWS = {
 }
 
 
-def insert(bench: Bench, columns: dict[str, Any], **more: Any) -> int:
+def insert(bench: Bench, columns: dict[str, Any]) -> int:
     """Puts a row before all others; returns its number."""
-    every = {"priority": 9, "status": "todo", **columns, **more}
+    every = {"priority": 9, "status": "todo", **columns}
     places = ", ".join(["%s"] * len(every))
     query = f"INSERT INTO procrastinate_jobs ({', '.join(every)}) VALUES ({places}) RETURNING id"
     return int(execute(bench.url, query, *every.values())[0][0])
 
 
-@pytest.mark.parametrize("is_held", [False, True], ids=["waiting", "held by a dead worker"])
-def test_bad_rows_are_put_aside_and_hold_nothing_up(bench: Bench, is_held: bool) -> None:
+def test_bad_rows_are_put_aside_and_hold_nothing_up(bench: Bench) -> None:
     bench.submit("one", "good")
-    more: dict[str, Any] = {}
-    if is_held:
-        ((worker,),) = execute(bench.url, f"{SILENT} RETURNING id")
-        more = {"status": "doing", "worker_id": worker}
-    numbers = {case: insert(bench, columns, **more) for case, columns in ROWS.items()}
+    ((worker,),) = execute(bench.url, f"{SILENT} RETURNING id")
+    # Some wait, some are held by a worker that has died.
+    numbers = {case: insert(bench, columns) for case, columns in ROWS.items()}
+    held = {"status": "doing", "worker_id": worker, "queueing_lock": None}
+    numbers |= {f"{case}, held": insert(bench, {**columns, **held}) for case, columns in ROWS.items()}
     assert bench.listed()["good"] == "queued"
     log = bench.work()
     bench.submit("two", "after")
@@ -115,30 +106,25 @@ def test_a_thread_whose_row_was_put_aside_is_resumed_with_all_it_was_given(bench
 
 INBOXES = {
     "nothing": "'null'",
-    "a list": "'[]'",
     "a field missing": "value - 'orders'",
     "a field more": """value || '{"newer": 1}'""",
     "a count that is none": """value || '{"deaths": "x"}'""",
-    "a count below zero": """value || '{"deaths": -1000000000000}'""",
     "a count that is too high": """value || '{"failures": 1000000000000}'""",
-    "orders that are none": """value || '{"orders": 3}'""",
     "an order without its kind": """jsonb_set(value, '{orders}', '[{"id": "a"}]')""",
 }
 
 
-@pytest.mark.parametrize("is_held", [False, True], ids=["waiting", "held by a dead worker"])
-def test_threads_whose_orders_cannot_be_read_are_put_aside(bench: Bench, is_held: bool) -> None:
-    names = [f"bad{number}" for number in range(len(INBOXES))]
-    for name, value in zip(names, INBOXES.values(), strict=True):
+def test_threads_whose_orders_cannot_be_read_are_put_aside(bench: Bench) -> None:
+    names = [f"bad{number}" for number in range(2 * len(INBOXES))]
+    for name, value in zip(names, [*INBOXES.values()] * 2, strict=True):
         bench.submit("one", name)
         query = f"UPDATE store SET value = {value} WHERE prefix = 'signoff.inbox.{name}' AND key = 'inbox'"
         execute(bench.url, query)
-    if is_held:
-        bench.die(*names)
+    bench.die(*names[len(INBOXES) :])
     bench.submit("one", "good")
     bench.work()
     assert bench.listed() == {**dict.fromkeys(names, "damaged"), "good": "success"}
-    assert sorted(name for name, _ in bench.jobs("failed")) == names
+    assert sorted(name for name, _ in bench.jobs("failed")) == sorted(names)
     for name in names:
         with pytest.raises(ThreadError, match=name):
             bench.submit("two", name)
@@ -148,7 +134,6 @@ def test_threads_whose_orders_cannot_be_read_are_put_aside(bench: Bench, is_held
 
 DAMAGES = {
     "bytes that mean nothing": "UPDATE checkpoint_blobs SET blob = '\\xc1'",
-    "an unknown form of bytes": "UPDATE checkpoint_blobs SET type = 'newer'",
     "no checkpoint": "UPDATE checkpoints SET checkpoint = 'null'",
     "a checkpoint that the database cannot take apart": (
         "UPDATE checkpoints SET checkpoint = jsonb_set(checkpoint, '{channel_versions}', '[]')"
@@ -195,16 +180,6 @@ def test_a_thread_that_fails_again_and_again_is_given_up_and_says_why(bench: Ben
     bench.submit(None)
     bench.work()
     assert (bench.said(), bench.listed(), bench.figures()["failed"]) == (["one"], {"t": "success"}, 0)
-
-
-def test_a_thread_that_runs_elsewhere_is_looked_at_again(bench: Bench) -> None:
-    bench.submit("one")
-    with bench.storage.runner("t"):
-        bench.work()
-    assert bench.figures()["waiting"] == 1
-    bench.make_due()
-    bench.work()
-    assert bench.listed() == {"t": "success"}
 
 
 def test_a_thread_is_given_up_when_five_workers_have_died_with_it(bench: Bench) -> None:
@@ -261,7 +236,7 @@ def until(is_true: Callable[[], Any]) -> None:
     end = time.monotonic() + PATIENCE
     while not is_true():
         assert time.monotonic() < end
-        time.sleep(0.1)
+        time.sleep(0.01)
 
 
 @contextmanager
@@ -271,12 +246,12 @@ def process(url: str) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([sys.executable, "-m", "signoff.cli", *words], cwd=ROOT) as started:
         yield started
         started.send_signal(signal.SIGTERM)
-        assert started.wait(PATIENCE) in (0, 9)
+        assert started.wait(PATIENCE) == 0
 
 
 def test_a_worker_that_stood_still_does_nothing_to_what_was_taken_over(bench: Bench, tmp_path: Path) -> None:
     file = tmp_path / "lines"
-    bench.submit(f"wait {file}")
+    bench.submit(str(file))
     with process(bench.url) as stalled:
         until(file.exists)
         stalled.send_signal(signal.SIGSTOP)
@@ -293,33 +268,17 @@ def test_a_worker_that_stood_still_does_nothing_to_what_was_taken_over(bench: Be
 
 
 @pytest.mark.thorough
-def test_a_thread_that_ends_every_worker_is_given_up_and_the_others_end(bench: Bench, tmp_path: Path) -> None:
-    names = [f"other{number}" for number in range(4)]
-    bench.submit(f"die {tmp_path}", "deadly")
-    for name in names:
-        Path(f"{tmp_path / name}.go").touch()
-        bench.submit(f"wait {tmp_path / name}", name)
-    ends, died = {"deadly": "failed", **dict.fromkeys(names, "success")}, 0
-    while died < 6 and bench.listed() != ends:
-        with process(bench.url) as worker:
-            while worker.poll() is None and bench.listed() != ends:
-                time.sleep(0.1)
-            died += worker.poll() is not None
-    assert (died, "WorkerDied" in bench.why("deadly")) == (5, True)
-
-
-@pytest.mark.thorough
 def test_a_worker_outlives_a_restart_of_the_server(
     own_postgres_url: str, own_postgres_server: Server, tmp_path: Path
 ) -> None:
     file = tmp_path / "lines"
     with postgres_storage(own_postgres_url) as storage:
         bench = Bench(storage, own_postgres_url)
-        bench.submit(f"wait {file}")
+        bench.submit(str(file))
         with process(bench.url):
             until(file.exists)
             own_postgres_server.restart()
             Path(f"{file}.go").touch()
-            bench.submit(f"wait {file}", "u")
+            bench.submit(str(file), "u")
             until(lambda: set(bench.listed().values()) == {"success"})
     assert file.read_text() == "begun\nbegun\n"

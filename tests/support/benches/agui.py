@@ -73,8 +73,10 @@ class NodeClient:
 
 
 @contextmanager
-def node_client(folder: Path, origin: str, token: str, thread: str = "t1") -> Iterator[NodeClient]:
-    command = [*client("agui.mjs", folder), f"{origin}/agui", token, thread]
+def node_client(folder: Path, thread: Any) -> Iterator[NodeClient]:
+    """thread: of a server, as a person uses it."""
+    served = thread.served
+    command = [*client("agui.mjs", folder), f"{served.origin}/agui", served.token, thread.name]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield NodeClient(process)

@@ -15,10 +15,14 @@ CONFIRM = 'call("finish_task", summary="Look.", requires_user_confirmation=True)
 Stand = Callable[[Bench], object]
 
 
-def ended(*script: str, options: tuple[str, ...] = ()) -> Stand:
+def ended(*script: str, options: tuple[str, ...] = (), answers: tuple[str, ...] = ()) -> Stand:
+    """A task that is run with this script, and answered."""
+
     def stand(bench: Bench) -> None:
         bench.model(steps(*script))
         bench.run("Do it", *options)
+        for answer in answers:
+            bench("resume", "t1", answer if answer in ("8080", "yes") else bench.decide(answer))
 
     return stand
 

@@ -1,9 +1,7 @@
 """The web application in a real browser: the pages that look at a server, and all that goes wrong in them."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +28,15 @@ class Seen:
         page.on("request", lambda request: self.requests.append(request.url))
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("console", self._said)
+        page.on("dialog", self._asked)
 
     def _said(self, message: Any) -> None:
         if message.type == "error" and "409" not in message.text:
             self.problems.append(message.text)
+
+    def _asked(self, dialog: Any) -> None:
+        self.problems.append(dialog.message)
+        dialog.dismiss()
 
     def opens(self, served: Served, thread: str) -> None:
         """Opens a thread that has not begun."""
@@ -89,51 +92,19 @@ class Seen:
 
 
 @contextmanager
-def browser(
-    width: int = 1400, height: int = 900, colours: Any = "light", *, address: str | None = None, **more: Any
+def opened(
+    chromium: Any, width: int = 1400, height: int = 900, colours: Any = "light", **more: Any
 ) -> Iterator[Seen]:
-    """Headless Chromium, that at `address` or one of its own, with an empty page."""
-    with connected(address) as chromium:
-        context = chromium.new_context(
-            viewport={"width": width, "height": height}, color_scheme=colours, **more
-        )
-        try:
-            yield Seen(context.new_page())
-        finally:
-            context.close()
-
-
-class Other:
-    """Another server of this machine: what it was asked for, with all headers."""
-
-    def __init__(self, page: str) -> None:
-        self.requests: list[str] = []
-        requests = self.requests
-
-        class Answering(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                requests.append(f"{self.requestline}\n{self.headers}")
-                self.send_response(200)
-                self.send_header("Content-Type", "text/html")
-                self.end_headers()
-                self.wfile.write(page.encode())
-
-            def log_message(self, *_: object) -> None:
-                """What came is in `requests`."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-        self.address = f"http://127.0.0.1:{self.server.server_port}/"
+    """An empty page in this browser."""
+    context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=colours, **more)
+    try:
+        yield Seen(context.new_page())
+    finally:
+        context.close()
 
 
 @contextmanager
-def listening(page: str) -> Iterator[Other]:
-    """A server on a port of its own that answers with `page`."""
-    other = Other(page)
-    thread = threading.Thread(target=other.server.serve_forever)
-    thread.start()
-    try:
-        yield other
-    finally:
-        other.server.shutdown()
-        other.server.server_close()
-        thread.join()
+def browser(width: int = 1400, height: int = 900) -> Iterator[Seen]:
+    """Headless Chromium of its own, with an empty page."""
+    with connected() as chromium, opened(chromium, width, height) as seen:
+        yield seen

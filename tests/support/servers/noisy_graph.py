@@ -22,4 +22,4 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-graph = build_graph(ScriptedModel([call("add", a=19, b=23), call("finish_task", summary="42.")]), [add])
+graph = build_graph(ScriptedModel([call("add", a=19, b=23), call("ask_user", question="Which?")]), [add])

@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from signoff.models import ScriptedModel, call, reply
+from signoff.models import ScriptedModel, call
 
 ASK = call("ask_user", question="Which port?", options=["8080", "9090"])
 
@@ -54,7 +54,6 @@ def steps_of_tasks(file: str) -> dict[str, list[Any]]:
         "run": [echo("ran", file), finish("It ran."), finish("Again.")],
         "two": [[echo("one", file), echo("two", file)], finish("Both.")],
         "ask": [ASK, write_answer(file), finish("The port is set."), finish("Again.")],
-        "all": [ASK, echo("ran", file), finish("All of it.")],
         "later": [finish("At once."), ASK, write_answer(file), finish("The port is set.")],
         "confirm": [finish(text, requires_user_confirmation=True) for text in ("Half.", "All of it.")],
         "write": [*lines, finish("Written.")],
@@ -65,7 +64,6 @@ def steps_of_tasks(file: str) -> dict[str, list[Any]]:
             finish("Done."),
         ],
         "number": [call("read_file", path="x", first_line=float("nan")), finish("Odd.")],
-        "talk": [*[reply("x" * 200_000, call("list_files"))] * 3, finish("Talked.")],
         "book": [call("book", forms=["day"]), finish("Booked.")],
     }
 

@@ -1,6 +1,5 @@
 """Graphs for one `langgraph dev`: with limits and an undo, with delegates, with an approval."""
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,6 @@ from signoff.tools import workspace_tools
 
 HERE = Path(__file__).parent
 FINISH = call("finish_task", summary="Done.", outcome="partial")
-
-
-def slow(place: str) -> str:
-    """Work slowly."""
-    with (HERE / "effects.txt").open("a") as lines:
-        lines.write(f"{place}\n")
-    while not (HERE / "go").exists():
-        time.sleep(0.05)
-    return "worked"
 
 
 def pay(to: str) -> str:
@@ -50,12 +40,8 @@ def step(messages: Sequence[BaseMessage]) -> Any:
     if task == "error" and not (failed := HERE / names[0]).exists():
         failed.touch()
         raise ValueError("no quota")
-    if turn == 0 and task in ("ask", "pay", "kill"):
-        return {
-            "ask": call("ask_user", question="Which colour?"),
-            "pay": call("pay", to="ada"),
-            "kill": call("slow", place="a"),
-        }[task]
+    if turn == 0 and task in ("ask", "pay"):
+        return call("ask_user", question="Which colour?") if task == "ask" else call("pay", to="ada")
     return FINISH
 
 
@@ -64,7 +50,7 @@ def played(*script: Any) -> ScriptedModel:
 
 
 undoable = StructuredTool.from_function(pay, metadata={"undo": take_back})
-agent = served(build_graph(ScriptedModel(step), [slow, undoable], limits={"turns": 2}))
+agent = served(build_graph(ScriptedModel(step), [undoable], limits={"turns": 2}))
 
 asks = played(call("ask_user", question="Which year?"), FINISH)
 pays = played(call("pay", to="ada"), call("finish_task", summary="Paid."))

@@ -1,6 +1,5 @@
-"""A graph for workers that are processes: a tool ends the process, or writes a line and waits for a file."""
+"""A graph for workers that are processes: its tool writes a line and waits for a file."""
 
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +12,6 @@ from signoff.models import ScriptedModel, call
 from signoff.storage import PostgresStorage
 
 
-def die(file: str) -> str:
-    """End the process."""
-    os._exit(9)
-
-
 def wait(file: str) -> str:
     """Write a line, and wait for a file."""
     with Path(file).open("a") as lines:
@@ -28,11 +22,10 @@ def wait(file: str) -> str:
 
 
 def step(messages: Sequence[BaseMessage]) -> Any:
-    kind, file = next(message.text for message in messages if message.type == "human").split()
-    if kind == "wait" and any(message.type == "tool" for message in messages):
+    if any(message.type == "tool" for message in messages):
         return call("finish_task", summary="Done.", outcome="partial")
-    return call(kind, file=file)
+    return call("wait", file=next(message.text for message in messages if message.type == "human"))
 
 
 def graph(storage: PostgresStorage) -> Graph:
-    return build_graph(ScriptedModel(step), [die, wait], storage=storage)
+    return build_graph(ScriptedModel(step), [wait], storage=storage)
