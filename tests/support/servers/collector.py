@@ -4,10 +4,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.support.servers.loopback import Handler, Loopback
 
 
 @dataclass
@@ -53,9 +54,9 @@ def _fields(found: Any) -> dict[str, Any]:
 def collector(*, answers: bool = True) -> Iterator[Collector]:
     found = Collector()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Collecting(Handler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.body()
             if not answers:
                 found.ends.wait()
                 return
@@ -64,16 +65,9 @@ def collector(*, answers: bool = True) -> Iterator[Collector]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        found.address = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+    with Loopback(Collecting) as server:
+        found.address = server.root
         try:
             yield found
         finally:
             found.ends.set()
-            server.shutdown()
-            thread.join()

@@ -11,8 +11,9 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Literal, Self
+from typing import Any, Literal
+
+from tests.support.servers.loopback import Handler, Loopback
 
 Body = dict[str, Any]
 USAGE: Body = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
@@ -119,27 +120,15 @@ class Request:
         return bool(self.body.get("stream")) or ":stream" in self.path
 
 
-class FakeProvider(ThreadingHTTPServer):
+class FakeProvider(Loopback):
     """Answers each request with the next of `script`; what comes after its end gets status 500."""
 
-    daemon_threads = True
-    request_queue_size = 128  # the standard's 5 drops connections when many clients call at once
-
     def __init__(self, script: Sequence[Reply | Fault] = ()) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.script = list(script)
         self.requests: list[Request] = []
         self.closing = threading.Event()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})
-
-    @property
-    def root(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-    @property
-    def url(self) -> str:
-        return f"{self.root}/v1"
 
     def plays(self, *answers: Reply | Fault) -> None:
         """Begins anew with these answers."""
@@ -151,25 +140,18 @@ class FakeProvider(ThreadingHTTPServer):
             self.requests.append(request)
             return self.script.pop(0) if self.script else error(500, "the script is at its end")
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.closing.set()
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
+        super().__exit__()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     server: FakeProvider
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        raw = self.rfile.read(int(self.headers["Content-Length"]))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        request = Request(self.path, headers, json.loads(raw), time.monotonic())
+        request = Request(self.path, headers, json.loads(self.body()), time.monotonic())
         answer = self.server.take(request)
         self.close_connection = True
         try:
@@ -212,9 +194,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _chunk(self, data: bytes) -> None:
         self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         self.wfile.flush()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing: the output belongs to the tests."""
 
 
 _HEAD: Body = {"id": "chatcmpl-1", "created": 0, "model": "fake"}

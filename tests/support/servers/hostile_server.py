@@ -7,8 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from socketserver import BaseRequestHandler, ThreadingTCPServer
-from typing import Any, Self
+from typing import Any
+
+from tests.support.servers.loopback import Handler, Loopback
 
 HEADERS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 Sent = Iterator[bytes | float]
@@ -138,92 +139,54 @@ def whole() -> Sent:
     yield b"data: [DONE]\n\n"
 
 
-class HostileServer(ThreadingTCPServer):
+class HostileServer(Loopback):
     """Answers each request by the next of `ways`, the last one again and again.
 
     requests: when each came. left: when each client had left, in seconds of the monotonic clock. Whoever is
     still connected at the end is cut off.
     """
 
-    daemon_threads = True
-    allow_reuse_address = True
-    request_queue_size = 128
-
     def __init__(self, *ways: Callable[[], Sent]) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.ways = list(ways)
         self.requests: list[float] = []
         self.left: list[float] = []
         self.asked, self.gone = threading.Event(), threading.Event()
         self.connections = set[socket.socket]()
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def take(self) -> Callable[[], Sent]:
         return self.ways.pop(0) if len(self.ways) > 1 else self.ways[0]
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
     def __exit__(self, *error: object) -> None:
-        self.shutdown()
-        self._thread.join()
+        super().__exit__()
         for connection in list(self.connections):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        self.server_close()
 
 
-class _Handler(BaseRequestHandler):
+class _Handler(Handler):
     server: HostileServer
-    request: socket.socket
 
-    def handle(self) -> None:
-        self.server.connections.add(self.request)
-        try:
-            self._answer()
-        finally:
-            self.server.connections.discard(self.request)
-
-    def _answer(self) -> None:
-        if not _read_request(self.request):
-            return
+    def do_POST(self) -> None:
+        self.body()
+        self.server.connections.add(self.connection)
         self.server.requests.append(time.monotonic())
         self.server.asked.set()
         way = self.server.take()
         try:
             for item in way():
                 if isinstance(item, bytes):
-                    self.request.sendall(item)
+                    self.connection.sendall(item)
                 else:
                     self._pause(item)
         except OSError:
             self.server.left.append(time.monotonic())
             self.server.gone.set()
+        finally:
+            self.server.connections.discard(self.connection)
 
     def _pause(self, seconds: float) -> None:
         """Waits. Raises ConnectionResetError as soon as the client has left."""
-        readable, _, _ = select.select([self.request], [], [], seconds)
-        if readable and not self.request.recv(1, socket.MSG_PEEK):
+        readable, _, _ = select.select([self.connection], [], [], seconds)
+        if readable and not self.connection.recv(1, socket.MSG_PEEK):
             raise ConnectionResetError("the client has left")
-
-
-def _read_request(connection: socket.socket) -> bool:
-    """Reads one request to its end; False when the client has left before."""
-    found = b""
-    while b"\r\n\r\n" not in found:
-        if not (piece := connection.recv(65536)):
-            return False
-        found += piece
-    head, _, body = found.partition(b"\r\n\r\n")
-    rows = [row.split(b":", 1) for row in head.lower().split(b"\r\n")[1:]]
-    length = int(dict(rows).get(b"content-length", b"0"))
-    while len(body) < length:
-        if not (piece := connection.recv(65536)):
-            return False
-        body += piece
-    return True

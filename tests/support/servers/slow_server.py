@@ -4,12 +4,12 @@ import json
 import queue
 import select
 import socket
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
+
+from tests.support.servers.loopback import Handler, Loopback
 
 Delta = dict[str, Any]
 
@@ -40,37 +40,21 @@ class Served:
     seconds: float
 
 
-class SlowServer(ThreadingHTTPServer):
+class SlowServer(Loopback):
     """Answers every request with `deltas`, one each `pause` seconds. `served` gets what became of each."""
 
-    daemon_threads = True
-
     def __init__(self, deltas: Sequence[Delta], pause: float = 0.02) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.deltas = deltas
         self.pause = pause
         self.served: queue.Queue[Served] = queue.Queue()
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02})
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     server: SlowServer
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.body()
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
@@ -97,6 +81,3 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, event: dict[str, Any]) -> None:
         head = {"id": "reply", "object": "chat.completion.chunk", "created": 0, "model": "slow"}
         self.wfile.write(f"data: {json.dumps({**head, **event})}\n\n".encode())
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing: the output belongs to the tests."""
