@@ -372,8 +372,8 @@ LEFT: Mapping[str, int] = {
     "tests/session": 1,
     "tests/simulate": 1,
     "tests/storage": 29,
-    "tests/support": 11,
-    "tests/support/benches": 19,
+    "tests/support": 9,
+    "tests/support/benches": 11,
     "tests/tools": 2,
 }
 

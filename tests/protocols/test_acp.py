@@ -193,9 +193,12 @@ def test_words_after_a_cancelled_dialog(without_forms: Editor, file: Path) -> No
     assert without_forms.prompt(session, f"run {file.name}", CANCELLED) == "cancelled"
     # What is no decision is asked again.
     assert without_forms.prompt(session, "edit: no JSON", CANCELLED) == "cancelled"
+    assert without_forms.prompt(session, "/stop") == "end_turn"
     assert text_of(file) == ""
+    other = without_forms.new()
+    without_forms.prompt(other, f"run {file.name}", CANCELLED)
     edit = f'edit: {{"command": "echo edited >> {file.name}"}}'
-    assert (without_forms.prompt(session, edit), text_of(file)) == ("end_turn", "edited\n")
+    assert (without_forms.prompt(other, edit), text_of(file)) == ("end_turn", "edited\n")
 
 
 def test_a_dialog_that_is_never_answered_hangs_nothing(without_forms: Editor, file: Path) -> None:
@@ -235,13 +238,6 @@ def test_an_error_is_an_error_and_is_tried_again(without_forms: Editor, file: Pa
     assert refused.value.data == {"thread": session, "reason": "model_error"}
     file.touch()
     assert without_forms.prompt(session, "/continue") == "end_turn"
-
-
-def test_a_task_that_is_stopped_runs_no_call(without_forms: Editor, file: Path) -> None:
-    session = without_forms.new()
-    assert without_forms.prompt(session, f"run {file.name}", CANCELLED) == "cancelled"
-    assert without_forms.prompt(session, "/stop") == "end_turn"
-    assert text_of(file) == ""
 
 
 @pytest.mark.parametrize("how", ["session/cancel", "session/close"])

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +14,8 @@ from langchain_mcp_adapters.tools import load_mcp_tools
 
 from signoff import sqlite_storage
 from tests.protocols.conftest import text_of
-from tests.support.rpc import FAILS, NEVER, PATIENCE, Peer, Refused, fill_in, signoff
+from tests.support.rpc import FAILS, NEVER, Peer, Refused, fill_in, signoff
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -202,9 +202,8 @@ def test_a_thread_that_runs_is_not_called_waiting(client: Client, folder: Path, 
     # A client that no longer waits pauses it.
     client.send(method="notifications/cancelled", params={"requestId": first})
     file.with_suffix(".go").touch()
-    until = time.monotonic() + PATIENCE
-    while client.read(f"signoff://threads/{quote(running)}/outcome")["status"] == "running":
-        assert time.monotonic() < until
+    uri = f"signoff://threads/{quote(running)}/outcome"
+    wait_until(lambda: client.read(uri)["status"] != "running")
     assert not file.with_suffix(".1").exists()
     assert client.call("resume", thread=running)["status"] == "success"
 

@@ -31,6 +31,7 @@ def server(shared: Shared) -> Iterator[Server]:
     """The repository's own graph, with a model that takes its time for its work."""
     with langgraph_dev(shared.folder, shared.env(delay=0.1)) as running:
         yield running
+        assert "BlockingError" not in running.log.read_text(errors="replace"), "the event loop was blocked"
 
 
 @pytest.fixture

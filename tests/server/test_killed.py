@@ -12,12 +12,12 @@ from tests.support.benches.studio import (
     Shared,
     begun,
     client_of,
-    until,
     values_of,
     wait,
 )
 from tests.support.servers.dev_server import langgraph_dev
 from tests.support.servers.studio_model import TURNS
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(300)]
 
@@ -51,12 +51,12 @@ def test_a_server_that_starts_again_takes_no_message_twice(tmp_path: Path) -> No
         thread = begun(client, shared)
         run = client.runs.list(thread)[0]["run_id"]
         saved_run = uuid.UUID(run).bytes[::-1]
-        until(lambda: saved.exists() and saved_run in saved.read_bytes())
+        wait_until(lambda: saved.exists() and saved_run in saved.read_bytes())
         server.kill()
     assert len(shared.lines()) < len(ALL_LINES), "the kill came too late to mean anything"
     assert shared.go_on(thread).status == "success"
     with langgraph_dev(tmp_path, shared.env()) as server, client_of(server) as client:
-        until(lambda: client.runs.get(thread, run)["status"] == "success")
+        wait_until(lambda: client.runs.get(thread, run)["status"] == "success")
         values = values_of(client, thread)
     said = [found["content"] for found in values["messages"] if found["type"] == "human"]
     assert (said, values["outcome"]["turns"]) == (["work log.txt"], TURNS)

@@ -15,9 +15,10 @@ from langgraph_sdk.client import SyncLangGraphClient
 
 from signoff import Limits
 from signoff.machine import State
-from tests.support.benches.studio import client_of, message, new, until, values_of, wait
+from tests.support.benches.studio import client_of, message, new, values_of, wait
 from tests.support.pages import blocks, read
 from tests.support.servers.dev_server import REPOSITORY, Server, quiet_environment
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -60,16 +61,10 @@ def test_after_an_error_it_tries_again(agent: SyncLangGraphClient) -> None:
     assert commanded(agent, thread, "go_on")["outcome"]["status"] == "success"
 
 
-def test_what_waits_comes_back_with_its_interrupt(agent: SyncLangGraphClient) -> None:
+def test_what_waits_comes_back_with_its_interrupt_and_a_stop_ends_it(agent: SyncLangGraphClient) -> None:
     thread, _ = begun(agent, "ask")
     (waiting,) = commanded(agent, thread, "go_on")["__interrupt__"]
     assert waiting["value"]["question"] == "Which colour?"
-    values = wait(agent, thread, "agent", command={"resume": {waiting["id"]: "blue"}})
-    assert values["outcome"]["status"] == "success"
-
-
-def test_stop_ends_what_waits_and_going_on_takes_it_up(agent: SyncLangGraphClient) -> None:
-    thread, _ = begun(agent, "ask")
     assert commanded(agent, thread, "stop")["outcome"]["reason"] == "cancelled"
     assert commanded(agent, thread, "go_on")["outcome"]["status"] == "success"
 
@@ -116,7 +111,7 @@ def test_both_wait_at_once_and_are_answered_by_id(many: SyncLangGraphClient, gra
     parts = [*many.runs.stream(thread, "team", input=sent, stream_mode=["updates"], stream_subgraphs=True)]
     spaces = {part.event.partition("|")[2].partition(":")[0] for part in parts if "|" in part.event}
     assert spaces >= {"researcher", "payer"}
-    until(lambda: many.threads.get(thread)["status"] == "interrupted")
+    wait_until(lambda: many.threads.get(thread)["status"] == "interrupted")
     found = many.threads.get_state(thread)["interrupts"]
     waits: dict[str, Any] = {waiting["value"]["path"][0]: waiting for waiting in found}
     assert waits["researcher"]["value"]["question"] == "Which year?"

@@ -5,8 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from signoff import build_graph
-from signoff.graph.build import Graph
+from signoff import Graph, build_graph
 from signoff.models import ScriptedModel, call
 from signoff.storage import PostgresStorage
 from tests.support.servers.postgres import execute

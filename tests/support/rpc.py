@@ -13,7 +13,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-PATIENCE = 60
+from tests.support.waiting import SECONDS
+
 NEVER = None
 """The answer of a person who never answers."""
 FAILS = {"error": {"code": -32000, "message": "There is no window."}}
@@ -72,8 +73,8 @@ class Peer:
         """Goes away, as a client that is closed does; returns the exit code of the program."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        exit_code = self.process.wait(PATIENCE)
-        self._reader.join(PATIENCE)
+        exit_code = self.process.wait(SECONDS)
+        self._reader.join(SECONDS)
         return exit_code
 
     def write(self, line: bytes) -> None:
@@ -102,7 +103,7 @@ class Peer:
         return self.response(self.start(method, **params))
 
     def wait_for(self, is_true: Callable[[], object]) -> None:
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + SECONDS
         while not is_true():
             line = self._lines.get(timeout=max(0.01, until - time.monotonic()))
             self._take(json.loads(line, parse_constant=_refuse))

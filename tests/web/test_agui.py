@@ -7,14 +7,10 @@ from typing import Any
 import pytest
 
 from tests.support.benches.agui import Seen, applied, checked, events_of, run_input
-from tests.support.benches.served import New, Served, at_once
+from tests.support.benches.served import ASK, DONE, LOOK, RUN, New, Served, at_once
 
 pytestmark = pytest.mark.slow
 
-ASK = 'call("ask_user", question="Which port?", options=["8080", "9090"])'
-RUN = 'call("run_shell", command=f"echo it ran >> {folder}/ran.txt")'
-LOOK = 'call("read_file", path="config.py")'
-DONE = 'call("finish_task", summary="Done.")'
 TASK = f"""[
     call("think", thought="First I look."),
     reply("I look.", {LOOK}, call("read_file", path="missing.py")),

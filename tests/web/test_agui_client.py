@@ -7,35 +7,30 @@ from pathlib import Path
 import pytest
 
 from tests.support.benches.agui import node_client
-from tests.support.benches.served import New, Place, Served, Thread
+from tests.support.benches.served import ASK, DONE, LOOK, RUN, New, Place, Served, Thread
 from tests.support.npm import client as npm_client
 from tests.support.pages import blocks
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(300)]
-
-ASK = 'call("ask_user", question="Which port?", options=["8080", "9090"])'
-RUN = 'call("run_shell", command=f"echo it ran >> {folder}/ran.txt")'
-LOOK = 'call("read_file", path="config.py")'
-DONE = 'call("finish_task", summary="Done.")'
 
 
 def test_a_whole_task_that_goes_on_in_other_processes(place: Place, tmp_path: Path) -> None:
     steps = f"[call('think', thought='First.'), reply('I look.', {LOOK}), {ASK}, {RUN}, {DONE}]"
     with place.serve() as killed:
         thread = Thread(place, killed, steps)
-        with node_client(tmp_path, thread) as client:
-            seen = client.run(text=thread.task)
+        with node_client(tmp_path, thread) as run:
+            seen = run(text=thread.task)
             assert {"REASONING_MESSAGE_CONTENT", "TEXT_MESSAGE_CONTENT", "TOOL_CALL_RESULT"} <= set(
                 seen.types
             )
             assert [name for name, _ in seen.calls()] == ["read_file", "ask_user"]
-            (waited,) = client.run(**seen.answer("1")).interrupts
+            (waited,) = run(**seen.answer("1")).interrupts
             killed.end(signal.SIGKILL)
-    with place.serve() as served, node_client(tmp_path, thread.on(served)) as client:
-        seen = client.run()
+    with place.serve() as served, node_client(tmp_path, thread.on(served)) as run:
+        seen = run()
         assert [one["id"] for one in seen.interrupts] == [waited["id"]], "the same in another process"
         assert [one["content"] for one in seen.messages if one["role"] == "user"] == [thread.task]
-        seen = client.run(**seen.answer("approve"))
+        seen = run(**seen.answer("approve"))
         assert (seen.failed, seen.messages[-1]["content"], thread.ran()) == (None, "Done.", "it ran\n")
 
 

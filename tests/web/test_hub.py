@@ -12,18 +12,15 @@ import pytest
 from signoff import Session, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
 from tests.support.benches.page import read
-from tests.support.benches.served import New, Place, Served, Thread, at_once, wait_until
+from tests.support.benches.served import ASK, DONE, LOOK, RUN, New, Place, Served, Thread, at_once
 from tests.support.process_table import gone
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
-ASK = 'call("ask_user", question="Which port?", options=["8080", "9090"])'
-RUN = 'call("run_shell", command=f"echo it ran >> {folder}/ran.txt; cat {folder}/ran.txt")'
 CONFIRM = """call(
     "finish_task", summary="Set.", pending_issues=["Nobody tried."], requires_user_confirmation=True
 )"""
-DONE = 'call("finish_task", summary="Done.")'
-LOOK = 'call("read_file", path="config.py")'
 PORT = f"[{ASK}, {RUN}, {CONFIRM}]"
 
 
@@ -79,16 +76,6 @@ def test_an_answer_counts_or_changes_nothing(new: New, name: str) -> None:
         assert after.last["result"]["status"] == "success"
     else:
         assert after.interrupts == before.interrupts
-
-
-def test_what_was_shown_before_and_a_task_are_no_answer(new: New) -> None:
-    thread = new(PORT)
-    thread.begin()
-    assert thread.write("another task") == 422
-    thread.answered("1")
-    assert thread.post("answer", texts=["approve"], **{**thread.asked(), "shown": "abcdef"})[0] == 422
-    assert thread.post("move", move="dance")[0] == 422
-    assert thread.ran() == ""
 
 
 def test_a_limit_a_fork_a_stop_and_the_end_of_a_thread(new: New) -> None:

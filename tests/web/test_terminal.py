@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from tests.support.benches.served import New, Place, Reader, Thread, wait_until
+from tests.support.benches.served import New, Place, Reader, Thread
 from tests.support.process_table import gone
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -10,55 +10,44 @@ from langchain_core.messages import BaseMessage
 from signoff import (
     Answer,
     Ended,
-    Graph,
     Question,
     Session,
     SetupError,
     Storage,
     ThreadBusy,
     ThreadStatus,
-    build_graph,
     go_on,
     sqlite_storage,
 )
-from signoff.models import ScriptedModel, call
+from signoff.models import call
 from signoff.workers import Driven, Order, drive, post
+from tests.support.benches.workers import ASK, DONE, Bench
 from tests.support.interrupting import interrupt_process
 
-DONE = call("finish_task", summary="Done.")
-ASK = call("ask_user", question="Which?")
 THINK = call("think", thought="hm")
-NO = RuntimeError("no")
 
 MakeOrder = Callable[[ThreadStatus], Order]
 """An order to a thread that stands like this."""
 
 
-class Bench:
+class Driving(Bench):
     """A thread "t" on a database; each call of `drive` has a graph of its own, as in another process.
 
     is_killed: whether the process is killed before each reply, the first time.
     """
 
     def __init__(self, storage: Storage) -> None:
-        self.storage = storage
-        self.steps: Sequence[Any] = (DONE,) * 3
-        self.tools: list[Any] = []
-        self.options: dict[str, Any] = {}
+        super().__init__(storage, "")
         self.is_killed = False
         self.orders: list[Order] = []
         self._reached = -1
 
-    def graph(self) -> Graph:
-        model = ScriptedModel(self._step)
-        return build_graph(model, self.tools, storage=self.storage, **self.options)
-
-    def _step(self, messages: Sequence[BaseMessage]) -> Any:
+    def step(self, messages: Sequence[BaseMessage]) -> Any:
         said = sum(bool(getattr(message, "tool_calls", ())) for message in messages)
         if self.is_killed and said > self._reached:
             self._reached = said
             interrupt_process()
-        return self.steps[said]
+        return super().step(messages)
 
     @property
     def session(self) -> Session[Any]:
@@ -86,9 +75,9 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path) -> Iterator[Driving]:
     with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        yield Bench(storage)
+        yield Driving(storage)
 
 
 def task(text: str) -> MakeOrder:
@@ -127,13 +116,6 @@ CASES: dict[str, Case] = {
         ["blue"],
         1,
     ),
-    "an answer to each question": (
-        [ASK, ASK, DONE],
-        [([task("one")], "waiting"), ([answer("red")], "waiting"), ([answer("blue")], "ended")],
-        ["one"],
-        ["red", "blue"],
-        3,
-    ),
     "only the first of two answers to one question": (
         [ASK, ASK],
         [([task("one")], "waiting"), ([answer("red"), answer("blue")], "waiting")],
@@ -147,13 +129,6 @@ CASES: dict[str, Case] = {
         ["one"],
         [],
         2,
-    ),
-    "another try after an error": (
-        [NO, NO],
-        [([task("one")], "ended"), ([more("click")], "ended")],
-        ["one"],
-        [],
-        0,
     ),
     "more turns for the task before": (
         [THINK, THINK, THINK],
@@ -174,7 +149,7 @@ CASES: dict[str, Case] = {
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["", "killed before each reply"])
 @pytest.mark.parametrize("case", CASES)
-def test_each_order_comes_once(bench: Bench, case: str, is_killed: bool) -> None:
+def test_each_order_comes_once(bench: Driving, case: str, is_killed: bool) -> None:
     steps, rounds, tasks, answers, turns = CASES[case]
     bench.steps, bench.is_killed = steps, is_killed
     bench.options = {
@@ -196,7 +171,7 @@ def test_each_order_comes_once(bench: Bench, case: str, is_killed: bool) -> None
     assert bench.session.status().task.turns == turns
 
 
-def test_the_decision_is_that_of_the_last_run(bench: Bench) -> None:
+def test_the_decision_is_that_of_the_last_run(bench: Driving) -> None:
     bench.steps = (ASK, DONE)
     bench.post(task("one"))
     waiting = bench.drive().decision
@@ -206,7 +181,7 @@ def test_the_decision_is_that_of_the_last_run(bench: Bench) -> None:
     assert bench.drive().decision is None
 
 
-def test_an_answer_that_a_session_was_first_with_is_dropped(bench: Bench) -> None:
+def test_an_answer_that_a_session_was_first_with_is_dropped(bench: Driving) -> None:
     bench.steps = (ASK, ASK, DONE)
     bench.post(task("one"))
     bench.drive()
@@ -216,7 +191,7 @@ def test_an_answer_that_a_session_was_first_with_is_dropped(bench: Bench) -> Non
     assert (bench.drive().state, bench.texts("ask_user")) == ("waiting", ["red"])
 
 
-def test_a_thread_that_somebody_else_runs_is_busy(bench: Bench) -> None:
+def test_a_thread_that_somebody_else_runs_is_busy(bench: Driving) -> None:
     bench.post(task("one"))
     with bench.storage.runner("t"):
         assert bench.drive() == Driven("t", "busy")
@@ -225,7 +200,7 @@ def test_a_thread_that_somebody_else_runs_is_busy(bench: Bench) -> None:
     assert bench.drive().state == "ended"
 
 
-def test_what_comes_while_the_thread_runs_is_delivered_by_the_one_who_runs_it(bench: Bench) -> None:
+def test_what_comes_while_the_thread_runs_is_delivered_by_the_one_who_runs_it(bench: Driving) -> None:
     states: list[str] = []
 
     def pay(amount: int) -> str:
@@ -247,7 +222,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_an_order_that_cannot_be_kept_is_refused(bench: Bench, case: str) -> None:
+def test_an_order_that_cannot_be_kept_is_refused(bench: Driving, case: str) -> None:
     with pytest.raises(SetupError):
         post(bench.storage.store, "t", WRONG[case])
     assert bench.drive() == Driven("t", "unknown")

@@ -4,8 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,10 @@ from signoff import Answer, ThreadError, postgres_storage
 from signoff.models import call
 from tests.support.benches.workers import ASK, DONE, SILENT, Bench
 from tests.support.servers.postgres import Server, execute
+from tests.support.waiting import SECONDS, wait_until
 
 pytestmark = pytest.mark.slow
 
-PATIENCE = 60
 ROOT = Path(__file__).parents[2]
 GRAPH = ROOT / "tests/support/servers/worker_graph.py"
 
@@ -232,13 +231,6 @@ def test_only_what_silent_workers_hold_is_taken_over_and_counted_as_stalled(benc
 # --- workers that are processes ---
 
 
-def until(is_true: Callable[[], Any]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not is_true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 @contextmanager
 def process(url: str) -> Iterator[subprocess.Popen[bytes]]:
     """A worker; it is asked to end, and must do so."""
@@ -246,23 +238,29 @@ def process(url: str) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([sys.executable, "-m", "signoff.cli", *words], cwd=ROOT) as started:
         yield started
         started.send_signal(signal.SIGTERM)
-        assert started.wait(PATIENCE) == 0
+        assert started.wait(SECONDS) == 0
 
 
 def test_a_worker_that_stood_still_does_nothing_to_what_was_taken_over(bench: Bench, tmp_path: Path) -> None:
     file = tmp_path / "lines"
+
+    def taken_over() -> bool:
+        bench.work()
+        bench.make_due()
+        return bench.listed() == {"t": "success"}
+
     bench.submit(str(file))
     with process(bench.url) as stalled:
-        until(file.exists)
+        wait_until(file.exists)
         stalled.send_signal(signal.SIGSTOP)
         bench.steps = lambda messages: call("finish_task", summary="Taken over.", outcome="partial")
         # Until three of its signs of life are missing.
-        until(lambda: bench.work() and bench.listed() == {"t": "success"})
+        wait_until(taken_over)
         ended = bench.status()
         bench.submit("another")
         stalled.send_signal(signal.SIGCONT)
         Path(f"{file}.go").touch()
-        until(lambda: bench.figures()["waiting"] + bench.figures()["running"] == 0)
+        wait_until(lambda: bench.figures()["waiting"] + bench.figures()["running"] == 0)
     assert (file.read_text(), ended.outcome and ended.outcome.summary) == ("begun\n", "Taken over.")
     assert bench.said()[-1] == "another"
 
@@ -276,9 +274,9 @@ def test_a_worker_outlives_a_restart_of_the_server(
         bench = Bench(storage, own_postgres_url)
         bench.submit(str(file))
         with process(bench.url):
-            until(file.exists)
+            wait_until(file.exists)
             own_postgres_server.restart()
             Path(f"{file}.go").touch()
             bench.submit(str(file), "u")
-            until(lambda: set(bench.listed().values()) == {"success"})
+            wait_until(lambda: set(bench.listed().values()) == {"success"})
     assert file.read_text() == "begun\nbegun\n"

@@ -11,7 +11,6 @@ import pytest
 from signoff import (
     Answer,
     BadAnswer,
-    Session,
     SetupError,
     StorageError,
     ThreadError,
@@ -48,8 +47,6 @@ def test_a_database_that_was_closed_says_so(postgres_url: str) -> None:
     with postgres_storage(postgres_url) as storage:
         graph = build_graph(ScriptedModel([]), storage=storage)
     ways: list[Callable[[], Any]] = [
-        lambda: graph.invoke({"messages": ["go"]}, {"configurable": {"thread_id": "t"}}),
-        lambda: Session(graph, "t").status(),
         lambda: submit(storage, "go"),
         lambda: pause(storage, "t"),
         lambda: drive(graph, "t"),

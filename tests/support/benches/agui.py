@@ -4,7 +4,7 @@ import copy
 import json
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,30 +56,23 @@ class Seen:
         }
 
 
-class NodeClient:
-    """The protocol's own client in a process of its own, on one thread."""
-
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self._process = process
-
-    def run(self, **asked: Any) -> Seen:
-        """Runs the agent once. text: a new message of the user."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps(asked), file=self._process.stdin, flush=True)
-        found = json.loads(self._process.stdout.readline())
-        assert found.pop("warnings") == [], "the client takes all events as they stand"
-        return Seen(**found)
-
-
 @contextmanager
-def node_client(folder: Path, thread: Any) -> Iterator[NodeClient]:
-    """thread: of a server, as a person uses it."""
+def node_client(folder: Path, thread: Any) -> Iterator[Callable[..., Seen]]:
+    """The protocol's own client in a process of its own, on a thread of a server. Each call runs the agent
+    once; text: a new message of the user."""
     served = thread.served
     command = [*client("agui.mjs", folder), f"{served.origin}/agui", served.token, thread.name]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def run(**asked: Any) -> Seen:
+            print(json.dumps(asked), file=process.stdin, flush=True)
+            assert process.stdout is not None
+            found = json.loads(process.stdout.readline())
+            assert found.pop("warnings") == [], "the client takes all events as they stand"
+            return Seen(**found)
+
         try:
-            yield NodeClient(process)
+            yield run
         finally:
             process.kill()
 

@@ -17,8 +17,8 @@ import pytest
 
 from signoff.cli.app import app
 from tests.support.benches.cli import Bench
-
-SECONDS = 60.0
+from tests.support.waiting import SECONDS as SECONDS
+from tests.support.waiting import wait_until as wait_until
 
 
 class Terminal:
@@ -142,10 +142,3 @@ def _command(inside: int, words: tuple[str, ...], env: dict[str, str | None]) ->
 
 def run_words(bench: Bench, *words: str) -> tuple[str, ...]:
     return ("run", "Change the port", "--thread", "t1", "--workspace", str(bench.workspace), *words)
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    limit = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < limit, "it never came to that"
-        time.sleep(0.05)

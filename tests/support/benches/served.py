@@ -18,9 +18,13 @@ import httpx
 from tests.support.benches.agui import Seen, applied, events_of, run_input
 from tests.support.benches.cli import CLEAN, PROGRAM
 from tests.support.process_table import children
+from tests.support.waiting import SECONDS as SECONDS
 
-SECONDS = 60.0
-"""After which nothing comes any more."""
+# Steps of a script, each in Python.
+ASK = 'call("ask_user", question="Which port?", options=["8080", "9090"])'
+RUN = 'call("run_shell", command=f"echo it ran >> {folder}/ran.txt")'
+LOOK = 'call("read_file", path="config.py")'
+DONE = 'call("finish_task", summary="Done.")'
 
 Answer = tuple[int, dict[str, Any]]
 
@@ -275,10 +279,3 @@ def at_once(*requests: Callable[[], Any]) -> list[Any]:
     """What comes of requests that are made at the same time, in order."""
     with ThreadPoolExecutor(len(requests)) as pool:
         return [future.result(SECONDS) for future in [pool.submit(request) for request in requests]]
-
-
-def wait_until(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.05)

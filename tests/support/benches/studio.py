@@ -3,8 +3,6 @@
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from signoff.storage import SqliteStorage
 from signoff.tools import workspace_tools
 from tests.support.servers import studio_model
 from tests.support.servers.dev_server import Server, quiet_environment
+from tests.support.waiting import wait_until
 
 ALL_LINES = [f"line {turn}" for turn in range(2, studio_model.TURNS)]
 
@@ -102,12 +101,5 @@ def begun(client: SyncLangGraphClient, shared: Shared, file: str = "log.txt") ->
     """The id of a thread that works in the server now, a few edits in."""
     thread = new(client)
     client.runs.create(thread, "signoff", input=message(f"work {file}"))
-    until(lambda: len(shared.lines(file)) >= 3)
+    wait_until(lambda: len(shared.lines(file)) >= 3)
     return thread
-
-
-def until(is_true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

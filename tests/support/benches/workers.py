@@ -31,7 +31,7 @@ def current(storage: PostgresStorage) -> Graph:
 class Bench:
     """Threads of one script, and workers that play it. steps: replies, or a function of the messages."""
 
-    def __init__(self, storage: PostgresStorage, url: str) -> None:
+    def __init__(self, storage: Any, url: str) -> None:
         self.storage, self.url = storage, url
         self.steps: Sequence[Any] | Callable[[Any], Any] = (DONE,) * 9
         self.tools: list[Any] = []
@@ -39,10 +39,10 @@ class Bench:
         _open[:] = [self]
 
     def graph(self, storage: Storage | None = None) -> Graph:
-        model = ScriptedModel(self._step)
+        model = ScriptedModel(self.step)
         return build_graph(model, self.tools, storage=storage or self.storage, **self.options)
 
-    def _step(self, messages: Sequence[BaseMessage]) -> Any:
+    def step(self, messages: Sequence[BaseMessage]) -> Any:
         """The step after as many replies as the history holds."""
         if callable(self.steps):
             return self.steps(messages)

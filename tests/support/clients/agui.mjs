@@ -13,17 +13,13 @@ console.warn = (...words) => warnings.push(words.join(" "));
 async function run(asked) {
   const events = [];
   let failed = null;
-  if (asked.forget) agent.pendingInterrupts = [];
-  if (asked.messages) agent.messages = asked.messages;
-  if (asked.state) agent.state = asked.state;
-  if (asked.text) agent.addMessage({ id: asked.id ?? crypto.randomUUID(), role: "user", content: asked.text });
+  if (asked.text) agent.addMessage({ id: crypto.randomUUID(), role: "user", content: asked.text });
   try {
     await agent.runAgent(
-      { resume: asked.resume, forwardedProps: asked.forwardedProps },
+      { resume: asked.resume },
       {
         onEvent: ({ event }) => {
           events.push(event);
-          if (event.type === asked.leaveAt) agent.abortRun();
         },
       },
     );
