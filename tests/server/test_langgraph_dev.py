@@ -51,19 +51,14 @@ def test_the_schemas_make_a_chat_and_a_form(client: SyncLangGraphClient) -> None
     assert fields["model"]["langgraph_nodes"] == ["call_llm"]
 
 
-@pytest.mark.parametrize("where", ["run", "assistant"])
-def test_the_form_sets_a_run(client: SyncLangGraphClient, where: str) -> None:
+def test_the_form_sets_a_run_or_an_assistant(client: SyncLangGraphClient) -> None:
     context: dict[str, Any] = {"system_prompt": "You keep bees.", "turns": 1, "model": ""}
-    chosen = "signoff"
-    given: dict[str, Any] = {"context": context}
-    if where == "assistant":
-        chosen, given = client.assistants.create("signoff", context=context)["assistant_id"], {}
-    outcome = wait(client, new(client), chosen, input=message("prompt"), **given)["outcome"]
+    outcome = wait(client, new(client), input=message("prompt"), context=context)["outcome"]
     assert outcome["summary"].startswith("You keep bees.")
-    outcome = wait(client, new(client), chosen, input=message("work a.txt"), **given)["outcome"]
+    assistant = client.assistants.create("signoff", context=context)["assistant_id"]
+    outcome = wait(client, new(client), assistant, input=message("work a.txt"))["outcome"]
     assert (outcome["status"], outcome["reason"]) == ("limit", "turns")
-    if where == "assistant":
-        client.assistants.delete(chosen)
+    client.assistants.delete(assistant)
 
 
 def test_a_form_that_does_not_fit_is_told_and_the_thread_goes_on(client: SyncLangGraphClient) -> None:
