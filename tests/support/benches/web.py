@@ -33,7 +33,7 @@ class Opened:
         wait = self.status().wait()
         assert wait is not None
         document = wait.document()
-        asked = {name: document[name] for name in ("interrupt_id", "shown")}
+        asked = {name: document.get(name, "") for name in ("interrupt_id", "shown")}
         return await self.post("answer", texts=list(texts), **asked)
 
     def status(self) -> ThreadStatus:
