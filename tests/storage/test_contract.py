@@ -1,0 +1,153 @@
+"""What every storage promises: SQLite, PostgreSQL, and as far as it goes somebody else's saver and store.
+
+`tests/door/test_threads.py` lists threads, `test_deleting.py` deletes them, `tests/kills` and
+`tests/simulate` kill their runners; here are an atomic swap, one runner, what is read again, the end of a
+storage, and LangGraph's own suite for checkpointers.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.store.sqlite import SqliteStore
+from langgraph.types import Command
+
+from signoff import Graph, Storage, StorageError, ThreadBusy, build_graph
+from signoff.models import ScriptedModel, call
+from tests.support.databases import storage_at
+from tests.support.rows import ids
+
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+GO: Any = {"messages": [("user", "go")]}
+ASKS, DONE = call("ask_user", question="Which?"), call("finish_task", summary="Done.")
+BEFORE = {"status": "started", "attempt": 1}
+Open = Callable[[], Storage]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """Opens the same database, as often as it is called."""
+    is_postgres = request.param == "postgres"
+    address = request.getfixturevalue("postgres_url") if is_postgres else str(tmp_path / "t.sqlite")
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(storage_at(address))
+
+
+def test_a_swap_looks_at_the_whole_value(opened: Open) -> None:
+    storage = opened()
+    assert not storage.swap(("a",), "k", {}, {"n": 1})
+    assert storage.swap(("a",), "k", None, {"n": 1, "m": {"x": []}})
+    assert not storage.swap(("a",), "k", None, {"n": 2})
+    assert not storage.swap(("a",), "k", {"n": 1}, {"n": 2})
+    # The same value in another order, and as LangGraph's own `put` writes it.
+    assert storage.swap(("a",), "k", {"m": {"x": []}, "n": 1}, {"n": 2})
+    storage.store.put(("a",), "k", {"n": 3, "ä": [1, 2]})
+    assert not storage.swap(("a",), "k", {"n": 3}, {"n": 4})
+    assert storage.swap(("a",), "k", {"n": 3, "ä": [1, 2]}, {"n": 4})
+    assert [item.value for item in storage.store.search(("a",))] == [{"n": 4}]
+
+
+@pytest.mark.parametrize("before", [None, BEFORE], ids=["a new one", "one that is there"])
+def test_of_many_that_claim_the_same_entry_one_gets_it(opened: Open, before: dict[str, Any] | None) -> None:
+    claimants = [opened(), opened()]
+    if before is not None:
+        claimants[0].store.put(("a",), "k", before)
+    with ThreadPoolExecutor(8) as threads:
+        claims = [
+            threads.submit(claimants[number % 2].swap, ("a",), "k", before, {"by": number})
+            for number in range(24)
+        ]
+    (winner,) = [number for number, claim in enumerate(claims) if claim.result()]
+    found = claimants[1].store.get(("a",), "k")
+    assert found is not None
+    assert found.value == {"by": winner}
+
+
+def test_one_runner_holds_a_thread_whoever_asks_for_it(opened: Open) -> None:
+    here, elsewhere = opened(), opened()
+    graph = build_graph(ScriptedModel([DONE, DONE]), storage=elsewhere)
+    with here.runner("t"):
+        for refused in (lambda: graph.invoke(GO, THREAD), lambda: elsewhere.delete("t")):
+            with pytest.raises(ThreadBusy, match="t"):
+                refused()
+        assert graph.invoke(GO, {"configurable": {"thread_id": "u"}})["outcome"]["status"] == "success"
+    assert ids(here) == ["u"]
+    assert graph.invoke(GO, THREAD)["outcome"]["summary"] == "Done."
+
+
+def test_what_one_has_saved_another_reads_and_goes_on_with(opened: Open) -> None:
+    first = build_graph(ScriptedModel([ASKS]), storage=opened())
+    waiting = first.invoke(GO, THREAD)
+    second = build_graph(ScriptedModel([DONE]), storage=opened())
+    assert second.get_state(THREAD).values["messages"] == waiting["messages"]
+    ended = asyncio.run(second.ainvoke({"messages": [("user", "The red one.")]}, THREAD))
+    assert [message.text for message in ended["messages"] if message.type == "tool"][:1] == ["The red one."]
+    assert first.get_state(THREAD).values["messages"] == ended["messages"]
+
+
+def test_a_storage_that_was_closed_is_closed_for_everybody(opened: Open) -> None:
+    storage = opened()
+    graph = build_graph(ScriptedModel([DONE]), storage=storage)
+    storage.close()
+    storage.close()
+    for use in (
+        storage.threads,
+        lambda: storage.swap(("a",), "k", None, {}),
+        lambda: graph.invoke(GO, THREAD),
+        lambda: storage.delete("t"),
+    ):
+        with pytest.raises(StorageError):
+            use()
+
+
+async def test_langgraphs_suite_for_checkpointers_passes(opened: Open) -> None:
+    @checkpointer_test(name="ours")
+    async def ours() -> AsyncIterator[Any]:
+        yield opened().checkpointer
+
+    report = await validate(ours)
+    failed = {name: found.failures for name, found in report.results.items() if found.failures}
+    assert (failed, report.passed_all_base()) == ({}, True)
+
+
+def of_langgraph(stack: ExitStack, file: Path) -> dict[str, Any]:
+    saver = stack.enter_context(SqliteSaver.from_conn_string(str(file)))
+    store = stack.enter_context(SqliteStore.from_conn_string(str(file)))
+    store.setup()
+    return {"checkpointer": saver, "store": store}
+
+
+OTHERS: Mapping[str, Callable[[ExitStack, Path], dict[str, Any]]] = {
+    "in memory": lambda stack, file: {"checkpointer": InMemorySaver(), "store": InMemoryStore()},
+    "LangGraph's own for SQLite": of_langgraph,
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_somebody_elses_saver_and_store_do(name: str, tmp_path: Path) -> None:
+    paid = list[int]()
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    def graph() -> Graph:
+        model = ScriptedModel(lambda messages: DONE if messages[-1].type == "tool" else call("pay", amount=3))
+        return build_graph(model, [pay], approvals={"pay": True}, **saved)
+
+    with ExitStack() as stack:
+        saved = OTHERS[name](stack, tmp_path / "t.sqlite")
+        assert graph().invoke(GO, THREAD)["__interrupt__"]
+        ended = graph().invoke(Command(resume="approve"), THREAD)
+        assert (ended["outcome"]["status"], paid) == ("success", [3])
+        entries = {item.namespace[1] for item in saved["store"].search(("signoff",), limit=100)}
+        assert {"journal", "outcomes"} <= entries
