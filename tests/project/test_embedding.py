@@ -120,34 +120,6 @@ PROGRAMS: dict[str, Program] = {
         """,
         flags=("-W", "ignore"),
     ),
-    "gevent, which patches threads, locks and sockets": Program(
-        """
-        import gevent
-        with build_graph(script(), [look], storage="t.sqlite") as graph:
-            jobs = [gevent.spawn(lambda n: ended(graph.invoke(GO, thread(str(n)))), n) for n in range(10)]
-            gevent.joinall(jobs, timeout=40, raise_error=True)
-            assert all(job.successful() for job in jobs)
-        """,
-        first="""
-        from gevent import monkey
-        monkey.patch_all()
-        """,
-        flags=("-W", "ignore"),
-    ),
-    "an event loop that is nested by nest_asyncio": Program(
-        """
-        import nest_asyncio
-        nest_asyncio.apply()
-        async def main(graph):
-            ended(await graph.ainvoke(GO, thread("a")))
-            ended(asyncio.run(graph.ainvoke(GO, thread("b"))))
-            ended(asyncio.get_event_loop().run_until_complete(graph.ainvoke(GO, thread("c"))))
-            ended(graph.invoke(GO, thread("d")))
-        with build_graph(script(), [look], storage="t.sqlite") as graph:
-            asyncio.run(main(graph))
-        """,
-        flags=("-W", "ignore"),
-    ),
     "event loops that come and go, with many runs at once": Program(
         """
         import uvloop
@@ -157,16 +129,6 @@ PROGRAMS: dict[str, Program] = {
         graph = build_graph(script(), [look])
         for runs in (asyncio.run, asyncio.run, uvloop.run):
             runs(at_once())
-        """
-    ),
-    "a tool that hangs does not keep the process": Program(
-        """
-        def hang() -> str:
-            '''Hang.'''
-            time.sleep(100)
-            return "late"
-        model = ScriptedModel([call("hang"), DONE, DONE])
-        ended(build_graph(model, [hang], policy={"tool_seconds": 0.2}).invoke(GO))
         """
     ),
     "a user without a name and a home": Program(
