@@ -157,11 +157,11 @@ def test_an_action_is_handed_out_and_answered_by_its_result(bench: Bench) -> Non
 LOOK, FINISH = call("look", name="a"), call("finish_task", summary="All of it.")
 ASKS = call("ask_user", question="Which one?")
 GO: Any = {"messages": [("user", "do it")]}
-# How a thread ends: its script, the rules, and what the list and `show` say of it.
-ENDS: Mapping[str, tuple[list[Any], dict[str, Any], dict[str, Any], list[str]]] = {
-    "done": ([LOOK, FINISH], {}, {"status": "success", "turns": 2}, ["seen a", "All of it."]),
-    "limit": ([LOOK], {"limits": {"turns": 1}}, {"status": "limit", "turns": 1}, ["Turn limit"]),
-    "asks": ([ASKS], {}, {"status": "waiting", "turns": 1}, ["do it", "Which one?"]),
+# A thread by its name: its script, and what the list and `show` say of it.
+ENDS: Mapping[str, tuple[list[Any], dict[str, Any], list[str]]] = {
+    "done": ([LOOK, FINISH], {"status": "success", "turns": 2}, ["seen a", "All of it."]),
+    "limit": ([LOOK], {"status": "limit", "turns": 1}, ["Turn limit"]),
+    "asks": ([ASKS], {"status": "waiting", "turns": 1}, ["do it", "Which one?"]),
 }
 
 
@@ -176,15 +176,14 @@ def config(thread: str) -> Any:
 
 
 def test_threads_of_agents_with_guards_are_seen_and_go_on_in_their_own_program(bench: Bench) -> None:
-    def agent(storage: Any, script: Any, **rules: Any) -> Any:
-        saved = {"checkpointer": storage.checkpointer, "store": storage.store}
-        return guarded(create_agent(ScriptedModel(script), [look], middleware=[Guards(**rules)], **saved))
-
     with sqlite_storage(bench.database) as storage:
-        for name, (script, rules, _, _) in ENDS.items():
-            agent(storage, script, **rules).invoke(GO, config(name))
+        saved: Any = {"checkpointer": storage.checkpointer, "store": storage.store}
+        for name, (script, _, _) in ENDS.items():
+            guards = Guards(limits={"turns": len(script)})
+            agent = guarded(create_agent(ScriptedModel(script), [look], middleware=[guards], **saved))
+            agent.invoke(GO, config(name))
     found = {row["thread_id"]: row for row in json.loads(bench("threads", "--json").stdout)}
-    for name, (_, _, row, words) in ENDS.items():
+    for name, (_, row, words) in ENDS.items():
         assert found[name].items() >= {**row, "task": "do it"}.items()
         shown = bench("show", name).stdout
         assert [one for one in words if one not in shown] == []

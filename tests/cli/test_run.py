@@ -15,7 +15,6 @@ from tests.support.benches.cli import Bench, bare, first_offered, one_sentence, 
 from tests.support.benches.cli_steps import ASK, CONFIRM, DONE, LOOK, SAY
 from tests.support.process_table import runs
 from tests.support.servers.fake_provider import FakeProvider, Reply, error, tool_call
-from tests.support.tagged_replies import DONE as TAGGED_DONE
 
 CLAIM = 'call("finish_task", summary="Half.", outcome="{}")'
 
@@ -184,21 +183,13 @@ class TestTools:
         assert self.named(bench, *(["--tools", tools] if tools else [])) == names
         assert self.named(bench) == names
 
-    PYTHON: Mapping[str, tuple[list[str], bool]] = {
-        "read-only": (["--tools", "python"], False),
-        "may write": (["--tools", "python-write"], True),
-        "the text protocol": (["--protocol", "tagged"], True),
-    }
-
-    @pytest.mark.parametrize("case", PYTHON)
-    def test_python_changes_the_workspace_only_where_that_is_said(self, bench: Bench, case: str) -> None:
-        options, writes = self.PYTHON[case]
+    @pytest.mark.parametrize(("tools", "writes"), [("python", False), ("python-write", True)])
+    def test_python_changes_the_workspace_only_where_that_is_said(
+        self, bench: Bench, tools: str, writes: bool
+    ) -> None:
         code = "print(6 * 7); open('made.txt', 'w').write('x')"
-        status = "<STATE_UPDATE>\nStatus: Working\n</STATE_UPDATE>"
-        tagged = [f"<PLAN>p</PLAN>\n```python\n{code}\n```\n{status}", TAGGED_DONE]
-        called = steps(f'call("run_python", code="{code}")', SAY)
-        bench.model(repr(tagged) if "tagged" in options else called)
-        shown = bench.run("x", *options).stdout
+        bench.model(steps(f'call("run_python", code="{code}")', SAY))
+        shown = bench.run("x", "--tools", tools).stdout
         assert "      42\n" in shown
         assert (bench.workspace / "made.txt").exists() is ("Python may change" in shown) is writes
 

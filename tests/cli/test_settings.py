@@ -228,15 +228,6 @@ def test_where_model_and_address_come_from_and_no_secret_is_kept(bench: Bench) -
             assert "hunter2" not in str([item.value for item in storage.store.search((), limit=100)])
 
 
-def test_a_scripted_model_from_a_file(bench: Bench) -> None:
-    file = bench.folder / "model.py"
-    file.write_text("1 / 0")
-    one_sentence(bench.run("x", "--model", f"scripted:{file}"), "ZeroDivisionError", "model.py")
-    assert bench("show", "t1").exit_code == 2
-    file.write_text(f"from signoff.models import *\nscript = [{DONE}]")
-    assert bench.run("x", "--model", f"scripted:{file}").exit_code == 0
-
-
 def test_the_first_place_that_names_a_database_decides_and_commands_name_it_again(
     bench: Bench, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from signoff import SetupError, Storage, Texts, ThreadError, build_graph, sqlite_storage
+from signoff import SetupError, Storage, ThreadError, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
 from signoff.records import NudgeFigures, RefusalFigures, TaskRecord, rate, read_ended, stats
 from tests.support.benches.cli import Bench
@@ -118,13 +118,6 @@ def test_what_counts_as_reopened(case: str) -> None:
     accepted = sum(record.accepted for record in ended)
     kept = (figures["accuracy"]["accepted"], figures["accuracy"]["not_reopened"])
     assert kept == (accepted, accepted - rated - followed)
-
-
-def test_a_sign_speaks_of_one_part_of_the_prompt() -> None:
-    for ended, part in ((task(figures={"talk": 1}), "How this ends"), (limit(), "the reminder near")):
-        (row,) = stats([ended])["sections"]
-        assert row["section"].startswith(part)
-        assert part[:4] == "the " or row["section"] in Texts().system.replace("`", "")
 
 
 def ended(storage: Storage, thread: str, script: list[Any], ago: float = 0.0, **limits: int) -> None:

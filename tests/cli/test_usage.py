@@ -89,7 +89,6 @@ ON_A_THREAD = ["resume", "pause", "undo", "fork", "show", "replay", "delete"]
 NO_THREADS: dict[str, tuple[str, str]] = {
     "an escape": ("a\x1b[31m", "thread"),
     "half a character": ("a\ud800", "NUL"),
-    "empty": ("", "NUL"),
     "10,000 characters": ("x" * 10_000, "500"),
 }
 
