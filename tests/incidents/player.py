@@ -14,7 +14,7 @@ import signal
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,46 +195,18 @@ def opened(address: str) -> AbstractContextManager[Any]:
     return postgres_storage(address) if address.startswith("postgresql:") else sqlite_storage(address)
 
 
-# How a process is killed when something is saved.
-
-
-def _has_a_call(writes: Sequence[tuple[str, Any]]) -> bool:
-    messages = [value if isinstance(value, list) else [value] for name, value in writes if name == "messages"]
-    return any(isinstance(one, AIMessage) and one.tool_calls for written in messages for one in written)
-
-
-WRITES: Mapping[str, Callable[[Sequence[tuple[str, Any]]], bool]] = {
-    "when a reply is saved": _has_a_call,
-    "when an answer is saved": lambda writes: any(name == "__resume__" for name, _ in writes),
-    "when the end is saved": lambda writes: any(name == "outcome" and value for name, value in writes),
-}
-ENTRIES = {"done": "when the journal has a result"}
-
-
-def kill_when_saved(storage: Any, world: World) -> None:
-    """Has this process killed right after the storage has saved what the point of the kill names."""
-    saver, store = storage.checkpointer, storage.store
-    put, put_writes, batch = saver.put, saver.put_writes, store.batch
-
-    def put_and_die(config: Any, checkpoint: Any, metadata: Any, versions: Any) -> Any:
-        saved = put(config, checkpoint, metadata, versions)
-        if metadata.get("source") == "input":
-            world.reach("when a message is saved")
-        return saved
-
-    def put_writes_and_die(config: Any, writes: Any, *rest: Any, **options: Any) -> None:
-        put_writes(config, writes, *rest, **options)
-        if (is_reached := WRITES.get(world.killed)) and is_reached(list(writes)):
-            die()
+def kill_when_saved(store: Any, world: World) -> None:
+    """Has this process killed right after the journal has got a result, where the kill names that."""
+    batch = store.batch
 
     def batch_and_die(operations: Any) -> Any:
         operations = list(operations)
         results = batch(operations)
-        for operation in operations:
-            world.reach(ENTRIES.get((getattr(operation, "value", None) or {}).get("status", ""), "-"))
+        if any((getattr(one, "value", None) or {}).get("status") == "done" for one in operations):
+            world.reach("when the journal has a result")
         return results
 
-    saver.put, saver.put_writes, store.batch = put_and_die, put_writes_and_die, batch_and_die
+    store.batch = batch_and_die
 
 
 @dataclass
@@ -314,7 +286,7 @@ class Player:
                 self.is_async = False
                 with opened(self.address) as storage:
                     killed = self.incident["steps"][number]["killed"]
-                    kill_when_saved(storage, World(self.folder / "effects", killed, {}))
+                    kill_when_saved(storage.store, World(self.folder / "effects", killed, {}))
                     self.take(number, storage, killed)
             finally:
                 traceback.print_exc()
