@@ -13,7 +13,6 @@ from langgraph_sdk.schema import StreamMode
 from signoff import Limits, Session, postgres_storage
 from signoff.machine import State
 from signoff.records import read_ended
-from tests.studio_picture import PICTURE, describe, draw
 from tests.support.benches.studio import Shared, begun, client_of, message, new, values_of, wait
 from tests.support.servers.dev_server import Server, langgraph_dev
 from tests.support.servers.studio_model import QUESTION, TURNS
@@ -28,13 +27,15 @@ def only(client: SyncLangGraphClient) -> str:
     return found["assistant_id"]
 
 
-def test_the_picture_in_the_docs_is_what_the_server_says(server: Server) -> None:
-    """`python -m tests.studio_picture` draws it anew."""
-    described = describe(server)
-    assert PICTURE.read_text(encoding="utf-8") == draw(described)
-    nodes = {node["id"]: node.get("metadata", {}).get("description") for node in described["nodes"]}
+def test_the_drawing_has_every_state_with_a_description_and_its_events_on_the_edges(
+    client: SyncLangGraphClient,
+) -> None:
+    drawn = client.assistants.get_graph(only(client))
+    nodes = {node["id"]: node.get("metadata", {}).get("description") for node in drawn["nodes"]}
     assert set(nodes) == {"__start__", "__end__", *State}
     assert all(nodes[name] for name in State)
+    labels = {(edge["source"], edge["target"]): edge.get("data") for edge in drawn["edges"]}
+    assert (labels["call_llm", "route_tools"], labels["call_llm", "finish"]) == ("replied", "failed")
 
 
 def test_the_schemas_make_a_chat_and_a_form(client: SyncLangGraphClient) -> None:
