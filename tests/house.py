@@ -1,9 +1,8 @@
 """`python -m tests.house`: how large the house is, and how far a reader walks in it.
 
 The figures: lines of code (without comments, docstrings and blank lines), statements and files of the product
-and of the tests; the pages of the docs; the files that stand at the front of `graph/` and `nodes/`; the class
-names that stand for more than one thing; and the files of ours that one turn with a tool and a finish passes
-through, as a trace of its calls sees them.
+and of the tests; the pages of the docs; the width of the door; the files of ours that a turn with a tool and
+a finish passes through, as a trace of its calls sees them.
 """
 
 import ast
@@ -11,8 +10,7 @@ import inspect
 import io
 import sys
 import tokenize
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import Counter
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -38,11 +36,6 @@ def python_files(*folders: str) -> list[Path]:
 def product_files() -> list[Path]:
     """The Python files of the product."""
     return python_files(*FOLDERS)
-
-
-def docs_pages() -> list[Path]:
-    """The pages of the docs."""
-    return sorted((ROOT / "docs").rglob("*.md"))
 
 
 def _docstrings(tree: ast.Module) -> list[ast.Expr]:
@@ -80,27 +73,6 @@ def size(files: list[Path]) -> str:
     sources = [path.read_text("utf-8") for path in files]
     lines, count = sum(map(code_lines, sources)), sum(map(statements, sources))
     return f"{lines:,} lines of code, {count:,} statements in {len(files)} files"
-
-
-def front(folder: str) -> list[str]:
-    """The files that stand in the folder itself, not in a room below it."""
-    return sorted(path.name for path in (ROOT / folder).glob("*.py"))
-
-
-def classes() -> Iterator[tuple[str, Path]]:
-    """Every class of the product that other code can name, with the file that defines it."""
-    for path in product_files():
-        for node in ast.parse(path.read_text("utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                yield node.name, path
-
-
-def shared_names() -> dict[str, list[Path]]:
-    """The names of classes that more than one file defines."""
-    where = defaultdict[str, list[Path]](list)
-    for name, path in classes():
-        where[name].append(path)
-    return {name: paths for name, paths in where.items() if len(paths) > 1}
 
 
 class Walk:
@@ -168,13 +140,11 @@ def door() -> str:
 
 
 def main() -> None:
-    walk, shared = walk_of_a_turn(), shared_names()
+    walk = walk_of_a_turn()
     print(f"product: {size(product_files())}")
     print(f"tests: {size(python_files('tests'))}")
-    print(f"docs: {len(docs_pages())} pages")
+    print(f"docs: {len(list((ROOT / 'docs').rglob('*.md')))} pages")
     print(f"the door: {door()}")
-    print(f"{len(front('nodes'))} files at the front of nodes/, {len(front('graph'))} at the front of graph/")
-    print(f"{len(shared)} class names stand for more than one thing: {', '.join(sorted(shared))}")
     print(f"one turn with a tool and a finish: {len(walk.visits)} files, {walk.changes} changes of file")
     for name, count in walk.visits.most_common():
         print(f"  {count:5} {name}")

@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 from importlib import metadata
 from pathlib import Path
 
@@ -38,26 +37,27 @@ def imports() -> str:
     return f"{len(names)} public names of version {metadata.version('signoff')}"
 
 
+def output_of(*words: str) -> str:
+    """What Python prints in a process of its own."""
+    command = [sys.executable, *words]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+
 def command() -> str:
-    said = subprocess.run(
-        [sys.executable, "-m", "signoff.cli", "--version"], stdout=subprocess.PIPE, text=True, check=True
-    )
-    return said.stdout.strip()
+    return output_of("-m", "signoff.cli", "--version")
 
 
 def pauses() -> str:
     with sqlite_storage(FILE) as storage:
-        decision = Session(build_graph(ScriptedModel(SCRIPT), tools=[add], storage=storage), THREAD).run(
-            "Add."
-        )
+        graph = build_graph(ScriptedModel(SCRIPT), tools=[add], storage=storage)
+        decision = Session(graph, THREAD).run("Add.")
     expect(getattr(decision, "text", None), "Is 42 fine?")
     return "it waits for an answer"
 
 
 def goes_on() -> str:
     """In a process that knows only the file and the thread's ID."""
-    words = [sys.executable, "-P", ITSELF, "--resume"]
-    return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    return output_of("-P", ITSELF, "--resume")
 
 
 def resumed() -> str:
@@ -71,27 +71,8 @@ def resumed() -> str:
 
 
 def has_one_runner() -> str:
-    begun, over = threading.Event(), threading.Event()
-
-    def wait() -> str:
-        """Wait."""
-        begun.set()
-        over.wait(60)
-        return "waited"
-
-    with sqlite_storage(FILE) as storage:
-        graph = build_graph(
-            ScriptedModel([call("wait"), call("finish_task", summary="Done.")]), [wait], storage=storage
-        )
-        runner = threading.Thread(target=lambda: Session(graph, "locked").run("Wait."))
-        runner.start()
-        begun.wait(60)
-        other = subprocess.run(
-            [sys.executable, "-P", ITSELF, "--second"], stdout=subprocess.PIPE, text=True, check=True
-        )
-        over.set()
-        runner.join()
-    expect(other.stdout.strip(), "ThreadBusy")
+    with sqlite_storage(FILE) as storage, storage.runner("locked"):
+        expect(output_of("-P", ITSELF, "--second"), "ThreadBusy")
     return "a second process is refused"
 
 

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,29 +58,26 @@ def asked(query: str) -> Any:
         return json.load(answer)["data"]
 
 
+def is_there() -> bool:
+    with suppress(OSError):
+        return bool(asked("{ projects { edges { node { id } } } }"))
+    return False
+
+
 SPANS = """{ projects { edges { node { id spans(first: 50) { edges { node {
     name parentId trace { traceId } } } } } } } }"""
 
 
 def shown() -> tuple[str, list[dict[str, Any]]]:
-    """The id of Phoenix's project, and its spans."""
-    (project,) = [one["node"] for one in asked(SPANS)["projects"]["edges"]]
-    return project["id"], [one["node"] for one in project["spans"]["edges"]]
-
-
-def until(what: Any, seconds: float = 300) -> Any:
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            if found := what():
-                return found
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            last: Any = error
-        else:
-            last = "nothing"
-        if time.monotonic() > end:
-            raise RuntimeError(f"Phoenix does not show it: {last}")
+    """The id of Phoenix's project and its spans, when all have come."""
+    for _ in range(300):
+        with suppress(OSError, ValueError):
+            (project,) = [one["node"] for one in asked(SPANS)["projects"]["edges"]]
+            spans = [one["node"] for one in project["spans"]["edges"]]
+            if len(spans) >= 10:
+                return project["id"], spans
         time.sleep(1)
+    raise TimeoutError("Phoenix does not show them")
 
 
 def main() -> None:
@@ -99,12 +97,12 @@ def main() -> None:
             serve = [sys.executable, "-m", "phoenix.server.main", "serve"]
             server = subprocess.Popen(serve, env=env, stdout=log, stderr=log)
         try:
-            until(lambda: asked("{ projects { edges { node { id } } } }"))
+            while not is_there():
+                time.sleep(1)
             for part in ("begin", "end"):
-                subprocess.run(
-                    [sys.executable, "-m", "tests.trace_picture", part, where], env=env, check=True
-                )
-            project, spans = until(lambda: found if len((found := shown())[1]) >= 10 else None)
+                command = [sys.executable, "-m", "tests.trace_picture", part, where]
+                subprocess.run(command, env=env, check=True)
+            project, spans = shown()
             roots = [span for span in spans if not span["parentId"]]
             print(f"{len(spans)} spans, {len(roots)} without one above: {[span['name'] for span in roots]}")
             assert len(roots) == 1, "both processes are one trace"

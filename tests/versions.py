@@ -86,12 +86,10 @@ def executable(version: str) -> str | None:
     named = ":".join(path.name for path in pyenv.glob("3.*"))
     command = [f"python{version}", "-c", "import sys; print(sys.executable)"]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, env={**os.environ, "PYENV_VERSION": named}
-        )
+        env = {**os.environ, "PYENV_VERSION": named}
+        return subprocess.run(command, capture_output=True, text=True, env=env).stdout.strip() or None
     except FileNotFoundError:
         return None
-    return done.stdout.strip() or None
 
 
 def passes(python: str, version: str, resolution: str) -> bool:
@@ -100,13 +98,8 @@ def passes(python: str, version: str, resolution: str) -> bool:
     home = FOLDER / f"{version}-{resolution}"
     inside = str(home / "bin" / "python")
     compile_pins = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--all-extras"]
-    pins = subprocess.run(
-        [*compile_pins, "--resolution", resolution, "--python", python, "pyproject.toml"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
+    wanted = ["--resolution", resolution, "--python", python, "pyproject.toml"]
+    pins = subprocess.check_output([*compile_pins, *wanted], cwd=ROOT, text=True).splitlines()
     # What these need in turn may be older for the tests' own packages: only what is asked for is fixed.
     own = [pin.split(" ")[0] for pin in pins if pin.partition("==")[0] in direct()]
     print(f"\nversions: Python {version}, {resolution}: {', '.join(own)}", flush=True)
@@ -117,21 +110,9 @@ def passes(python: str, version: str, resolution: str) -> bool:
     subprocess.run([*install, "--no-build", "--compile-bytecode", *own, *TOOLS], check=True, cwd=home.anchor)
     subprocess.run([*install, "--no-deps", "--editable", str(ROOT)], check=True)
     # A warning of one package about another, newer one is not ours.
-    how = ["-q", "-n", "2", "--dist", "loadfile", "-W", "default", "--disable-warnings", "--timeout", "300"]
+    how = ["-q", "-n2", "--dist=loadfile", "-Wdefault", "--disable-warnings", "--timeout=300"]
+    tests = [inside, "-m", "pytest", *how, "-m", "not thorough", "-pno:anyio", "-pno:cacheprovider", *FILES]
     path = f"{home / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
-    tests = [
-        inside,
-        "-m",
-        "pytest",
-        *how,
-        "-m",
-        "not thorough",
-        "-p",
-        "no:anyio",
-        "-p",
-        "no:cacheprovider",
-        *FILES,
-    ]
     return subprocess.run(tests, cwd=ROOT, env={**os.environ, "PATH": path}).returncode == 0
 
 

@@ -47,7 +47,10 @@ def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", None)
 
 
-@pytest.mark.parametrize("name", PRINTED)
+# The coding agent runs the tests of its project, again and again, each time in a process of its own.
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.thorough] * one.startswith("coding")) for one in PRINTED]
+)
 def test_an_example_prints_what_its_model_says(name: str, tmp_path: Path) -> None:
     printed = run_program(EXAMPLES / name, folder=tmp_path)
     places = [printed.find(words) for words in PRINTED[name]]

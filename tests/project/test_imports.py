@@ -202,33 +202,10 @@ def test_what_a_package_offers_is_imported_when_it_is_used() -> None:
         assert not hasattr(loaded, "no_such_name")
 
 
-def only_re_exports(statement: ast.stmt) -> bool:
-    match statement:
-        case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom():
-            return True
-        case ast.Assign(targets=[ast.Name(id="__all__" | "__version__" | "__getattr__")]):
-            return True
-        case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body):
-            return all(map(only_re_exports, body))
-    return False
-
-
-def test_a_package_file_only_re_exports() -> None:
-    packages = [path for name, path in SOURCES.items() if path.stem == "__init__" and name != "signoff"]
-    assert len(packages) > 20
-    others = [
-        (path, ast.unparse(statement))
-        for path in packages
-        for statement in ast.parse(path.read_text("utf-8")).body
-        if not only_re_exports(statement)
-    ]
-    assert others == []
-
-
 # Nothing but public names is imported by what stands upon them.
 FACES = ("signoff.workers", "signoff.stats", "signoff.otel", "signoff.front", *NEIGHBOURS)
 # How many names they import beyond that from the rooms below. This list only shrinks: with the threads that a
-# session and a storage show, the tables and the drawing of the machine, the errors of a face, the records of a
+# session and a storage show, the tables and drawing of the machine, the errors of a face, the records of a
 # thread, and tools and storages that are written anew.
 BEYOND: Mapping[str, int] = {
     "signoff.graph": 54,

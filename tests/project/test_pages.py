@@ -28,8 +28,8 @@ from tests.support.programs import run_program
 
 # What these show needs more than a folder: tests/server/test_studio_docs.py runs it.
 ELSEWHERE = ("docs/how-to/studio.md",)
-# They start servers as processes of their own, again and again.
-SLOW = ("docs/how-to/acp.md", "docs/how-to/mcp.md", "docs/how-to/testing.md")
+# They start servers, workers or programs as processes of their own, again and again.
+SLOW = {f"docs/how-to/{name}.md" for name in ("acp", "mcp", "testing", "workers")}
 EXAMPLES = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "examples").glob("*.py")))
 DATABASE = "postgresql://me:secret@db.example:5432/threads"
 
