@@ -1,8 +1,9 @@
 """Makes the picture of a trace in Arize Phoenix: `.bench/phoenix/bin/python -m tests.trace_picture`.
 
 Needs chromium, and an environment of its own: `uv venv .bench/phoenix`, then `uv pip install --python
-.bench/phoenix/bin/python arize-phoenix -e ".[otel]"`. A scripted task with a delegate asks a question;
-another process answers it. Both are one trace. Phoenix runs on loopback.
+.bench/phoenix/bin/python arize-phoenix -e ".[otel]"`. In another shell Phoenix has just begun:
+`PHOENIX_WORKING_DIR=$(mktemp -d) .bench/phoenix/bin/phoenix serve`. A scripted task with a delegate asks a
+question; another process answers it. Both are one trace.
 """
 
 import json
@@ -17,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 PICTURE = Path(__file__).parent.parent / "docs" / "pictures" / "trace.png"
-PORT, GRPC = 16006, 14317
-ADDRESS = f"http://127.0.0.1:{PORT}"
+ADDRESS = "http://127.0.0.1:6006"
 
 
 def search(what: str) -> str:
@@ -58,12 +58,6 @@ def asked(query: str) -> Any:
         return json.load(answer)["data"]
 
 
-def is_there() -> bool:
-    with suppress(OSError):
-        return bool(asked("{ projects { edges { node { id } } } }"))
-    return False
-
-
 SPANS = """{ projects { edges { node { id spans(first: 50) { edges { node {
     name parentId trace { traceId } } } } } } } }"""
 
@@ -81,35 +75,15 @@ def shown() -> tuple[str, list[dict[str, Any]]]:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as where:
-        folder = Path(where)
-        env = {
-            **os.environ,
-            "PHOENIX_WORKING_DIR": where,
-            "PHOENIX_HOST": "127.0.0.1",
-            "PHOENIX_PORT": str(PORT),
-            "PHOENIX_GRPC_PORT": str(GRPC),
-            "PHOENIX_TELEMETRY_ENABLED": "false",
-            "SIGNOFF_OTEL": "content",
-            "OTEL_EXPORTER_OTLP_ENDPOINT": ADDRESS,
-        }
-        with (folder / "log").open("w") as log:
-            serve = [sys.executable, "-m", "phoenix.server.main", "serve"]
-            server = subprocess.Popen(serve, env=env, stdout=log, stderr=log)
-        try:
-            while not is_there():
-                time.sleep(1)
-            for part in ("begin", "end"):
-                command = [sys.executable, "-m", "tests.trace_picture", part, where]
-                subprocess.run(command, env=env, check=True)
-            project, spans = shown()
-            roots = [span for span in spans if not span["parentId"]]
-            print(f"{len(spans)} spans, {len(roots)} without one above: {[span['name'] for span in roots]}")
-            assert len(roots) == 1, "both processes are one trace"
-            take(project, roots[0]["trace"]["traceId"])
-        finally:
-            server.terminate()
-            server.wait(20)
+    env = {**os.environ, "SIGNOFF_OTEL": "content", "OTEL_EXPORTER_OTLP_ENDPOINT": ADDRESS}
+    with tempfile.TemporaryDirectory() as folder:
+        for part in ("begin", "end"):
+            subprocess.run([sys.executable, "-m", "tests.trace_picture", part, folder], env=env, check=True)
+    project, spans = shown()
+    roots = [span for span in spans if not span["parentId"]]
+    print(f"{len(spans)} spans, {len(roots)} without one above: {[span['name'] for span in roots]}")
+    assert len(roots) == 1, "both processes are one trace"
+    take(project, roots[0]["trace"]["traceId"])
 
 
 def take(project: str, trace: str) -> None:

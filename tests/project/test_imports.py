@@ -74,18 +74,6 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
 )
-# They share what is in `signoff.front`, and do not import each other.
-NEIGHBOURS = (
-    "signoff.cli",
-    "signoff.page",
-    "signoff.acp",
-    "signoff.mcp",
-    "signoff.web",
-    "signoff.server",
-    "signoff.graph.studio",
-)
-# The one way from a neighbour to another, at the moment when a command is to write a page.
-LATE = {("signoff.cli.threads", "signoff.page")}
 # The one way upwards, when a graph is built: it is given a storage, or opens the one at an address.
 OPENS = {
     "signoff.graph.build": {"signoff.storage.threads"},
@@ -166,26 +154,6 @@ def test_every_module_is_in_exactly_one_layer() -> None:
     assert [name for name in SOURCES if name.count(".") > 1 and not is_in(name, *rooms)] == []
 
 
-def neighbour(module: str) -> str | None:
-    return next((name for name in NEIGHBOURS if is_in(module, name)), None)
-
-
-def test_the_command_line_the_application_and_the_page_do_not_know_each_other() -> None:
-    across = {
-        (module, neighbour(name))
-        for module, names in IMPORTS.items()
-        for name in names
-        if neighbour(module) and neighbour(name) not in (None, neighbour(module))
-    }
-    assert across == LATE
-    for module, other in LATE:
-        statements = ast.parse(SOURCES[module].read_text("utf-8")).body
-        at_once = [one for one in statements if isinstance(one, ast.Import | ast.ImportFrom)]
-        names = [name for one in at_once for name in names_imported(one)]
-        assert names
-        assert not any(is_in(name, str(other)) for name in names)
-
-
 LAZY = ("signoff", "signoff.tools", "signoff.models", "signoff.session", "signoff.storage", "signoff.verify")
 
 
@@ -203,7 +171,19 @@ def test_what_a_package_offers_is_imported_when_it_is_used() -> None:
 
 
 # Nothing but public names is imported by what stands upon them.
-FACES = ("signoff.workers", "signoff.stats", "signoff.otel", "signoff.front", *NEIGHBOURS)
+FACES = (
+    "signoff.workers",
+    "signoff.stats",
+    "signoff.otel",
+    "signoff.front",
+    "signoff.cli",
+    "signoff.page",
+    "signoff.acp",
+    "signoff.mcp",
+    "signoff.web",
+    "signoff.server",
+    "signoff.graph.studio",
+)
 # How many names they import beyond that from the rooms below. This list only shrinks: with the threads that a
 # session and a storage show, the tables and drawing of the machine, the errors of a face, the records of a
 # thread, and tools and storages that are written anew.

@@ -1,7 +1,7 @@
 """What is built and installed: one package called signoff with all its files, and links that work."""
 
-import importlib.util
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -11,7 +11,6 @@ from email.message import Message
 from email.parser import BytesParser
 from pathlib import Path
 from shutil import copytree, ignore_patterns
-from types import ModuleType
 from typing import Any
 from zipfile import ZipFile
 
@@ -47,20 +46,12 @@ def test_every_folder_with_python_in_it_is_listed_as_a_package() -> None:
     assert set(SETUPTOOLS["packages"]) == {".".join(folder.parts) for folder in folders}
 
 
-def setup_module_of_ours() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("signoff_setup", REPOSITORY / "setup.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SETUP = setup_module_of_ours()
+# The placeholder that a release replaces.
+ADDRESS: str = runpy.run_path(str(REPOSITORY / "setup.py"))["ADDRESS"]
 
 
 def test_no_released_version_is_built_with_a_placeholder_for_its_address(tmp_path: Path) -> None:
-    setup = (REPOSITORY / "setup.py").read_text("utf-8").replace(SETUP.ADDRESS, "https://a.example/b")
+    setup = (REPOSITORY / "setup.py").read_text("utf-8").replace(ADDRESS, "https://a.example/b")
     (tmp_path / "setup.py").write_text(setup)
     settings = (REPOSITORY / "pyproject.toml").read_text("utf-8")
     version = SETTINGS["project"]["version"]
@@ -131,9 +122,9 @@ def test_links_and_pictures_of_the_long_description_work_outside_the_repository(
     ]
     outside = [target for target in targets if not target.startswith("#")]
     assert [target for target in outside if not target.startswith("https://")] == []
-    own = [target for target in outside if target.startswith(SETUP.ADDRESS)]
+    own = [target for target in outside if target.startswith(ADDRESS)]
     # …/blob/TAG/PATH or …/raw/TAG/PATH
-    paths = [target.removeprefix(SETUP.ADDRESS).split("/", 3)[3].partition("#")[0] for target in own]
+    paths = [target.removeprefix(ADDRESS).split("/", 3)[3].partition("#")[0] for target in own]
     assert len(paths) > 5
     assert [path for path in paths if not (REPOSITORY / path).exists()] == []
 
