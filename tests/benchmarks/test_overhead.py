@@ -11,11 +11,10 @@ import pytest
 
 from benchmarks.overhead import __main__ as program
 from benchmarks.overhead import crowd, start
-from benchmarks.overhead.client import CLIENTS, LONG, ClientCost, clients, provider, with_client
-from benchmarks.overhead.crowd import QUICK, SLOW, TOOL_SECONDS, Crowd, SlowTools, Writers
-from benchmarks.overhead.crowd_targets import ideal, memory, starving, walls, writing
+from benchmarks.overhead.client import CLIENTS, clients, provider
+from benchmarks.overhead.crowd import QUICK, SLOW, Crowd, Writers
+from benchmarks.overhead.crowd_targets import memory, starving, walls, writing
 from benchmarks.overhead.embedded import waiting
-from benchmarks.overhead.guards import guarding
 from benchmarks.overhead.measure import Figure, Subject
 from benchmarks.overhead.pages import PAGE, PICTURES, page
 from benchmarks.overhead.pictures import CLIENT, CPU, CROWD, DISK, draw, mark
@@ -70,10 +69,6 @@ def at(subject: str, runs: int, wall: float, model: float = QUICK) -> Crowd:
     return Crowd(subject, runs, model, wall, wall, 1)
 
 
-def cost(subject: str, cpu: float, chunks: int = LONG) -> ClientCost:
-    return ClientCost(subject, chunks, cpu, 1)
-
-
 BESIDE = [figure("create_agent", 200, 1.0), figure("create_agent", 200, 9.0, kilobytes=30.0)]
 GROWN = [
     *(figure("signoff", turns, cpu) for turns, cpu in ((50, 2.0), (1_000, 5.0))),
@@ -87,25 +82,12 @@ CROWDS = [
     at("raw graph, 2 nodes", 1_000, 10.0),
     at("signoff", 100, 20.0, SLOW),
 ]
-TOOLS = SlowTools(100, ideal(QUICK, TOOL_SECONDS) * 1.1, 6.0, 0.1, 17.0, 4.0, 0.1)
-COSTS = [
-    cost("signoff", 2.0),
-    cost("signoff, auto", 1.2),
-    cost("signoff", 9.0, 30),
-    cost("create_agent", 1.0),
-    cost("signoff, listened to", 3.0),
-    cost("create_agent, listened to", 10.0),
-]
 JUDGED: dict[str, tuple[Callable[[], list[Any]], list[tuple[float, bool]]]] = {
     "a ratio that is met": (lambda: ratios([figure("signoff", 200, 0.75), *BESIDE]), [(0.75, True)]),
     "a ratio that is missed": (lambda: ratios([figure("signoff", 200, 0.8), *BESIDE]), [(0.8, False)]),
-    "guards": (lambda: guarding([figure("create_agent with Guards", 200, 1.5), *BESIDE]), [(1.5, True)]),
     "growth, less that of the model": (lambda: growth(GROWN), [(1.5, False)]),
     "crowds": (lambda: walls(CROWDS), [(0.55, True), (1.1, True), (1.3, False), (1.11, True)]),
-    "slow tools": (lambda: starving(TOOLS), [(1.1, True), (1.5, False), (0.1, True)]),
     "a writer that failed": (lambda: writing([Writers(100, 4, 1, "x", 1.0)]), [(1, False)]),
-    "memory": (lambda: memory(89.9, 1_000), [(89.9, True)]),
-    "a real client": (lambda: with_client(COSTS), [(2.0, True), (1.2, False), (0.3, True)]),
     "nothing measured": (lambda: [*starving(None), *memory(None, 1), *waiting(None), *starting({})], []),
 }
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from benchmarks import delegate_cost, iterations
 from benchmarks.comparison import Prices, fewer, rows
 from benchmarks.file_tasks import TASKS, TURNS, FileTask, run_task
-from benchmarks.fleet import Task, at_once
+from benchmarks.fleet import at_once
 from benchmarks.iterations import CLASSES, simulated
 from benchmarks.loops import LOOPS, PLAIN, SIGNOFF, Run
 from benchmarks.prompt_tokens import more, o200k
@@ -130,24 +131,6 @@ def test_a_benchmark_runs_as_a_program() -> None:
     assert ("Traceback" in done.stderr, "sync" in done.stdout) == (False, True)
 
 
-DONE = {"status": "success", "claim": "done", "summary": "task-00001 is done."}
-OWN = {"task-00001"}
-
-
-RIGHT_OR_NOT: dict[str, tuple[dict[str, str], set[str], bool]] = {
-    "right": (DONE, OWN, True),
-    "at a limit": ({**DONE, "status": "limit"}, OWN, False),
-    "with the words of another": ({**DONE, "summary": "task-00002 is done."}, OWN, False),
-    "with another one's marker": (DONE, {*OWN, "task-00002"}, False),
-}
-
-
-@pytest.mark.parametrize("case", RIGHT_OR_NOT)
-def test_when_a_task_of_many_has_ended_right(case: str) -> None:
-    outcome, markers, right = RIGHT_OR_NOT[case]
-    assert Task("task-00001", outcome, markers).right is right
-
-
 @pytest.mark.slow
 @pytest.mark.thorough
 def test_a_hundred_tasks_at_once_all_finish_and_none_is_mixed_up(tmp_path: Path) -> None:
@@ -155,6 +138,8 @@ def test_a_hundred_tasks_at_once_all_finish_and_none_is_mixed_up(tmp_path: Path)
         told = asyncio.run(at_once(100, storage))
     assert [one.right for one in told.tasks] == [True] * 100
     assert told.together > 50
+    mixed_up = replace(told.tasks[0], markers=told.tasks[0].markers | told.tasks[1].markers)
+    assert not mixed_up.right
 
 
 @pytest.mark.slow
@@ -166,18 +151,3 @@ def test_of_workers_that_are_killed_nothing_is_lost_and_nothing_is_done_twice(
     told = prove(plan, own_postgres_server, tmp_path)
     assert told.right, f"{told}\n{(tmp_path / 'log').read_text()}"
     assert told.calls_twice == 0
-
-
-PYTHON = REPOSITORY / ".bench" / "agentdojo" / "bin" / "python"
-
-
-@pytest.mark.slow
-@pytest.mark.thorough
-@pytest.mark.skipif(not PYTHON.exists(), reason="AgentDojo is not installed in .bench/agentdojo")
-def test_the_bank_of_agentdojo_is_as_before_after_an_undone_task() -> None:
-    command = [str(PYTHON), "-m", "benchmarks.undone_bank"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    tasks = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(tasks) == 17
-    assert [one for one in tasks if one["after"] != one["before"] or one["undone"] != one["effects"]] == []
-    assert sum(one["effects"] > 0 for one in tasks) >= 9

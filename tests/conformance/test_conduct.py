@@ -9,7 +9,6 @@ import pytest
 from loopcheck import VERSION
 from loopcheck.case import load_cases
 from loopcheck.conduct import CASES, Part, list_parts, read_lines, work
-from loopcheck.results import gather
 from loopcheck.sources.registry import SOURCES
 from loopcheck.sources.task import Source, Task
 from loopcheck.subjects import Subject
@@ -17,7 +16,6 @@ from tests.conformance.tiny import LOOP, SOURCE, TASKS
 
 SMALL = Subject("loop", "A loop", "given", given=LOOP)
 TINY = Part(SMALL, SOURCE.name, seed=3, full=True)
-DAY = "2026-11-22"
 
 
 def _gone() -> list[Task]:
@@ -85,16 +83,6 @@ def test_a_case_is_played_anew_when_its_version_is_another_one(
     assert work(Part(SMALL, CASES), tmp_path) == ""
     told = capfd.readouterr().err.splitlines()
     assert told[1:] == ["loop.cases: plain_answer ok", "loop.cases: loop fail"]
-
-
-@pytest.mark.thorough
-def test_the_same_seed_gives_the_same_results_twice(tmp_path: Path) -> None:
-    parts, documents = list_parts([SMALL], [CASES, "tiny"], [1], full=True), []
-    for folder in (tmp_path / "one", tmp_path / "two"):
-        folder.mkdir()
-        assert [work(part, folder) for part in parts] == [""] * 2
-        documents.append(gather(parts, folder, {}, DAY).document())
-    assert documents[0] == documents[1]
 
 
 def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """A small agent loop as a subject: `python loop.py [WORDS]`. Standard library only.
 
-It keeps its thread in a file, and does what its user may rely on. WORDS: `lacks FEATURE`, or one thing that
-it is careless in.
+It keeps its thread in a file, and does what its user may rely on. WORDS: what it is careless in.
 """
 
 import http.client
@@ -16,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
-careless = {word for word in sys.argv[1:] if not word.startswith("lacks ")}
+careless = set(sys.argv[1:])
 LACKS = [
     "structured",
     "turn_limit",
@@ -36,7 +35,6 @@ LACKS = [
     "recursion",
     "compaction",
 ]
-LACKS += [word.removeprefix("lacks ") for word in sys.argv[1:] if word.startswith("lacks ")]
 HELLO: dict[str, Any] = {
     "protocol": 1,
     "framework": "A small loop",
