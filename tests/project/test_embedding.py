@@ -150,7 +150,6 @@ PROGRAMS: dict[str, Program] = {
 AT_ONCE = {
     "nothing of the process is changed, with every warning an error",
     "workers that are forked after the graph has run, as gunicorn and Celery do",
-    "event loops that come and go, with many runs at once",
 }
 
 
