@@ -239,11 +239,6 @@ def itself() -> Graph:
     return graph
 
 
-def ever_new(depth: int) -> Graph:
-    """Each call makes another graph."""
-    return graph_of([], [helper(lambda: ever_new(5), "new")], limits={"depth": depth})
-
-
 def two_of_one_name() -> Graph:
     search = helper(graph_of([]), "search")
     return graph_of([], [helper(graph_of([], [search]), name) for name in ("researcher", "execute")])
@@ -259,7 +254,6 @@ DRAWN: dict[str, tuple[Callable[[], Graph], list[str], int | bool, list[str]]] =
         ["researcher", "search", "execute_2", "search_2"],
     ),
     "a graph that delegates to itself, once": (itself, ["again"], True, []),
-    "no deeper than they may stand": (lambda: ever_new(2), ["new"], True, ["new", "new_2"]),
 }
 
 

@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool, tool
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 
 from signoff import (
     Action,
     Answer,
     Approval,
     BadAnswer,
-    Decision,
     Graph,
     Limits,
     Outcome,
@@ -30,9 +29,7 @@ from signoff import (
     go_on,
     outcome_of,
     standard_controls,
-    undo,
 )
-from signoff.machine import Event
 from signoff.models import ScriptedModel, call, reply
 from signoff.session import expire
 from tests.support.trees import (
@@ -115,30 +112,6 @@ def test_all_that_waits_is_shown_with_its_path_and_answered_in_any_order(
     assert sorted(shop.paid) == ["approved", "asks", "confirmed"]
 
 
-def test_whatever_a_tool_below_asks_by_is_a_question_with_its_path(storage: Storage) -> None:
-    text = "Overwrite?"
-
-    @tool
-    def ask(what: str) -> str:
-        """Ask."""
-        return f"it is {interrupt({'question': text, 'path': '/etc/hosts'})}"
-
-    def tells(messages: list[BaseMessage]) -> Any:
-        return call("finish_task", summary=messages[-1].text)
-
-    def asking(name: str) -> BaseTool:
-        return helper(graph_of([call("ask", what="x"), tells], [ask]), name)
-
-    session = Session(lead(storage, asking("one"), asking("two")), "t")
-    session.run("go")
-    waits = [wait for wait in session.status().waits if isinstance(wait, Question)]
-    assert [(wait.path, wait.text) for wait in waits] == [(("one",), text), (("two",), text)]
-    for wait in waits:
-        session.resume(f"for {wait.path[0]}", wait.interrupt_id)
-    values = session.status().values
-    assert [f"it is for {name}" in results(values, name)[0].text for name in ("one", "two")] == [True] * 2
-
-
 # Approvals.
 
 
@@ -185,61 +158,6 @@ def test_the_stricter_of_all_policies_on_the_way_holds(name: str, shop: Shop, st
         assert shop.paid == []
         values = top.invoke(Command(resume="approve"), THREAD)
     assert (outcome_of(values).status, shop.paid) == ("success", ["x"])
-
-
-@pytest.mark.parametrize("args", [{"x": 1}, {"task": " \n"}, {"task": 5}])
-def test_a_call_of_a_delegate_may_be_edited_to_a_task_and_to_nothing_else(
-    args: dict[str, Any], shop: Shop, storage: Storage
-) -> None:
-    def edited(args: dict[str, Any]) -> Any:
-        return [{"type": "edit", "edited_action": {"name": "helper", "args": args}}]
-
-    below = ScriptedModel([call("pay", to="x"), DONE])
-    made = helper(graph_of(below, [shop.pay]))
-    session = Session(lead(storage, made, approvals={"delegate": True}), "t")
-    wait = session.run("go")
-    assert isinstance(wait, Approval)
-    assert (wait.path, wait.calls[0].name) == ((), "helper")
-    with pytest.raises(BadAnswer, match="task"):
-        session.resume(edited(args))
-    assert (session.status().waits, below.seen) == ((wait,), [])
-    assert outcome_at(session.resume(edited({"task": "Pay less."}))).status == "success"
-    assert [one.text for one in below.seen[0].messages if isinstance(one, HumanMessage)] == ["Pay less."]
-
-
-# Actions that the program takes.
-
-
-def says(*calls: tuple[str, dict[str, Any], str]) -> AIMessage:
-    """A reply with these calls, each with its own id: a provider may give the same one at two levels."""
-    return AIMessage("", tool_calls=[ToolCall(name=name, args=args, id=own) for name, args, own in calls])
-
-
-def driven(shop: Shop, name: str, call_id: str) -> BaseTool:
-    script = by_turn(says(("pay", {"to": name}, call_id)), DONE)
-    return helper(graph_of(script, [shop.pay], approvals={"pay": "hand_over"}), name)
-
-
-def unknown(decision: Decision) -> bool:
-    assert isinstance(decision, Action)
-    return decision.unknown
-
-
-def test_all_that_were_handed_out_are_unknown_to_another_driver_alone(shop: Shop, storage: Storage) -> None:
-    def session(thread: str) -> Session:
-        return Session(lead(storage, driven(shop, "a", "call_0"), driven(shop, "b", "call_0")), thread)
-
-    mine = session("mine")
-    first = mine.run("go")
-    assert isinstance(first, Action)
-    # One driver knows what it has not done yet.
-    assert (unknown(first), unknown(mine.resume("paid a", first.interrupt_id))) == (False, False)
-    session("t").run("go")
-    other = session("t")
-    again = other.run()
-    assert isinstance(again, Action)
-    # Also the one that the first driver has never come to.
-    assert (unknown(again), unknown(other.resume("paid a", again.interrupt_id))) == (True, True)
 
 
 # Graphs that have changed meanwhile.
@@ -323,7 +241,7 @@ def test_questions_below_expire_and_the_others_wait_on(storage: Storage) -> None
 
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals come there")
 def test_all_below_stop_at_their_step_when_the_run_is_interrupted(shop: Shop, storage: Storage) -> None:
-    at_work, interrupted, most = threading.Barrier(2), threading.Event(), 60
+    at_work, interrupted, most = threading.Barrier(2), threading.Event(), 20
 
     @tool
     def pay(to: str) -> str:
@@ -425,17 +343,6 @@ def test_what_a_delegate_that_ended_by_itself_has_changed_is_in_the_outcome(end:
     assert changes(outcome) == ["pay(to='y') ok", f"helper(task='Go.') {came}", "helper / pay(to='x') ok"]
 
 
-def test_one_that_had_ended_when_the_tree_was_stopped_has_told_all(storage: Storage) -> None:
-    """Of two delegates one has given up, and the other waits: its result is in no history yet."""
-    team = [helper(over(payer(BLOCKED), limits={"turns": 2}), "over"), helper(payer(ASK), "asks")]
-    session = Session(graph_of([hand_to("over", "asks"), DONE], team, storage=storage), "t")
-    session.run("go")
-    assert changes(outcome_at(session.stop())) == [
-        *("over(task='Go.') error", "over / pay(to='y') ok", "over / helper(task='Go.') error"),
-        *("over / helper / pay(to='x') ok", "asks(task='Go.') unknown", "asks / pay(to='x') ok"),
-    ]
-
-
 @pytest.mark.parametrize("is_stopped", [True, False])
 def test_one_that_the_graph_has_lost_can_be_left_and_may_have_run(is_stopped: bool, storage: Storage) -> None:
     graph_of([hand_to("helper")], [helper(payer(ASK))], storage=storage).invoke(GO, THREAD)
@@ -474,18 +381,6 @@ def test_after_an_error_it_goes_on_in_the_delegate_that_failed(
     assert [one.status for one in results(status.values)] == ["success"]
 
 
-def test_a_delegate_at_its_own_limit_has_more_turns_as_its_caller_has(shop: Shop, storage: Storage) -> None:
-    """It was answered beyond its limit, and counts from there."""
-    below = graph_of([ASK, *[pay(f"{n}") for n in range(9)]], [shop.pay], limits={"turns": 1})
-    graph = graph_of([hand_to("helper"), BLOCKED], [helper(below)], limits={"turns": 1}, storage=storage)
-    session = Session(graph, "t")
-    session.run("go")
-    assert outcome_at(session.resume("this")).reason == "turns"
-    assert shop.paid == ["0"]
-    outcome = outcome_at(session.go_on(3))
-    assert (outcome.status, shop.paid) == ("success", ["0", "1", "2", "3"])
-
-
 @pytest.mark.parametrize(("below", "stops"), [(ASK, 2), (DOWN, 0)], ids=["stopped twice", "an error"])
 def test_the_model_is_not_shown_how_its_task_had_ended(
     below: Any, stops: int, shop: Shop, storage: Storage
@@ -505,14 +400,6 @@ def test_the_model_is_not_shown_how_its_task_had_ended(
     shown = model.seen[-1].messages
     assert [one.status for one in shown if isinstance(one, ToolMessage)] == ["success"]
     assert not any("down" in one.text or "stop" in one.text for one in shown if isinstance(one, AIMessage))
-
-
-def test_what_the_model_has_read_is_not_taken_back(shop: Shop, storage: Storage) -> None:
-    top = [hand_to("helper"), call("think", thought="It failed."), DOWN, hand_to("helper"), DONE]
-    graph = team(shop, storage, [pay("x"), DOWN, DONE], top)
-    graph.invoke(GO, THREAD)
-    values = graph.invoke(go_on(), THREAD)
-    assert [one.status for one in results(values)] == ["error", "success"]
 
 
 # Copies.
@@ -614,13 +501,6 @@ def test_effects_of_the_whole_tree_are_undone_the_newest_first(world: World, sto
     assert "act(what='right 2')" in rights
 
 
-def test_a_delegate_that_fails_alone_is_not_undone(world: World, storage: Storage) -> None:
-    child = world.acting("child", act("a"), act("b"), DONE, limits={"turns": 2}, **UNDO)
-    graph = graph_of([hand_to("child"), PARTIAL], [child], storage=storage, **UNDO)
-    assert outcome_of(graph.invoke(GO, THREAD)).status == "success"
-    assert (world.done, world.taken) == (["a", "b"], [])
-
-
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_policies_of_all_hold_for_the_undo_of_what_a_delegate_has_done(
     world: World, storage: Storage
@@ -646,44 +526,16 @@ def test_the_policies_of_all_hold_for_the_undo_of_what_a_delegate_has_done(
     assert world.taken == ["b", "a"]
 
 
-def test_what_a_delegate_has_done_that_the_graph_has_lost_stands(world: World, storage: Storage) -> None:
-    child = world.acting("child", act("a"), DONE)
-    graph_of([hand_to("child"), act("b"), DONE], [world.act(), child], storage=storage).invoke(GO, THREAD)
-    report = outcome_of(graph_of([], [world.act()], storage=storage).invoke(undo(), THREAD)).undo
-    assert report is not None
-    standing = [(one.call, one.why) for one in report.standing]
-    assert (standing, world.taken) == ([("child(task='Go.')", "another_graph")], ["b"])
-
-
-FORKS: dict[str, tuple[int | str | None, list[str]]] = {
-    # Where the fork begins, and what it does itself and can undo.
-    "as it ended": (None, []),
-    "while its last effect was open": ("open", ["new"]),
-    "before what came after it": (2, ["new"]),
-}
-
-
-@pytest.mark.parametrize(("at", "own"), FORKS.values(), ids=FORKS)
-def test_a_fork_undoes_nothing_of_what_the_tree_had_done_before(
-    at: int | str | None, own: list[str], world: World, storage: Storage
-) -> None:
+def test_a_fork_undoes_nothing_of_what_the_tree_had_done_before(world: World, storage: Storage) -> None:
     deep = world.acting("deep", act("deep"), DONE)
     child = world.acting("child", act("child"), hand_to("deep"), DONE, below=[deep])
     script = [act("first"), hand_to("child"), act("last"), DONE]
     session = Session(graph_of(script, [world.act(), child], storage=storage), "t")
     session.run("go")
-    if at == "open":
-        steps = [step for turn in session.history() for step in turn.steps]
-        at = [step.checkpoint_id for step in steps if step.event == Event.WORK][-1]
-    session.fork(at, "fork")
-    fork = Session(graph_of([act("new"), DONE], [world.act(), child], storage=storage), "fork")
-    if own:
-        fork.run()
-    report = outcome_at(fork.undo()).undo
+    report = outcome_at(session.fork(thread_id="fork").undo()).undo
     assert report is not None
-    assert (world.taken, {one.why for one in report.standing}) == (own, {"elsewhere"})
+    assert (world.taken, {one.why for one in report.standing}) == ([], {"elsewhere"})
     # The thread that it came from undoes what is its own.
-    world.taken.clear()
     session.undo()
     assert world.taken == ["last", "deep", "child", "first"]
 

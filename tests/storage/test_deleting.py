@@ -38,6 +38,9 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
         yield opened
 
 
+on_sqlite = pytest.mark.parametrize("storage", ["sqlite"], indirect=True)
+
+
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
@@ -100,6 +103,7 @@ def test_nothing_of_it_is_left_and_nothing_of_others_is_touched(storage: Any) ->
     assert rows(storage) == before
 
 
+@on_sqlite
 def test_it_may_be_begun_again_and_is_new(storage: Any) -> None:
     storage.delete("never begun")
     for _ in range(2):
@@ -118,21 +122,7 @@ def test_one_that_runs_is_refused_and_stays_whole(storage: Any) -> None:
     assert rows(storage) == before
 
 
-def test_a_tool_cannot_delete_the_thread_in_which_it_runs(storage: Any) -> None:
-    refused = list[ThreadBusy]()
-
-    def forget() -> str:
-        """Forget."""
-        try:
-            storage.delete(THREAD)
-        except ThreadBusy as error:
-            refused.append(error)
-        return "forgotten"
-
-    work(storage, THREAD, call("forget"), [forget])
-    assert (ids(storage), len(refused)) == ([THREAD], 1)
-
-
+@on_sqlite
 def test_long_results_go_from_the_cache_folder(storage: Any, tmp_path: Path) -> None:
     for name in (THREAD, "other"):
         work(storage, name, call("dump"))
@@ -149,6 +139,7 @@ def search(storage: Any, workspace: Path, thread_id: str, which: str) -> set[str
     return {path.name for path in (workspace / ".signoff" / "outputs").iterdir()}
 
 
+@on_sqlite
 def test_long_results_go_from_the_workspace_but_not_those_of_others(storage: Any, workspace: Path) -> None:
     first = search(storage, workspace, THREAD, "line")
     (workspace / "work.txt").write_text((workspace / "work.txt").read_text().replace("line", "row"))
@@ -161,6 +152,7 @@ def test_long_results_go_from_the_workspace_but_not_those_of_others(storage: Any
     assert (workspace / "work.txt").exists(), "what the model worked on is the user's"
 
 
+@on_sqlite
 def test_a_link_in_the_workspace_is_not_followed(storage: Any, workspace: Path, tmp_path: Path) -> None:
     kept = search(storage, workspace, THREAD, "line")
     moved = (workspace / ".signoff").rename(tmp_path / "elsewhere")

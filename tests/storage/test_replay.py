@@ -2,27 +2,25 @@
 differently is reported."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import copy
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 
-from signoff import Graph, Question, Session, SetupError, build_graph, delegate, sqlite_storage
+from signoff import Graph, Session, SetupError, build_graph, delegate, sqlite_storage
 from signoff.machine import State
 from signoff.models import ScriptedModel, call
 from signoff.session.replay import Replay, ReplayDifference, replay
 from signoff.storage import SqliteStorage
 from tests.incidents.fixtures import World as Effects
-from tests.incidents.player import graph_of, imported, incidents
-from tests.proof.mutations import TABLE_MUTATIONS
+from tests.incidents.player import graph_of, incidents
 from tests.simulate.choices import Choices
 from tests.simulate.world import World
-from tests.support.plays import ASK, FINISH, GO, THREAD
+from tests.support.plays import FINISH, GO, THREAD
 
 INCIDENTS = incidents()
 PAY, NOTE = call("pay", amount=3), call("note", text="a")
@@ -144,9 +142,6 @@ MUTATIONS: Mapping[str, Mutation] = {
     "a limit is lower": Mutation(
         TALKS, (4, "decide", "rule"), settings={"limits": {"talk_turns": 2, "repeats": 2}}
     ),
-    "a limit is higher": Mutation(
-        TALKS, (2, "decide", "rule"), settings={"limits": {"talk_turns": 3, "repeats": 3}}
-    ),
     "another policy": Mutation(
         "approvals: two calls at once", (1, "route_tools", "event"), settings={"approvals": {}}
     ),
@@ -158,15 +153,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "a recorded outcome was edited": Mutation(
         "finish: without a final message", (2, "finish", "recorded outcome"), recorded_otherwise
     ),
-    "an event was edited, to one of its state": Mutation(
-        UNANSWERED, (1, "route_tools", "next"), event("settled", "work")
-    ),
-    "an event was edited, to one of another state": Mutation(
-        UNANSWERED, (1, "call_llm", "event"), event("replied", "refused")
-    ),
-    "an event was edited, to one that there is not": Mutation(
-        UNANSWERED, (1, "call_llm", "event"), event("replied", "sung")
-    ),
+    "an event was edited": Mutation(UNANSWERED, (1, "call_llm", "event"), event("replied", "refused")),
     "a reason was edited": Mutation(
         "limits: turns",
         (3, "decide", "rule"),
@@ -178,11 +165,6 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "a verdict was edited": Mutation(
         "finish: a phase then the rest", (3, "review", "verdicts"), edited("verdicts", calls_as("accepted"))
-    ),
-    "a refusal by a check was edited": Mutation(
-        "finish: refused by a check",
-        (1, "review", "event"),
-        edited("verdicts", calls_as({"kind": "siblings", "why": "note failed"})),
     ),
 }
 
@@ -201,35 +183,7 @@ def test_what_is_decided_differently_is_reported(name: str, storage: SqliteStora
     assert first.stored != first.now
 
 
-# Every bent way of the table that recorded threads pass is found.
-
-NOT_VISIBLE = {"review - failed -> call_llm": "a person is asked wherever there is a thread"}
-MADE_FINISH = imported({"model": [{"finish_task": {"summary": "All of it."}}]})
-MADE_CALLS = imported({"model": [{"note": {"text": "a"}}, {"finish_task": {"summary": "All of it."}}]})
-QUESTION = AIMessage("", tool_calls=[{"name": "ask_user", "args": {"question": "Which?"}, "id": "q"}])
 # Threads that no incident leaves: script, limits and input.
-ALSO: Mapping[str, tuple[Sequence[Any], Any, Sequence[Any]]] = {
-    "a finish on the last turn": ([FINISH], {"turns": 1}, ["go"]),
-    "no task": ([], None, []),
-    "a question and a finish": ([[ASK, FINISH]], None, ["go"]),
-    "a history with a finish, then a question": ([], None, ["go", MADE_FINISH, QUESTION]),
-    "a history with open calls and a finish": ([FINISH], None, ["go", MADE_CALLS]),
-}
-
-
-@pytest.fixture(scope="module")
-def recorded(incident_storage: SqliteStorage) -> Mapping[str, Graph]:
-    """The graph of each thread, by its id."""
-    storage = incident_storage
-    graphs = {name: graph_of(incident, (), storage) for name, incident in INCIDENTS.items()}
-    for name, (script, limits, messages) in ALSO.items():
-        graphs[name] = build_graph(ScriptedModel(script), [note, pay], storage=storage, limits=limits)
-        graphs[name].invoke({"messages": list(messages)}, {"configurable": {"thread_id": name}})
-    stopped = build_graph(ScriptedModel([[PAY, NOTE]]), [note, pay], storage=storage)
-    config: Any = {"configurable": {"thread_id": "stopped"}}
-    stopped.invoke(GO, config, interrupt_after=["call_llm"])
-    Session(stopped, "stopped").stop()
-    return {**graphs, "stopped": stopped}
 
 
 def differences(graph: Graph, name: str) -> list[ReplayDifference]:
@@ -237,23 +191,7 @@ def differences(graph: Graph, name: str) -> list[ReplayDifference]:
     return list(replay(graph, name).differences)
 
 
-@pytest.mark.parametrize("name", [*ALSO, "stopped"])
-def test_nothing_is_found_where_nothing_is_broken(recorded: Mapping[str, Graph], name: str) -> None:
-    assert differences(recorded[name], name) == []
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", TABLE_MUTATIONS)
-def test_a_bent_table_is_found_by_replaying_recorded_threads(
-    recorded: Mapping[str, Graph], name: str
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        TABLE_MUTATIONS[name].apply(patch)
-        found = next((thread for thread, graph in recorded.items() if differences(graph, thread)), None)
-    assert (found is None) == (name in NOT_VISIBLE), (name, found)
-
-
-DRAWN = [range(20), pytest.param(range(20, 120), marks=[pytest.mark.thorough, pytest.mark.timeout(900)])]
+DRAWN = [range(10), pytest.param(range(10, 120), marks=[pytest.mark.thorough, pytest.mark.timeout(900)])]
 
 
 @pytest.mark.parametrize("seeds", DRAWN, ids=str)
@@ -268,20 +206,6 @@ def test_drawn_threads_are_decided_as_they_were(seeds: range) -> None:
             assert found.differences == (), (seed, name)
             decided += len(found.again)
     assert decided > 5 * len(seeds)
-
-
-@pytest.mark.parametrize("end", ["stop", "another task"])
-def test_an_earlier_end_says_nothing_of_one_that_cannot_be_decided_again(end: str, tmp_path: Path) -> None:
-    child = delegate("child", build_graph(ScriptedModel([ASK])), description="Asks.")
-    script = [NOTE, call("child", task="go"), FINISH]
-    with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        graph = build_graph(ScriptedModel(script), [note, child], storage=storage, limits={"turns": 1})
-        session = Session(graph, "t", on_pending="supersede")
-        session.run("go")
-        assert isinstance(session.go_on(3), Question)
-        ended: Any = session.stop() if end == "stop" else session.run("Another task")
-        assert ended.outcome.reason == ("cancelled" if end == "stop" else "finish_task")
-        assert differences(graph, "t") == []
 
 
 def test_the_machines_of_delegates_are_decided_again_too(tmp_path: Path) -> None:

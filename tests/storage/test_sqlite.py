@@ -75,7 +75,6 @@ import resource, sys
 from contextlib import ExitStack
 from pathlib import Path
 from signoff.storage.sqlite import thread_lock
-from tests.support.rows import ids
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 try:
     with ExitStack() as stack:
@@ -86,6 +85,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.thorough
 def test_more_runs_at_once_than_files_may_be_open_says_what_to_do(tmp_path: Path) -> None:
     told = run_python("-c", _MANY, tmp_path / "t.sqlite").stdout
     assert told.startswith("StorageError Too many files are open")
@@ -100,19 +100,23 @@ def test_threads_and_outcomes_are_in_one_file(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.sqlite", "t.sqlite.locks"]
 
 
+def swaps_whole_values(store: Any) -> None:
+    """Fails unless a swap compares the whole value, whatever the order of its keys, and who wrote it."""
+    swap = store.swap
+    assert not swap(("a",), "k", {}, {"n": 1})
+    assert swap(("a",), "k", None, {"n": 1, "m": {"x": []}})
+    assert not swap(("a",), "k", None, {"n": 2})
+    assert not swap(("a",), "k", {"n": 1}, {"n": 2})
+    assert swap(("a",), "k", {"m": {"x": []}, "n": 1}, {"n": 2})
+    store.put(("a",), "k", {"n": 3, "ä": [1, 2]})
+    assert not swap(("a",), "k", {"n": 3}, {"n": 4})
+    assert swap(("a",), "k", {"n": 3, "ä": [1, 2]}, {"n": 4})
+    assert [item.value for item in store.search(("a",))] == [{"n": 4}]
+
+
 def test_a_swap_looks_at_the_whole_value(tmp_path: Path) -> None:
     with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-        store, swap = storage.store, storage.store.swap
-        assert not swap(("a",), "k", {}, {"n": 1})
-        assert swap(("a",), "k", None, {"n": 1, "m": {"x": []}})
-        assert not swap(("a",), "k", None, {"n": 2})
-        assert not swap(("a",), "k", {"n": 1}, {"n": 2})
-        # The same value in another order, and as LangGraph's own `put` writes it.
-        assert swap(("a",), "k", {"m": {"x": []}, "n": 1}, {"n": 2})
-        store.put(("a",), "k", {"n": 3, "ä": [1, 2]})
-        assert not swap(("a",), "k", {"n": 3}, {"n": 4})
-        assert swap(("a",), "k", {"n": 3, "ä": [1, 2]}, {"n": 4})
-        assert [item.value for item in store.search(("a",))] == [{"n": 4}]
+        swaps_whole_values(storage.store)
 
 
 @pytest.mark.parametrize(("version", "says"), [(99, "a newer .*upgrade"), (SCHEMA - 1, "an older .*another")])
@@ -142,9 +146,8 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_a_crafted_row_cannot_run_code(tmp_path: Path) -> None:
-    """The default serializer ran a shell command from such a row."""
-    file, proof = filled(tmp_path / "t.sqlite"), tmp_path / "proof"
+def bomb(proof: Path) -> tuple[str, bytes]:
+    """The kind and the bytes of a value that writes this file when the default serializer reads it."""
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     class Bomb:
@@ -155,8 +158,13 @@ def test_a_crafted_row_cannot_run_code(tmp_path: Path) -> None:
 
     kind, blob = JsonPlusSerializer(pickle_fallback=True).dumps_typed(Bomb())
     assert kind == "pickle"
+    return kind, blob
+
+
+def test_a_crafted_row_cannot_run_code(tmp_path: Path) -> None:
+    file, proof = filled(tmp_path / "t.sqlite"), tmp_path / "proof"
     with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE checkpoints SET type=?, checkpoint=?", (kind, blob))
+        connection.execute("UPDATE checkpoints SET type=?, checkpoint=?", bomb(proof))
     with sqlite_storage(file) as storage, pytest.raises(NotImplementedError):
         build_graph(ScriptedModel([]), storage=storage).get_state(THREAD)
     assert not proof.exists()
