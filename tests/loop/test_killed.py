@@ -9,14 +9,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command
 
 from signoff import Graph, Session, ThreadError, build_graph, go_on, outcome_of, stop, undo
 from signoff.guards import Guards
 from signoff.models import ScriptedModel, call
 from signoff.session import Condition
 from tests.support.interrupting import interrupt_process
-from tests.support.plays import FINISH, GO, TEXTS, THINK, THREAD, saved
+from tests.support.plays import GO, TEXTS, THREAD, saved
 
 NEXT: Any = {"messages": [("user", "Were they paid?")]}
 PARTIAL = call("finish_task", summary="I do not know.", outcome="partial")
@@ -136,47 +135,25 @@ class Died(BaseException):
 
 
 class Mortal(InMemorySaver):
-    """Dies where it would save a checkpoint that `dies_at` names, or has saved it; what was written stays."""
+    """Dies once it has saved the first checkpoint."""
 
-    dies_at: Callable[[Any], bool] | None = None
-    saves = False
+    is_dying = False
 
-    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
-        if self.dies_at is None or not self.dies_at(checkpoint):
-            return super().put(config, checkpoint, metadata, new_versions)
-        if self.saves:
-            super().put(config, checkpoint, metadata, new_versions)
-        self.dies_at = lambda _: True
-        raise Died
-
-    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
-        # What runs on beside a checkpoint that is still to be saved dies, too.
-        if self.saves and self.dies_at is not None:
+    def put(self, *checkpoint: Any) -> Any:
+        config = super().put(*checkpoint)
+        if self.is_dying:
             raise Died
-        super().put_writes(config, writes, task_id, task_path)
+        return config
 
-    def dies(self, graph: Any, given: Any, at: Callable[[Any], bool], *, saves: bool = False) -> None:
-        self.dies_at, self.saves = at, saves
-        with pytest.raises(Died):
-            graph.invoke(given, THREAD)
-        self.dies_at, self.saves = None, False
-
-
-def always(_: Any) -> bool:
-    return True
-
-
-def mortal(model: Any, **options: Any) -> tuple[Mortal, Graph]:
-    saver = Mortal()
-    return saver, build_graph(model, policy=POLICY, checkpointer=saver, store=InMemoryStore(), **options)
+    def put_writes(self, *writes: Any) -> None:
+        # What runs on beside a checkpoint that is still to be saved dies, too.
+        if self.is_dying:
+            raise Died
+        super().put_writes(*writes)
 
 
 def values_of(graph: Any) -> dict[str, Any]:
     return dict(graph.get_state(THREAD).values)
-
-
-def ids(values: Mapping[str, Any]) -> list[str]:
-    return [message.id for message in values["messages"]]
 
 
 def users(graph: Any) -> list[str]:
@@ -186,43 +163,6 @@ def users(graph: Any) -> list[str]:
 def updated(graph: Graph, text: str) -> None:
     graph.update_state(THREAD, {"messages": [HumanMessage(text)]})
     graph.invoke(go_on(), THREAD)
-
-
-# A command was saved, and not the first step that takes it up.
-
-
-def killed_while_it_went_on(end: str) -> Graph:
-    model = ScriptedModel([RuntimeError("no") if end == "error" else THINK, FINISH])
-    saver, graph = mortal(model, limits={"turns": 1})
-    assert graph.invoke(GO, THREAD)["outcome"]["status"] == end
-    saver.dies(graph, go_on() if end == "error" else go_on(1), always)
-    return graph
-
-
-AFTER_A_COMMAND: dict[str, tuple[str, Callable[[Graph], Any]]] = {
-    "nothing": ("limit", lambda graph: graph.invoke(None, THREAD)),
-    "go_on": ("error", lambda graph: graph.invoke(go_on(), THREAD)),
-    "a session": ("limit", lambda graph: Session(graph, "t").run()),
-    "the message once more": ("error", lambda graph: graph.invoke(GO, THREAD)),
-}
-
-
-@pytest.mark.parametrize(("end", "goes_on"), AFTER_A_COMMAND.values(), ids=AFTER_A_COMMAND)
-def test_whatever_comes_next_the_thread_goes_on(end: str, goes_on: Callable[[Graph], Any]) -> None:
-    graph = killed_while_it_went_on(end)
-    goes_on(graph)
-    values = values_of(graph)
-    assert outcome_of(values).status == "success"
-    assert len(set(ids(values))) == len(ids(values))
-
-
-def test_another_command_is_refused_and_it_can_be_stopped() -> None:
-    graph = killed_while_it_went_on("limit")
-    with pytest.raises(ThreadError, match="'t'"):
-        graph.invoke(Command(goto="compress", update={"event": "fork"}), THREAD)
-    Session(graph, "t").stop()
-    Session(graph, "t").run()
-    assert outcome_of(values_of(graph)).reason == "cancelled"
 
 
 # A message was saved, and the history does not hold it yet: it is answered once, whatever comes next.
@@ -248,9 +188,14 @@ def answered(values: Mapping[str, Any]) -> list[str]:
 
 def lost(*messages: Any) -> Graph:
     """On a thread that has ended, and was given this by a process that has died."""
-    saver, graph = mortal(ScriptedModel(by_names))
+    saver = Mortal()
+    options: Any = {"policy": POLICY, "checkpointer": saver, "store": InMemoryStore()}
+    graph = build_graph(ScriptedModel(by_names), **options)
     graph.invoke(GO, THREAD)
-    saver.dies(graph, {"messages": list(messages)}, always, saves=True)
+    saver.is_dying = True
+    with pytest.raises(Died):
+        graph.invoke({"messages": list(messages)}, THREAD)
+    saver.is_dying = False
     assert graph.get_state(THREAD).next == ("__start__",)
     return graph
 

@@ -1,8 +1,6 @@
 """What the model is sent: in turn, as strict providers want it, and never changed; and work in rounds."""
 
-import json
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +13,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, convert_to_openai
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from signoff import Decision, Ended, Question, Session, build_graph, go_on, sqlite_storage, standard_controls
+from signoff import build_graph, go_on, sqlite_storage, standard_controls
 from signoff.guards import Guards, guarded
 from signoff.models import ScriptedModel, call, reply
 from tests.support.plays import (
@@ -125,94 +123,41 @@ def test_system_messages_join_the_prompt_in_order() -> None:
     assert "finish_task" in system
 
 
-# Threads are driven at random through all that a run meets, by graphs that are built anew from the database
-# in between: a provider's cache is of prefixes, so whatever changes at the front is paid in full again.
-
-MOVES = 12
-REPLIES: list[Callable[[random.Random], Any]] = [
-    # Talk in a row climbs the ladder, so it comes more often.
-    *[lambda draw: reply(f"Words {draw.random()}."), lambda _: reply("More words.")] * 5,
-    lambda draw: reply(call("look", where=str(draw.random()))),
-    lambda draw: reply("I look.", call("look", where=str(draw.random())), call("pay", amount=3)),
-    lambda _: reply(call("think", thought="Hm.", approach="Slowly.")),
-    lambda _: reply(call("ask_user", question="Which?")),
-    lambda _: reply("Cut of", call("look", where="cut"), finish_reason="length"),
-    lambda _: reply(""),
-    lambda _: reply(call("finish_task", summary="")),
-    lambda _: reply(call("pay", amount="x"), FINISH),
-    lambda _: reply("Done.", FINISH),
-]
-
-
 def look(where: str) -> str:
     """Look."""
     return f"{where}: {'something ' * 60}"
 
 
-def pay(amount: int) -> str:
-    """Pay."""
-    return f"{amount} paid"
-
-
-def moved(session: Session, before: Decision | None, draw: random.Random, number: int) -> Decision:
-    if isinstance(before, Question) and draw.random() < 0.7:
-        return session.resume(f"This one, {number}.")
-    if isinstance(before, Ended) and before.outcome.status == "limit" and draw.random() < 0.5:
-        return session.go_on(turns=3)
-    return session.run(f"Task {number}.")
-
-
-def drive(seed: int, file: Path, policy: dict[str, Any]) -> ScriptedModel:
-    draw, decision = random.Random(seed), None
-    model = ScriptedModel(lambda _: draw.choice(REPLIES)(draw))
-    for number in range(MOVES):
-        with sqlite_storage(file) as storage:
-            graph = build_graph(
-                model,
-                [look, pay],
-                storage=storage,
-                system_prompt="Be kind.",
-                limits={"turns": 9},
-                policy={"texts": WORDS, **policy},
-            )
-            decision = moved(Session(graph, "t"), decision, draw, number)
-    return model
+def answer(messages: Sequence[BaseMessage], steps: Iterator[Any]) -> Any:
+    """The next step, or notes where they are asked for."""
+    return "What was seen so far." if messages[-1].text == "<note_down>" else next(steps)
 
 
 def summary_in(prompt: Sequence[BaseMessage]) -> str:
     return next((message.text for message in prompt if "<summary>" in message.text), "")
 
 
-def sent(prompt: list[BaseMessage]) -> list[Any]:
-    """The messages as a provider gets them."""
-    return list(convert_to_openai_messages(prompt))
-
-
-COMPACTIONS: dict[str, dict[str, Any]] = {
-    "none": {"prompt_tokens": 100_000},
-    "by lines": {"prompt_tokens": 2_000, "compaction": "lines"},
-    "by the model": {"prompt_tokens": 2_000, "compaction": "model"},
-}
-
-
-@pytest.mark.parametrize(
-    "name", ["by lines", "by the model", pytest.param("none", marks=pytest.mark.thorough)]
-)
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.thorough)])
-def test_a_request_begins_with_the_one_before(seed: int, name: str, tmp_path: Path) -> None:
-    model = drive(seed, tmp_path / "t.sqlite", COMPACTIONS[name])
-    assert len(model.seen) > MOVES
-    for seen in model.seen:
-        assert_in_turn(seen.messages)
-    for before, after in pairwise(model.seen):
-        assert json.dumps(after.tools) == json.dumps(before.tools)
-        # Notes that the model was asked for may be word for word those of before, of more turns.
-        if (
-            summary_in(after.messages) == summary_in(before.messages)
-            and before.messages[-1].text != "<note_down>"
-        ):
-            assert sent(after.messages)[: len(before.messages)] == sent(before.messages)
-    assert any(summary_in(seen.messages) for seen in model.seen) == (name != "none")
+@pytest.mark.parametrize("compaction", ["lines", "model"])
+def test_a_prompt_begins_with_the_one_before_until_more_is_summarised(
+    compaction: str, tmp_path: Path
+) -> None:
+    """A provider's cache is of prefixes; also where each task is run by a graph that is built anew."""
+    policy = {"texts": WORDS, "prompt_tokens": 2_000, "compaction": compaction}
+    looks = [[call("look", where=f"{task} {at}") for at in range(5)] for task in range(6)]
+    steps = iter([step for some in looks for step in (*some, FINISH)])
+    model = ScriptedModel(lambda messages: answer(messages, steps))
+    for number in range(len(looks)):
+        with sqlite_storage(tmp_path / "t.sqlite") as storage:
+            graph = build_graph(model, [look], storage=storage, policy=policy)
+            graph.invoke({"messages": [("user", f"Task {number}.")]}, THREAD)
+    seen = [one.messages for one in model.seen if one.messages[-1].text != "<note_down>"]
+    for prompt in seen:
+        assert_in_turn(prompt)
+    for before, after in pairwise(seen):
+        if summary_in(after) == summary_in(before):
+            assert convert_to_openai_messages(after[: len(before)]) == convert_to_openai_messages(before)
+    summaries = [summary_in(prompt) for prompt in seen]
+    assert 1 < len({*summaries}) < len(seen) / 2
 
 
 # Plan, execute, think: after each batch of calls the model is asked what they show.

@@ -1,6 +1,5 @@
 """Words without a call, replies that are cut, and limits of every kind: a script, and how it ends."""
 
-from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -111,45 +110,6 @@ SCRIPTS = {**TALK, **CUT, **REPLIES, **LIMITS}
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script(name: str) -> None:
     check(SCRIPTS[name])
-
-
-# Going on after a limit: what of it the programs of the door do not show.
-
-W, ASKS = "work", call("ask_user", question="Which one?")
-BEYOND, ANSWERS = [W, ASKS, ASKS, ASKS, W], ["The red one."] * 3
-TWO, FOUR, TWO_AND_CALLS = Limits(turns=2), Limits(turns=4), Limits(turns=2, tool_calls=2)
-EXTENDED: dict[str, tuple[Limits, list[Any], list[Any], list[int]]] = {
-    # The limits; what the model says before it works without an end; what happens whenever the task waits or
-    # has ended: an answer, a number of turns, or a graph built anew with other limits; its turns at each end.
-    "beyond the grant": (TWO, [*BEYOND, W, ASKS, ASKS, W], [*ANSWERS, 2, "red", "red", 2], [5, 9, 11]),
-    "an answer on the last granted turn": (TWO, [*BEYOND, W, ASKS], [*ANSWERS, 2, "red"], [5, 8]),
-    "a lower limit": (FOUR, [W] * 5 + [ASKS], [3, Limits(turns=1), "red"], [4, 7]),
-    "after another limit": (TWO_AND_CALLS, BEYOND, [*ANSWERS, 4, 2], [5, 8, 11]),
-}
-
-
-@pytest.mark.parametrize("name", EXTENDED)
-def test_so_many_turns_are_left_as_were_granted(name: str) -> None:
-    limits, steps, moves, turns = EXTENDED[name]
-    storage, replies = saved(), iter(steps)
-
-    def script(seen: Sequence[Any]) -> Any:
-        step = next(replies, W)
-        return call("write", text=str(len(seen))) if step == W else step
-
-    def built(limits: Limits) -> Any:
-        return build_graph(ScriptedModel(script), Bench().tools, limits=limits, **storage)
-
-    graph = built(limits)
-    ends = [graph.invoke(GO, THREAD)["outcome"]]
-    for move in moves:
-        if isinstance(move, Limits):
-            graph = built(move)
-        else:
-            given: Any = Command(resume=move) if isinstance(move, str) else go_on(turns=move)
-            ends.append(graph.invoke(given, THREAD)["outcome"])
-    assert [end["turns"] for end in ends if end] == turns
-    assert ends[-1]["reason"] == "turns"
 
 
 def test_a_call_that_has_started_is_not_refused_by_a_limit_that_came_later() -> None:
