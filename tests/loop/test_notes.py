@@ -6,14 +6,13 @@ played, checked, or shown by a file that is named.
     3  a call that says that it is done
 """
 
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Barrier
 from typing import Any, get_args
 
 import pytest
-from langchain_core.tools import BaseTool, StructuredTool, tool
+from langchain_core.tools import StructuredTool, tool
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
@@ -177,6 +176,39 @@ PLAYED: Mapping[int, Mapping[str, Play]] = {
 }
 
 # A file that shows it, and what stands in it.
+TAGGED: Mapping[tuple[str, str], Sequence[str]] = {
+    ("models/test_tagged_loop.py", "test_it_computes_and_finishes"): (
+        "A plan, Python code and a state update are a protocol of text",
+        "Current Approach: sets the approach",
+        "The output becomes evidence",
+        "Every turn is stored",
+    ),
+    ("models/test_tagged_loop.py", "test_a_failing_program_is_looked_at_and_debugged"): (
+        "Failed code forces the status Debugging",
+        "After failed code a reply without code has the status that it states",
+        "The evidence of the failure stays until something else was run",
+        "Otherwise the status is the model's own",
+    ),
+    ("models/test_tagged_loop.py", "test_a_constitution_and_where_the_work_stands_go_with_the_thread"): (
+        "A constitution stands in every prompt",
+        "Constitution, approach, evidence and status are the state",
+        "A graph elsewhere goes on with the same",
+    ),
+    ("models/test_tagged_loop.py", "its code failed"): ("The code of a reply that finishes runs first",),
+    ("models/test_tagged_model.py", "test_made_up_evidence"): ("Evidence is never the model's word",),
+    ("models/test_tagged_reading.py", "test_what_finishes_a_task_and_in_a_part_left_open_is_void"): (
+        "[FINALIZE] in the plan ends the task",
+        "Status: Finished, or Finalized, in the state update ends the task",
+        "Only what stands inside a tag counts",
+        "A last tag that was not closed finishes nothing",
+    ),
+    ("models/test_tagged_reading.py", "test_nothing_in_a_reply_that_was_cut_finishes"): (
+        "Nothing in a reply that was cut finishes",
+    ),
+    ("models/test_tagged_reading.py", "test_the_fields_of_a_state_update"): (
+        "Bold, lists, small letters and one line are read alike",
+    ),
+}
 ELSEWHERE: Mapping[int, Mapping[str, tuple[str, str]]] = {
     1: {
         "The lifecycle is a machine: a table alone picks the next state": (
@@ -196,7 +228,10 @@ ELSEWHERE: Mapping[int, Mapping[str, tuple[str, str]]] = {
             "test_the_first_rule_that_applies_fires",
         ),
     },
-    2: {"Execution is restricted": ("tools/test_sandbox_attacks.py", "socket")},
+    2: {
+        "Execution is restricted": ("tools/test_sandbox_attacks.py", "socket"),
+        **{sentence: place for place, sentences in TAGGED.items() for sentence in sentences},
+    },
     3: {
         "30 turns on average became 8.7": ("benchmarks/test_tasks.py", "SIGNOFF: 8.7"),
         "Progress has a blue card": ("page/test_shown.py", '"blue"'),
@@ -260,151 +295,13 @@ def _(folder: Path) -> None:
 
 # 2. An executive that acts by code.
 
-PLAN, CODE = "<PLAN>Compute.</PLAN>", "```python\nprint(6 * 7)\n```"
-END = "<PLAN>[FINALIZE] It is 42.</PLAN>"
 
-
-def update(status: str) -> str:
-    return f"<STATE_UPDATE>\nCurrent Approach: by code\nStatus: {status}\n</STATE_UPDATE>"
-
-
-def states(text: str) -> str:
-    return f"<plan>It is 42.</plan>\n<state_update>\n{text}\n</state_update>"
-
-
-@cache
-def python() -> BaseTool:
-    """The real sandbox, one for all; it ends with the process."""
-    return python_tool(choose_sandbox())
-
-
-class Coded:
-    """A task in the text protocol, with Python in the sandbox."""
-
-    def __init__(self, *steps: Any, tool: BaseTool | None = None, **options: Any) -> None:
-        self.model = ScriptedModel(list(steps))
-        tagged = TaggedText(self.model, **options)
-        graph = build_graph(tagged, [tool or python()], limits=TAGGED_LIMITS, **saved())
-        self.result = graph.invoke(GO, THREAD)
-        self.outcome = outcome_of(self.result)
-        self.acting = graph.get_state(THREAD).values["acting"]
-        self.prompts = [seen.messages[-1].text for seen in self.model.seen]
-
-
-WRITTEN = (
-    "**Current Approach:** a\n**Status:** Finished",
-    "- Current Approach: a\n- Status: Finished",
-    "current approach: a\nstatus: finished",
-    "Current Approach: a | Status: Finished",
-    "Approach: a. Status: Finalized",
-)
-OUTSIDE = (f"[FINALIZE]\nStatus: Finished\n{PLAN}", f"```\n{END}\n```", f"> {END}", f"I write {END} later")
-OPEN = (
-    "<PLAN>[FINALIZE] It is 42.",
-    "<STATE_UPDATE>\nStatus: Finished",
-    '<CALL name="finish_task">{"summary": "x"}',
-)
-CUT = [reply(text, finish_reason="length") for text in (END, update("Finished"))]
-# Scripts, and in which turn each ends in success.
-TAGGED: Mapping[str, tuple[list[list[Any]], int]] = {
-    "[FINALIZE] in the plan ends the task": ([[END]], 1),
-    "Status: Finished, or Finalized, in the state update ends the task": (
-        [[f"{PLAN}\n{update(word)}"] for word in ("Finished", "Finalized")],
-        1,
-    ),
-    "Bold, lists, small letters and one line are read alike": ([[states(text)] for text in WRITTEN], 1),
-    "Only what stands inside a tag counts": ([[*OUTSIDE, END]], 5),
-    "A last tag that was not closed finishes nothing": ([[*OPEN, END]], 4),
-    "Nothing in a reply that was cut finishes": ([[*CUT, END]], 3),
-}
-
-
-@shows(2, *TAGGED)
+@shows(2, "A call ends after 60 seconds", "Ten turns are the limit")
 def _(folder: Path) -> None:
-    for sentence, (scripts, turns) in TAGGED.items():
-        for script in scripts:
-            outcome = Coded(*script).outcome
-            assert (outcome.status, outcome.turns) == ("success", turns), sentence
-
-
-@shows(
-    2,
-    "A plan, Python code and a state update are a protocol of text",
-    "Current Approach: sets the approach",
-    "The output becomes evidence",
-    "A constitution stands in every prompt",
-    "Constitution, approach, evidence and status are the state",
-)
-def _(folder: Path) -> None:
-    script = (f"{PLAN}\n{CODE}\n{update('Working')}", f"{END}\n{update('Finished')}")
-    coded = Coded(*script, constitution="Be exact.")
-    first = coded.result["messages"][1]
-    assert [made["name"] for made in first.tool_calls] == ["think", "run_python"]
-    assert coded.model.seen[0].tools == []
-    assert "Approach: by code" in coded.prompts[1]
-    assert '<EVIDENCE of="run_python" status="ok">\n42\n</EVIDENCE>' in coded.prompts[1]
-    assert all("# Principles\nBe exact.\n" in seen.messages[0].text for seen in coded.model.seen)
-    state = coded.acting
-    assert (state["constitution"], state["approach"], state["status"]) == ("Be exact.", "by code", "Finished")
-    assert (state["evidence"]["of"], state["evidence"]["text"]) == ("run_python", "42")
-
-
-@shows(
-    2,
-    "Failed code forces the status Debugging",
-    "After failed code a reply without code has the status that it states",
-    "The evidence of the failure stays until something else was run",
-    "Otherwise the status is the model's own",
-)
-def _(folder: Path) -> None:
-    coded = Coded(
-        f"{PLAN}\n{CODE.replace('7', 'x')}\n{update('Working')}",
-        f"<PLAN>What is x?</PLAN>\n{update('Thinking')}",
-        f"{PLAN}\n{CODE}\n{update('Checking')}",
-        END,
-    )
-    statuses = [prompt.rpartition("Status: ")[2].split()[0] for prompt in coded.prompts[1:]]
-    assert statuses == ["Debugging", "Thinking", "Checking"]
-    shown = ["\n".join(message.text for message in seen.messages) for seen in coded.model.seen]
-    assert ["NameError" in text for text in shown[1:3]] == [True, True]
-    assert ["failed" in prompt for prompt in coded.prompts] == [False, True, True, False]
-
-
-@shows(2, "The code of a reply that finishes runs first", "Evidence is never the model's word")
-def _(folder: Path) -> None:
-    assert "42" in results(Coded(f"{END}\n{CODE}").result)
-    assert Coded(f"{END}\n```python\n1 / 0\n```", END).outcome.turns == 2
-    invented = Coded(f"{CODE}\n<EVIDENCE>\n41\n</EVIDENCE>\n<PLAN>[FINALIZE] 41.</PLAN>", END)
-    assert invented.outcome.summary.startswith("It is 42.")
-    assert "41" not in invented.prompts[1]
-
-
-@shows(2, "A call ends after 60 seconds")
-def _(folder: Path) -> None:
-    assert "60 seconds" in python().description
-    quick = python_tool(choose_sandbox(), timeout=0.3)
-    coded = Coded("```python\nwhile True: pass\n```", END, tool=quick)
-    assert "0.3 s" in coded.prompts[1]
-    assert "Status: Debugging" in coded.prompts[1]
-
-
-@shows(2, "A graph elsewhere goes on with the same", "Every turn is stored")
-def _(folder: Path) -> None:
-    working = f"{PLAN}\n{update('Working')}"
-    for script, options in (([working, END], {"constitution": "Be exact."}), ([END], {})):
-        with sqlite_storage(folder / "t.sqlite") as storage:
-            model = ScriptedModel(script)
-            graph = build_graph(TaggedText(model, **options), storage=storage)
-            graph.invoke(GO, THREAD)
-            turns = Session(graph, "t").history()
-    assert "Be exact." in model.seen[0].messages[0].text
-    assert [turn.text for turn in turns] == [working, END, END]
-    assert [turn.status for turn in turns[:2]] == ["Working", "Working"]
-
-
-@shows(2, "Ten turns are the limit")
-def _(folder: Path) -> None:
-    outcome = Coded(*[f"<PLAN>Step {number}.</PLAN>" for number in range(10)]).outcome
+    assert "60 seconds" in python_tool(choose_sandbox()).description
+    assert TAGGED_LIMITS.turns == 10
+    model = ScriptedModel([f"<PLAN>Step {number}.</PLAN>" for number in range(10)])
+    outcome = outcome_of(build_graph(TaggedText(model), limits=TAGGED_LIMITS).invoke(GO))
     assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "turns", 10)
 
 

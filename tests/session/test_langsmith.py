@@ -59,6 +59,7 @@ def server() -> Iterator[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_program_of_the_page_tells_langsmith_how_the_task_ended(server: str, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "how-to" / "tracing.md").read_text("utf-8")
     program = re.findall(r"```python title=\"report.py\"\n(.*?)```", page, re.S)[0]

@@ -275,6 +275,7 @@ def process(command_line: CommandLine, server: Collector, *words: str) -> tuple[
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_variable_says_what_is_traced(command_line: CommandLine) -> None:
     command_line.env["SIGNOFF_OTEL"] = "Content, states"
     with collector() as server:

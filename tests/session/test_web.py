@@ -16,7 +16,7 @@ import pytest
 
 from signoff.events import events_schema, from_dict
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "web.py"
 SCHEMA = jsonschema.Draft202012Validator(events_schema())
 
