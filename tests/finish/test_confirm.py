@@ -67,7 +67,6 @@ ANSWERED = {
     "an import, sent back: an earlier claim does not stand again": play(
         [FINISH], sent=[[user(), EARLIER, done("e"), *IMPORT[1:]], MESSAGE], turns=3, refusals=1
     ),
-    "an import of two tasks": play([FINISH], sent=[[*IMPORT, user("b")]], waits="", turns=1, refusals=0),
 }
 
 PLAYS = {**WHO_IS_ASKED, **{f"answered: {name}": case for name, case in ANSWERED.items()}}
@@ -84,11 +83,9 @@ READ_AS: dict[str, tuple[Any, str | None]] = {
     **{repr(word): (word, "<no_feedback>") for word in ("no", "Rejected.")},
     "a yes, but": ("  yes, but the title is wrong ", "yes, but the title is wrong"),
     "a rejection with words": ({"type": "reject", "message": "wrong"}, "wrong"),
-    "an inbox ignores": ({"type": "ignore", "args": None}, "<no_feedback>"),
     "an inbox responds": ({"type": "response", "args": "wrong"}, "wrong"),
     "an inbox accepts": ([{"type": "accept", "args": None}], None),
     "a form with what is wrong": ({"confirmed": "no", "feedback": "wrong"}, "wrong"),
-    "a form whose words are a yes": ({"confirmed": False, "feedback": "yes"}, "yes"),
     "a decision with words": ({"decisions": [{"type": "reject", "message": "wrong"}]}, "wrong"),
 }
 

@@ -344,13 +344,6 @@ def test_a_shape_needs_finish_task_and_a_schema_its_package(monkeypatch: pytest.
         build_graph(ScriptedModel([]), response_format=TAGS)
 
 
-def test_the_errors_of_a_huge_result_are_short() -> None:
-    form = {"type": "object", "additionalProperties": {"type": "integer"}}
-    bad = ai(("finish_task", "f", {"summary": "x", "result": {f"k{n}": "x" * 2000 for n in range(20)}}))
-    played = check(play([bad, BLOCKED], form=form, claim="blocked"))
-    assert len(results(played.result)[0]) < 3000
-
-
 # The last message of a run is the answer; it is no turn, and shown to the next task alone.
 
 ANSWERS = replace(TEXTS, answers=labelled(Texts().answers))
@@ -409,16 +402,3 @@ def test_as_a_node_of_another_graph_it_is_what_that_graph_shows() -> None:
     outer = StateGraph(MessagesState).add_node("worker", graph)
     last = outer.add_edge(START, "worker").add_edge("worker", END).compile().invoke(GO)["messages"][-1]
     assert (last.text, last.name, graph.name) == ("All of it.", "worker", "worker")
-
-
-# The supervisor's own package uses what LangGraph has moved.
-@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
-@pytest.mark.parametrize("mode", ["last_message", "full_history"])
-def test_a_supervisor_gets_the_answer(mode: Any) -> None:
-    # The lowest versions are tried without this package.
-    create_supervisor = pytest.importorskip("langgraph_supervisor").create_supervisor
-
-    graph = build_graph(ScriptedModel([FINISH]), name="worker")
-    top = ScriptedModel([call("transfer_to_worker"), "It is done."])
-    create_supervisor([graph], model=top, output_mode=mode).compile().invoke(GO)
-    assert ("All of it.", "worker") in [(message.text, message.name) for message in top.seen[1].messages]

@@ -6,7 +6,7 @@ import pytest
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from signoff import Texts, build_graph, go_on, outcome_of
+from signoff import build_graph, go_on, outcome_of
 from signoff.models import ScriptedModel, call
 from tests.support.plays import FAIL, FINISH, GO, THINK, THREAD, WRITE, ai, check, done, play, saved, user
 
@@ -112,20 +112,11 @@ PHASES = {
     "the next task": play([phase(50), FINISH, phase(10), FINISH], sent=["a", "b"], phases=[kept(10, 1)]),
 }
 
-# No word of a refusal decides anything.
-WORDS = {
-    f"{kind} says {word!r}": play(
-        [step] * 2, **NOBODY, checks=checks, options={"policy": {"texts": Texts(refusals={kind: word})}}
-    )
-    for word in ("accepted", "sent back: no")
-    for kind, step, checks in (("empty_summary", EMPTY, []), ("checks", FINISH, [lambda: False]))
-}
 
 PLAYS = {
     **ORDER,
     **BAD_INPUT,
     **STANDSTILL,
-    **WORDS,
     **{f"a phase: {name}": case for name, case in PHASES.items()},
 }
 

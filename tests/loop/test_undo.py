@@ -229,30 +229,7 @@ def note(text: str) -> str:
     return text
 
 
-NOTES = [call("note", text=f"{number} " + "x" * 2_500) for number in range(6)]
-
-
-def test_a_summary_of_old_turns_says_what_was_undone(world: World) -> None:
-    tools = [world.put(), StructuredTool.from_function(note, metadata={"kind": "read"})]
-    steps, limits = [put("a"), put("b"), *NOTES], {"turns": 8}
-    policy = {"prompt_tokens": 3_000, "on_failure": "undo"}
-    build_graph(ScriptedModel(steps), tools, limits=limits, policy=policy, **world.saved).invoke(GO, THREAD)
-    model = ScriptedModel([*NOTES, FINISH])
-    build_graph(model, tools, limits=limits, policy=policy, **world.saved).invoke(GO, THREAD)
-    prompts = ["\n".join(message.text for message in seen.messages[1:]) for seen in model.seen]
-    for shown in prompts:
-        for what, undone in (("put a", A), ("put b", B)):
-            assert what not in shown or undone in shown, shown
-    assert any("put({'what': 'a'})" in shown for shown in prompts)
-
-
 # An undo in parts, in another graph, of another thread.
-
-
-def test_a_task_that_fails_again_is_undone_again_but_for_what_was(world: World) -> None:
-    world.ended(put("a"), DOWN)
-    ended = outcome_of(world.graph(put("b"), DOWN, on_failure="undo").invoke(go_on(), THREAD))
-    assert (told(ended)[0], world.taken) == ([B, A], ["a", "b"])
 
 
 @pytest.mark.parametrize("by", ["stop", "pause"])
@@ -287,10 +264,6 @@ def test_what_cannot_undo_anything_is_refused(name: str, world: World) -> None:
         """Need more."""
         return ""
 
-    def driven(what: str) -> str:
-        """Be handed over."""
-        return ""
-
     tool = StructuredTool.from_function(note, name="put", metadata=MISTAKES[name])
     with pytest.raises(SetupError, match="put"):
-        build_graph(ScriptedModel([]), [tool, needs_more, driven], approvals={"driven": "hand_over"})
+        build_graph(ScriptedModel([]), [tool, needs_more])
