@@ -205,9 +205,6 @@ TAGGED: Mapping[tuple[str, str], Sequence[str]] = {
     ("models/test_tagged_reading.py", "test_nothing_in_a_reply_that_was_cut_finishes"): (
         "Nothing in a reply that was cut finishes",
     ),
-    ("models/test_tagged_reading.py", "test_the_fields_of_a_state_update"): (
-        "Bold, lists, small letters and one line are read alike",
-    ),
 }
 ELSEWHERE: Mapping[int, Mapping[str, tuple[str, str]]] = {
     1: {
@@ -303,6 +300,21 @@ def _(folder: Path) -> None:
     model = ScriptedModel([f"<PLAN>Step {number}.</PLAN>" for number in range(10)])
     outcome = outcome_of(build_graph(TaggedText(model), limits=TAGGED_LIMITS).invoke(GO))
     assert (outcome.status, outcome.reason, outcome.turns) == ("limit", "turns", 10)
+
+
+WRITTEN = (
+    "**Current Approach:** a\n**Status:** Finished",
+    "- Current Approach: a\n- Status: Finished",
+    "current approach: a\nstatus: finished",
+    "Current Approach: a | Status: Finished",
+)
+
+
+@shows(2, "Bold, lists, small letters and one line are read alike")
+def _(folder: Path) -> None:
+    for text in WRITTEN:
+        model = ScriptedModel([f"<plan>It is 42.</plan>\n<state_update>\n{text}\n</state_update>"])
+        assert outcome_of(build_graph(TaggedText(model)).invoke(GO)).status == "success", text
 
 
 # 3. A call that says that it is done.

@@ -14,21 +14,16 @@ from pydantic import SecretStr
 
 from signoff import Limits, Prices, build_graph, go_on, outcome_of
 from signoff.models import ScriptedModel, call, reply
-from tests.support.interrupting import interrupt_process
 from tests.support.plays import (
     ASK,
     FINISH,
     GO,
     READ,
-    TEXTS,
     THINK,
-    THREAD,
     WRITE,
     Bench,
     check,
     play,
-    results,
-    saved,
 )
 
 ANSWER: Any = Command(resume="blue")
@@ -110,21 +105,6 @@ SCRIPTS = {**TALK, **CUT, **REPLIES, **LIMITS}
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script(name: str) -> None:
     check(SCRIPTS[name])
-
-
-def test_a_call_that_has_started_is_not_refused_by_a_limit_that_came_later() -> None:
-    def pay() -> str:
-        """Pay, and be killed."""
-        interrupt_process()
-        return "never heard"
-
-    model = ScriptedModel([WRITE, [call("pay"), call("pay")]])
-    graph = build_graph(model, [*Bench().tools, pay], policy={"texts": TEXTS}, **saved())
-    with pytest.raises(KeyboardInterrupt):
-        graph.invoke(GO, THREAD)
-    result = graph.invoke(go_on(), THREAD, context={"tool_calls": 1})
-    assert results(result) == ["wrote x", "<unknown_outcome> pay", "<tool_calls>"]
-    assert outcome_of(result).reason == "tool_calls"
 
 
 def test_the_context_sets_limits_and_prompt_for_one_run() -> None:

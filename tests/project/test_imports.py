@@ -250,7 +250,7 @@ LEFT: Mapping[str, int] = {
     "tests/protocols": 1,
     "tests/session": 1,
     "tests/simulate": 1,
-    "tests/storage": 29,
+    "tests/storage": 28,
     "tests/support": 9,
     "tests/support/benches": 11,
     "tests/tools": 2,

@@ -13,7 +13,7 @@ from langchain_core.tools import tool
 from langgraph.config import get_stream_writer
 from langgraph.prebuilt import ToolRuntime
 
-from signoff import Answer, Approval, Question, Session, SetupError, Waiting, build_graph, go_on
+from signoff import Answer, Approval, Question, Session, SetupError, Waiting, build_graph
 from signoff.events import (
     Answered,
     CallDecided,
@@ -265,19 +265,6 @@ def test_an_accepted_phase_is_told(bench: Bench) -> None:
     (phase,) = of(PhaseAccepted, run(session, "do it"))
     assert (phase.turn, phase.percentage, phase.summary, phase.next_phase) == (1, 50, "Half.", "The rest.")
     assert session.history()[0].events == (phase,)
-
-
-def test_more_turns_are_told_also_where_more_than_the_limit_were_used(bench: Bench) -> None:
-    def turns_of(events: Events) -> list[tuple[int, int]]:
-        """The turns that were told, each with how many there may be."""
-        return list(dict.fromkeys((event.turn, event.turns) for event in of(Entered, events)))
-
-    one, two = (call("pay", amount=amount) for amount in (1, 2))
-    session = bench(ASK, one, two, DONE, limits={"turns": 1})
-    session.run("do it")
-    assert turns_of(run(session, Answer("this"))) == [(1, 1), (2, 1)]
-    first, *rest = run(session, go_on(2))
-    assert (first, turns_of(rest)) == (Resumed("go on", turns=2), [(2, 4), (3, 4), (4, 4)])
 
 
 # As JSON.

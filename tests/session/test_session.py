@@ -104,14 +104,6 @@ def test_a_new_task_is_refused_or_supersedes_where_that_is_said(name: str, bench
 # What a session takes.
 
 
-def test_who_answers_is_text(bench: Bench) -> None:
-    session = bench(ASK, DONE)
-    asked = session.run("do it")
-    with pytest.raises(SetupError, match="by="):
-        session.resume("this", by=3)  # type: ignore[arg-type]
-    assert session.run() == asked
-
-
 def test_nothing_can_be_done_with_a_thread_that_nobody_began(bench: Bench) -> None:
     session = bench()
     for act in (session.run, session.step, lambda: session.resume("a"), session.stop, session.fork):

@@ -1,6 +1,5 @@
 """What OpenTelemetry is told of a run: spans, made by a program, or by a command with `SIGNOFF_OTEL`."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +20,6 @@ from tests.support.benches.cli import Bench as CommandLine
 from tests.support.benches.cli import steps
 from tests.support.benches.session import Bench
 from tests.support.servers.collector import Collector, collector
-from tests.support.trees import by_turn
 
 ADD = call("add", a=1, b=2)
 ASK = call("ask_user", question="Which colour?")
@@ -210,15 +208,6 @@ def test_a_thread_is_one_trace_wherever_it_goes_on(tmp_path: Path) -> None:
     events = [spans.one("invoke_agent").events for spans in found]
     waits = [[fields(one) for one in some if one.name == "signoff.wait"] for some in events]
     assert [[one["signoff.wait.type"] for one in some] for some in waits] == [["question"], ["question"], []]
-
-
-async def test_threads_of_an_event_loop_have_traces_of_their_own(bench: Bench) -> None:
-    spans = Spans()
-    graph = build_graph(by_turn(ADD, FINISH), [add], storage=bench.storage)
-    sessions = [spans.session(graph, bench.storage, thread) for thread in ("a", "b")]
-    await asyncio.gather(*[session.arun("go") for session in sessions])
-    threads = {fields(span)["gen_ai.conversation.id"] for span in spans.named("invoke_agent")}
-    assert (threads, len(spans.traces), len(spans.all)) == ({"a", "b"}, 2, 8)
 
 
 def test_the_first_run_belongs_to_the_current_span_and_the_next_links_to_its_own(bench: Bench) -> None:

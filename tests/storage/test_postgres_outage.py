@@ -1,14 +1,11 @@
 """Runs on a PostgreSQL server that goes away and comes back, and many runs at once."""
 
-import asyncio
-from typing import Any
-
 import pytest
 
 from signoff import StorageError, postgres_storage
-from tests.support.postgres_runs import GO, LOCKS, SCRIPT, Acts, invoked, results
+from tests.support.postgres_runs import GO, SCRIPT, Acts, invoked, results
 from tests.support.rows import ids
-from tests.support.servers.postgres import Server, execute
+from tests.support.servers.postgres import Server
 
 pytestmark = [pytest.mark.slow]
 
@@ -63,13 +60,3 @@ def test_a_call_waits_for_the_server_but_not_for_ever(
         finally:
             own_postgres_server.start()
         assert ids(storage) == []
-
-
-async def test_many_threads_run_at_the_same_time(own_postgres_url: str) -> None:
-    with postgres_storage(own_postgres_url) as storage:
-        graphs = [Acts(storage, SCRIPT, lambda: None).graph for _ in range(12)]
-        configs: list[Any] = [{"configurable": {"thread_id": f"t{nth}"}} for nth in range(12)]
-        runs = [graph.ainvoke(GO, config) for graph, config in zip(graphs, configs, strict=True)]
-        ended = [done["outcome"]["status"] for done in await asyncio.gather(*runs)]
-        assert ended == ["success"] * 12
-        assert execute(own_postgres_url, f"SELECT 1 {LOCKS}") == []
