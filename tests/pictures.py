@@ -8,8 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.support.benches.cli import PROGRAM
-from tests.support.benches.project import ProjectBench
+from tests.support.benches.cli import PROGRAM, Bench
 from tests.support.benches.web_browser import Seen, Served, browser
 
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
@@ -38,12 +37,12 @@ def main() -> None:
     folder = Path(tempfile.gettempdir()) / "shop"
     folder.mkdir()
     try:
-        _taken(ProjectBench(folder))
+        _taken(Bench(folder))
     finally:
         shutil.rmtree(folder)
 
 
-def _taken(bench: ProjectBench) -> None:
+def _taken(bench: Bench) -> None:
     bench.config.unlink()
     for file, text in FILES.items():
         (bench.workspace / file).write_text(text)
@@ -74,7 +73,7 @@ def _application(served: Served) -> None:
         _settled(seen, "app")
 
 
-def _page(bench: ProjectBench) -> None:
+def _page(bench: Bench) -> None:
     file = bench.folder / "page.html"
     command = ["show", "calm-otter-47", "--html", str(file), "--database", str(bench.database)]
     subprocess.run([*PROGRAM, *command], check=True, stdout=subprocess.DEVNULL)

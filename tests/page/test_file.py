@@ -23,25 +23,16 @@ def is_page(text: str) -> bool:
 
 
 def test_a_file_is_written_and_named_and_replaces_what_is_there(bench: Bench, tmp_path: Path) -> None:
-    file, other = tmp_path / "run.html", tmp_path / "other.html"
+    file, other, link = (tmp_path / name for name in ("run.html", "other.html", "link.html"))
     other.write_text("old " * 100_000)
-    for path in (file, other):
+    link.symlink_to(other)
+    for path in (file, link):
         done = bench("show", "t1", "--html", str(path))
         assert (done.exit_code, done.stderr) == (0, "")
         assert (str(path) in done.stdout, done.stdout.count("\n")) == (True, 1)
     assert is_page(file.read_text("utf-8"))
     assert file.read_bytes() == other.read_bytes()
-    umask = os.umask(0)
-    os.umask(umask)
-    assert file.stat().st_mode & 0o777 == 0o666 & ~umask
-
-
-def test_a_link_stays_a_link(bench: Bench, tmp_path: Path) -> None:
-    link, file = tmp_path / "run.html", tmp_path / "real.html"
-    link.symlink_to(file)
-    assert bench("show", "t1", "--html", str(link)).exit_code == 0
     assert link.is_symlink()
-    assert is_page(file.read_text("utf-8"))
 
 
 def test_a_dash_prints_the_page_and_nothing_else(bench: Bench) -> None:
@@ -49,13 +40,10 @@ def test_a_dash_prints_the_page_and_nothing_else(bench: Bench) -> None:
     assert (done.exit_code, done.stderr, is_page(done.stdout)) == (0, "", True)
 
 
-# A path, and what is named of it; in the folder are a folder, a pipe, and links that lead to each other.
+# A path, and what is named of it; in the folder are a folder and a pipe.
 REFUSED = {
     "a folder": ("{at}/folder", "folder"),
-    "a loop of links": ("{at}/loop", "links"),
-    "a folder that is not there": ("{at}/none/x.html", "none/x.html"),
     "a pipe": ("{at}/pipe", "pipe"),
-    "a device": ("/dev/null", "/dev/null"),
     "NUL": ("{at}/a\0b", "null"),
     "nothing": ("", "--html"),
 }
@@ -63,7 +51,6 @@ REFUSED = {
 
 def test_what_cannot_be_written(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "folder").mkdir()
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "old").write_text("old")
     before = sorted(tmp_path.rglob("*"))

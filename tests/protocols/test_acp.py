@@ -120,7 +120,6 @@ def storage(folder: Path) -> Iterator[SqliteStorage]:
 
 # What a person chooses, one dialog after the other; what then stands in the file; why the turn stops.
 DIALOGS: dict[str, tuple[list[Any], str, str]] = {
-    "rejected": ([choose("reject")], "", "end_turn"),
     "edited wrongly": ([choose("edit"), edit_to("no JSON"), choose("approve")], "ran\n", "end_turn"),
     "an edit that is put away": ([choose("edit"), PUT_AWAY], "", "cancelled"),
     "cancelled": ([CANCELLED], "", "cancelled"),
@@ -145,10 +144,10 @@ def test_a_call_is_decided_in_a_dialog(with_forms: Editor, file: Path, case: str
         assert updates[-1]["status"] == ("completed" if wrote else "failed")
 
 
-OPEN: dict[str, list[Any]] = {
-    "a form that is put away": [PUT_AWAY],
-    "a form with something else": [{"result": {"action": "accept", "content": 5}}],
-    "a form that fails": [FAILS],
+# What comes of the form of a question, in an editor with forms.
+OPEN: dict[str, dict[str, Any]] = {
+    "put away": PUT_AWAY,
+    "something else": {"result": {"action": "accept", "content": 5}},
 }
 
 
@@ -156,9 +155,9 @@ OPEN: dict[str, list[Any]] = {
 def test_else_the_next_prompt_is_the_answer(
     with_forms: Editor, without_forms: Editor, file: Path, case: str
 ) -> None:
-    editor = with_forms if case in OPEN else without_forms
+    editor, answers = (with_forms, [OPEN[case]]) if case in OPEN else (without_forms, [])
     session = editor.new()
-    assert editor.prompt(session, f"ask {file.name}", *OPEN.get(case, ())) == "end_turn"
+    assert editor.prompt(session, f"ask {file.name}", *answers) == "end_turn"
     assert all(word in editor.said(session) for word in ("Which port?", "8080", "9090"))
     assert editor.prompt(session, "2") == "end_turn"
     assert text_of(file) == "9090"
@@ -170,8 +169,6 @@ BROKEN: dict[str, Any] = {
     "an error": FAILS,
     "an error of other types": {"error": {"code": "x", "message": 5}},
     "a text": {"result": "approve"},
-    "null": {"result": None},
-    "a number for an option": choose(5),
     "nothing": {},
 }
 
@@ -195,10 +192,6 @@ def test_words_after_a_cancelled_dialog(without_forms: Editor, file: Path) -> No
     assert without_forms.prompt(session, "edit: no JSON", CANCELLED) == "cancelled"
     assert without_forms.prompt(session, "/stop") == "end_turn"
     assert text_of(file) == ""
-    other = without_forms.new()
-    without_forms.prompt(other, f"run {file.name}", CANCELLED)
-    edit = f'edit: {{"command": "echo edited >> {file.name}"}}'
-    assert (without_forms.prompt(other, edit), text_of(file)) == ("end_turn", "edited\n")
 
 
 def test_a_dialog_that_is_never_answered_hangs_nothing(without_forms: Editor, file: Path) -> None:
@@ -290,20 +283,6 @@ def test_a_saved_session_is_told_again(with_forms: Editor, without_forms: Editor
     assert [call["status"] for call in without_forms.updates(session, "tool_call")] == ["completed"]
 
 
-def test_an_answer_of_somebody_else_makes_ours_too_late(
-    with_forms: Editor, without_forms: Editor, file: Path
-) -> None:
-    session = without_forms.new()
-    without_forms.prompt(session, f"ask {file.name}")
-    with_forms.load(session)
-    assert with_forms.prompt(session, "1") == "end_turn"
-    file.write_text("kept")
-    # The thread has ended by now: what was meant as an answer would be a new task.
-    with pytest.raises(Refused) as refused:
-        without_forms.prompt(session, "2")
-    assert (refused.value.code, file.read_text()) == (FAILED, "kept")
-
-
 def test_words_that_were_written_before_a_question_was_seen_do_not_answer_it(
     with_forms: Editor, without_forms: Editor, file: Path
 ) -> None:
@@ -376,13 +355,6 @@ def test_a_tool_whose_name_is_taken_has_that_of_its_server_before_it(
     assert [text for text, result in zip(told.values(), results, strict=True) if text not in result] == []
 
 
-def test_a_server_asks_a_person(without_forms: Editor, tmp_path: Path) -> None:
-    session = without_forms.new(servers=[server("table", "mcp_asks.py", tmp_path / "ledger")])
-    assert without_forms.prompt(session, "book") == "end_turn"
-    assert without_forms.prompt(session, "Monday") == "end_turn"
-    assert "Monday" in (tmp_path / "ledger").read_text()
-
-
 def test_a_server_that_cannot_start_ends_the_others(without_forms: Editor, tmp_path: Path) -> None:
     good, broken = server("fs", "mcp_named.py", tmp_path / "fs", "look"), server("broken", "none.py")
     for servers in ([good, broken], [good, good]):
@@ -400,20 +372,16 @@ WRONG: dict[str, tuple[str, dict[str, Any], int]] = {
         {"cwd": "/", "mcpServers": [{"type": "http", "name": "far", "url": "http://x", "headers": []}]},
         INVALID,
     ),
-    "a folder that is a list": ("session/new", {"cwd": [LARGE], "mcpServers": []}, INVALID),
     "an unknown session": ("session/load", {"sessionId": "none", "cwd": "/", "mcpServers": []}, INVALID),
-    "a cursor of nobody": ("session/list", {"cursor": "-1"}, INVALID),
-    "no parameters": ("initialize", {}, INVALID),
     "an unknown method": ("session/teleport", {"to": LARGE}, -32601),
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_request_is_refused_and_not_sent_back(without_forms: Editor, case: str) -> None:
-    method, params, code = WRONG[case]
-    with pytest.raises(Refused) as refused:
-        without_forms.request(method, **params)
-    assert (refused.value.code, len(str(refused.value)) < 2_000) == (code, True)
+def test_a_wrong_request_is_refused_and_not_sent_back(without_forms: Editor) -> None:
+    for case, (method, params, code) in WRONG.items():
+        with pytest.raises(Refused) as refused:
+            without_forms.request(method, **params)
+        assert (refused.value.code, len(str(refused.value)) < 2_000) == (code, True), case
 
 
 # --- the process ---
@@ -421,10 +389,8 @@ def test_a_wrong_request_is_refused_and_not_sent_back(without_forms: Editor, cas
 # Lines that are no messages, with the id under which they are refused.
 LINES: dict[str, tuple[bytes, Any, int]] = {
     "no JSON": (b"no JSON", None, -32700),
-    "a number that JSON does not have": (b'{"id": 1, "method": "m", "params": [-Infinity]}', None, -32700),
     "nested too deep": (b"[" * 100_000, None, -32700),
     "neither a method nor an id": (b'{"jsonrpc": "2.0"}', None, -32600),
-    "an id that is a list": (b'{"id": [1], "method": "m"}', None, -32600),
     "an id that nobody sends back": (json.dumps({"id": "x" * 201, "method": "m"}).encode(), None, -32600),
     "70 MB": (b'{"id": "b", "method": "m", "params": "' + b"x" * 70_000_000, "b", -32600),
 }

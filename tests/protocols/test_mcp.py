@@ -74,7 +74,6 @@ def named(answers: Any, file: Path) -> Any:
 
 # What a person fills in, one form after the other, and what then stands in the file.
 FORMS: dict[str, tuple[list[Any], str]] = {
-    "rejected": ([REJECT], ""),
     "changed, but not as an edit": ([fill_in(decision="approve", arguments=EDITED), EDIT], "edited\n"),
     "edited wrongly": ([fill_in(decision="edit", arguments="no JSON"), EDIT], "edited\n"),
 }
@@ -102,18 +101,9 @@ def test_each_of_two_calls_has_a_form_and_all_are_shown_again(with_forms: Client
     assert (ended["status"], text_of(file)) == ("success", "one\n")
 
 
-def test_words_beside_an_option_of_a_form_are_the_answer(with_forms: Client, file: Path) -> None:
-    filled = fill_in(answer="9090", words="port 7070")
-    assert with_forms.call("run_task", filled, task=f"ask {file.name}")["status"] == "success"
-    assert text_of(file) == "port 7070"
-
-
 BROKEN: dict[str, Any] = {
-    "put away": PUT_AWAY,
     "an error": FAILS,
     "an error of other types": {"error": {"code": "x", "message": 5}},
-    "a text": {"result": "yes"},
-    "null": {"result": None},
     "a field that is no text": fill_in(answer={"deep": 1}),
     "nothing": {},
 }
@@ -210,14 +200,11 @@ def test_a_thread_that_runs_is_not_called_waiting(client: Client, folder: Path, 
 
 # A call, and the thread that its refusal names.
 WRONG: dict[str, tuple[str, dict[str, Any], str | None]] = {
-    "an empty task": ("run_task", {"task": " "}, None),
     "an argument that there is not": ("run_task", {"task": "x", "mode": "fast"}, None),
     "a task of 2 MB": ("run_task", {"task": "x" * 2_000_000}, None),
     "a task for a thread that waits": ("run_task", {"task": "Another", "thread": "t"}, "t"),
     "an unknown thread": ("resume", {"thread": "none"}, "none"),
     "an answer to something else": ("resume", {"thread": "t", "answer": "1", "waiting_id": "0"}, "t"),
-    "no turns": ("go_on", {"thread": "t", "turns": 0}, "t"),
-    "a long thread id": ("go_on", {"thread": "x" * 900}, None),
     "a thread id that cannot be kept": ("go_on", {"thread": "a\0"}, None),
     "a tool that there is not": ("teleport", {}, None),
 }

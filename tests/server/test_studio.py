@@ -1,6 +1,5 @@
 """The graph for a server without one: what the environment sets, what is shown, and the model of a run."""
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +8,6 @@ from typing import Any
 
 import pytest
 from blockbuster import blockbuster_ctx
-from langchain_core.language_models import BaseChatModel
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
@@ -46,11 +44,6 @@ def test_without_its_model_the_graph_is_drawn_and_a_task_says_what_is_missing(
     result = graph.invoke(GO, context=context)
     assert (result["outcome"]["reason"], named in result["outcome"]["error"]) == ("model_error", True)
     assert (result["decision"]["rule"], named in result["decision"]["why"]) == ("model_error", True)
-
-
-def test_a_key_or_an_address_is_enough_for_a_named_model() -> None:
-    for env in ({"OPENAI_API_KEY": "key"}, {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}):
-        assert "decide" in compose({"SIGNOFF_MODEL": "gpt-5", **env}).get_graph().nodes
 
 
 FILES = {"edit_file", "list_files", "read_file", "search_files", "write_file"}
@@ -164,18 +157,12 @@ NAMES = {"second": "second", " third ": "third", "": "first", None: "first"}
 
 
 def test_the_context_names_the_model_of_each_run(provider: FakeProvider) -> None:
-    provider.script += [FINISH] * 2 * len(NAMES)
+    provider.script += [FINISH] * len(NAMES)
     model = chat(provider)
     graph = build_graph(model)
     for name in NAMES:
         graph.invoke(GO, context={"model": name})
     assert asked(provider) == [*NAMES.values()]
-
-    async def beside_each_other() -> None:
-        await asyncio.gather(*(graph.ainvoke(GO, context={"model": name}) for name in NAMES))
-
-    asyncio.run(beside_each_other())
-    assert sorted(asked(provider)[len(NAMES) :]) == sorted(NAMES.values())
     assert model.model_name == "first"
     # Under each name it has the same tools.
     tools = [{tool["function"]["name"] for tool in request.body["tools"]} for request in provider.requests]
@@ -210,20 +197,8 @@ def test_summaries_are_by_the_model_that_the_run_names(provider: FakeProvider) -
     assert len(provider.requests) > 20
 
 
-def azure() -> BaseChatModel:
+def test_a_model_without_a_name_to_change_is_told_so() -> None:
     options: Any = {"azure_endpoint": "http://127.0.0.1:9", "api_version": "2024-06-01"}
-    return AzureChatOpenAI(azure_deployment="ours", api_key=SecretStr("k"), **options)
-
-
-FIXED = {
-    "scripted": lambda: ScriptedModel([]),
-    "a deployment": azure,
-}
-
-
-@pytest.mark.parametrize("case", FIXED)
-def test_a_model_without_a_name_to_change_is_told_so(case: str) -> None:
-    graph = build_graph(FIXED[case]())
-    for name in ("second", "x" * 1_000):
-        with pytest.raises(SetupError, match="model"):
-            graph.invoke(GO, context={"model": name})
+    graph = build_graph(AzureChatOpenAI(azure_deployment="ours", api_key=SecretStr("k"), **options))
+    with pytest.raises(SetupError, match="model"):
+        graph.invoke(GO, context={"model": "second"})

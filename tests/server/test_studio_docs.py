@@ -2,11 +2,8 @@
 
 import json
 import re
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,7 +14,8 @@ from signoff import Limits
 from signoff.machine import State
 from tests.support.benches.studio import client_of, message, new, values_of, wait
 from tests.support.pages import blocks, read
-from tests.support.servers.dev_server import REPOSITORY, Server, quiet_environment
+from tests.support.programs import run_program
+from tests.support.servers.dev_server import REPOSITORY, Server
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -144,20 +142,13 @@ def test_the_settings_for_a_graph_of_ones_own_differ_from_ours_in_the_graph_alon
     assert own == ours
 
 
-def program(folder: Path, name: str, *words: str) -> list[str]:
-    command = [sys.executable, name, *words]
-    done = subprocess.run(
-        command, cwd=folder, env=quiet_environment(), capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
-
-
 def test_begun_in_the_server_resumed_from_python_and_back(many: SyncLangGraphClient, graphs: Server) -> None:
-    thread = new(many)
+    thread, folder = new(many), graphs.folder
     wait(many, thread, "ticket", input=message("Change the port."))
-    assert program(graphs.folder, "go_on.py", thread, "8080") == ["Which port?", "The port is 8080."]
-    question, thread = program(graphs.folder, "begin.py")
+    assert (
+        run_program(folder / "go_on.py", thread, "8080", folder=folder) == "Which port?\nThe port is 8080.\n"
+    )
+    question, thread = run_program(folder / "begin.py", folder=folder).splitlines()
     assert question == "Which port?"
     # It comes by itself where the server has a single graph.
     many.threads.create(thread_id=thread)
@@ -168,7 +159,13 @@ def test_begun_in_the_server_resumed_from_python_and_back(many: SyncLangGraphCli
 def test_the_form_and_the_input_have_the_users_own_fields(many: SyncLangGraphClient) -> None:
     (only,) = many.assistants.search(graph_id="ticket")
     schemas = many.assistants.get_schemas(only["assistant_id"])
-    assert set((schemas["context_schema"] or {})["properties"]) == {"user_id", *FIELDS}
+    form = (schemas["context_schema"] or {})["properties"]
+    assert all(field["description"] for name, field in form.items() if name != "user_id")
+    assert (form["system_prompt"]["langgraph_type"], form["model"]["langgraph_nodes"]) == (
+        "prompt",
+        ["call_llm"],
+    )
+    assert set(form) == {"user_id", *FIELDS}
     taken = schemas["input_schema"] or {}
     assert (taken["required"], list(taken["properties"])) == (["messages"], ["messages", "ticket"])
     assert {"messages", "outcome", "ticket"} <= set((schemas["output_schema"] or {})["properties"])

@@ -1,6 +1,7 @@
 """docs/how-to/front-ends.md: LangGraph's hooks for React, from npm, against a real `langgraph dev`."""
 
 import json
+import shutil
 import subprocess
 import uuid
 from contextlib import ExitStack
@@ -10,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.npm import client
+from tests.support.npm import CLIENTS, node_in
 from tests.support.pages import blocks
 from tests.support.servers.dev_server import Server
 
@@ -33,12 +34,18 @@ class Page:
     """The component of the page, mounted in a process of Node."""
 
     def __init__(self, folder: Path, program: str, server: Server, thread: str) -> None:
-        command = client("use_stream.mjs", folder)
+        node = node_in(folder)
         (folder / "Agent.jsx").write_text(program)
         build = ["node_modules/.bin/esbuild", "Agent.jsx", "--jsx=automatic", "--outfile=Agent.mjs"]
         subprocess.run(build, cwd=folder, check=True, capture_output=True)
         self.process = subprocess.Popen(
-            [*command, str(folder / "Agent.mjs"), server.url, thread],
+            [
+                node,
+                str(shutil.copy(CLIENTS / "use_stream.mjs", folder)),
+                str(folder / "Agent.mjs"),
+                server.url,
+                thread,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

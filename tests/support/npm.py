@@ -13,20 +13,18 @@ _KEPT = Path(__file__).parents[2] / ".bench" / "npm"
 _SECONDS = 240
 
 
-def client(name: str, folder: Path) -> list[str]:
-    """The command that runs the client `name`, a copy of which stands in `folder` beside its packages.
+def node_in(folder: Path) -> str:
+    """The program Node, for which the packages stand in `folder`.
 
     Skips the test where Node or npm is missing, or npm cannot install.
     """
     node = shutil.which("node")
     if node is None or shutil.which("npm") is None:
         pytest.skip("Node and npm are not installed")
-    found = folder / name
-    if not found.exists():
-        shutil.copy(CLIENTS / name, found)
-        (folder / "node_modules").unlink(missing_ok=True)
-        (folder / "node_modules").symlink_to(_installed())
-    return [node, str(found)]
+    packages = folder / "node_modules"
+    if not packages.exists():
+        packages.symlink_to(_installed())
+    return node
 
 
 def _installed() -> Path:

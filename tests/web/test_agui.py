@@ -105,17 +105,6 @@ def test_what_is_sent_again_is_not_done_again(new: New) -> None:
     assert users(thread.look()) == [thread.task, "On"]
 
 
-def test_an_answer_counts_once(new: New) -> None:
-    thread = new(f"[{RUN}, {ASK}, {DONE}]")
-    given = thread.agui(thread.task).answer("approve")
-    thread.agui(**given)
-    assert thread.agui(**given).error[0] == "too_late"
-    given["resume"][0]["status"] = "cancelled"
-    late = thread.agui(**given)
-    assert late.interrupts[0]["reason"] == "question", "given up, so it learns what waits by now"
-    assert thread.ran() == "it ran\n"
-
-
 def resume(*entries: tuple[str, Any], status: str = "resolved") -> dict[str, Any]:
     return {"resume": [{"interruptId": own, "status": status, "payload": said} for own, said in entries]}
 
@@ -125,22 +114,26 @@ SENT = {"messages": [{"id": "n", "role": "user", "content": "approve"}]}
 WRONG: dict[str, tuple[Callable[[str], dict[str, Any]], str]] = {
     "another interrupt": (lambda own: resume(("nothing:of:0", "approve")), "too_late"),
     "what was shown before": (lambda own: resume((f"{own.split(':')[0]}:abcdef:0", "approve")), "too_late"),
-    "without what was shown": (lambda own: resume((own.split(":")[0], "approve")), "too_late"),
     "twice": (lambda own: resume((own, "reject"), (own, "approve")), "refused"),
-    "and something else": (lambda own: resume((own, "approve"), ("x:y:0", "approve")), "refused"),
     "no decision": (lambda own: resume((own, "perhaps")), "refused"),
     "another tool": (lambda own: resume((own, RM)), "refused"),
-    "an answer that is no answer": (lambda own: resume((own, {"deep": [[[]]]})), "refused"),
     "a message": (lambda own: SENT, "refused"),
 }
 
 
-def test_an_answer_that_does_not_fit_changes_nothing(new: New) -> None:
-    thread = new(f"[{RUN}, {DONE}]")
+def test_an_answer_counts_once_and_one_that_does_not_fit_changes_nothing(new: New) -> None:
+    thread = new(f"[{RUN}, {ASK}, {DONE}]")
     waiting = thread.agui(thread.task)
     for name, (given, code) in WRONG.items():
         assert thread.agui(**given(waiting.interrupts[0]["id"])).error[0] == code, name
         assert (thread.look().interrupts, thread.ran()) == (waiting.interrupts, ""), name
+    answer = waiting.answer("approve")
+    thread.agui(**answer)
+    assert thread.agui(**answer).error[0] == "too_late"
+    answer["resume"][0]["status"] = "cancelled"
+    late = thread.agui(**answer)
+    assert late.interrupts[0]["reason"] == "question", "given up, so it learns what waits by now"
+    assert thread.ran() == "it ran\n"
 
 
 def test_what_is_given_up_runs_nothing(new: New) -> None:
@@ -199,23 +192,14 @@ def test_a_pause(new: New) -> None:
     assert len(thread.look().calls()) == 22
 
 
-def test_not_of_a_thread_that_there_is_not(new: New) -> None:
-    thread = new("[]")
-    assert thread.agui(**move("pause")).error[0] == "refused"
-    assert thread.look().state["condition"] == "unknown"
-
-
 BODIES: dict[str, tuple[dict[str, Any], int]] = {
     "no thread": ({"threadId": None}, 422),
-    "a thread that is no text": ({"threadId": 3}, 422),
     "a thread with NUL": ({"threadId": "a\0b"}, 422),
-    "no run": ({"runId": None}, 422),
     "a status of another version": ({"resume": [{"interruptId": "x", "status": "done"}]}, 422),
     "an unknown move": (move("dance"), 422),
     "more turns than there are": (move("go_on", turns=0), 422),
     "an older version": ({"protocolVersion": None}, 200),
     "a newer version": ({"protocolVersion": "7.3", "future": {"a": 1}}, 200),
-    "properties of others": ({"forwardedProps": {"theirs": 1}}, 200),
 }
 
 
@@ -231,10 +215,8 @@ def test_other_shapes(served: Served) -> None:
 
 PICTURE = [{"type": "image", "source": {"type": "data"}}]
 MESSAGES: dict[str, dict[str, Any]] = {
-    "nothing": {"id": "m", "role": "user", "content": " "},
     "a picture": {"id": "m", "role": "user", "content": PICTURE},
     "no id": {"role": "user", "content": "Go"},
-    "no content": {"id": "m", "role": "user"},
     "too much": {"id": "m", "role": "user", "content": "x" * 400_001},
     "a task while it waits": {"id": "n", "role": "user", "content": "SECOND"},
 }

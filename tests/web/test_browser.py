@@ -2,14 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Route, expect
 
-from tests.support.benches.cli import Bench, one_sentence
-from tests.support.benches.served import ASK, DONE, New, Served, Thread
+from tests.support.benches.served import ASK, DONE, New, Thread
 from tests.support.benches.web_browser import Seen, opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -308,7 +306,3 @@ def test_no_other_server_of_this_machine_gets_the_token_or_in(seen: Seen, new: N
     # The tab goes on with the token that it kept.
     seen.page.goto(f"{served.origin}/?thread={thread.name}")
     seen.stands("new")
-
-
-def test_a_port_that_is_taken_is_told(served: Served, tmp_path: Path) -> None:
-    one_sentence(Bench(tmp_path)("serve", "--port", str(served.port)), str(served.port))

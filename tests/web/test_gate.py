@@ -8,24 +8,20 @@ import httpx
 import pytest
 
 from tests.support.benches.cli import Bench, one_sentence
-from tests.support.benches.served import SECONDS, Place, Served, at_once
+from tests.support.benches.served import SECONDS, USER, Place, Served, at_once
 
 pytestmark = pytest.mark.slow
 
 PASSWORD = "a long password"
-USER = "X-Forwarded-User"
 
 REFUSED: dict[str, tuple[int, dict[str, str]]] = {
     "no token": (401, {"Authorization": ""}),
     "a wrong token": (401, {"Authorization": "Bearer wrong"}),
     "the token in a cookie": (401, {"Authorization": "", "Cookie": "token={token}"}),
     "from another page": (403, {"Origin": "http://evil.example"}),
-    "from a page of no origin": (403, {"Origin": "null"}),
-    "from a site that links": (403, {"Sec-Fetch-Site": "cross-site"}),
     "from a site on another port": (403, {"Sec-Fetch-Site": "same-site"}),
     "under another name": (421, {"Host": "evil.example:{port}"}),
     "under a name that begins alike": (421, {"Host": "127.0.0.1:{port}.evil.example"}),
-    "under another port": (421, {"Host": "127.0.0.1:1"}),
 }
 POSTS = ["write", "answer", "again", "move", "fork", "delete", "terminal"]
 PATHS = [("GET", "/api/new"), ("GET", "/api/events"), ("POST", "/agui")]
@@ -39,13 +35,6 @@ def test_who_is_not_let_in(served: Served, name: str) -> None:
     with served.client(**shown) as browser:
         codes = {path: browser.request(method, path).status_code for method, path in PATHS}
     assert codes == {path: code for _, path in PATHS}
-
-
-def test_the_names_of_this_machine_are_known(served: Served) -> None:
-    for host in ("127.0.0.1", "localhost", "[::1]"):
-        shown = f"{host}:{served.port}"
-        with served.client(Host=shown, Origin=f"http://{shown}") as browser:
-            assert browser.get("/api/new").status_code == 200
 
 
 def test_the_page_has_nothing_inline_and_says_what_it_may_do(served: Served) -> None:
@@ -73,16 +62,12 @@ def test_the_page_has_nothing_inline_and_says_what_it_may_do(served: Served) -> 
 
 JSON = "application/json"
 BODIES: dict[str, tuple[str, int, bytes, str]] = {
-    "no JSON": ("/api/write", 400, b"{", JSON),
     "nested too deeply": ("/api/write", 400, b"[" * 100_000, JSON),
     "another type": ("/api/write", 415, b"thread=t1", "application/x-www-form-urlencoded"),
     "too large": ("/api/write", 413, b" " * 1_000_001, JSON),
     "a field too many": ("/api/write", 422, b'{"thread": "t1", "text": "x", "html": true}', JSON),
-    "a name that is too long": ("/api/write", 422, b'{"thread": "%s", "text": "x"}' % (b"x" * 501), JSON),
-    "a terminal of no size": ("/api/terminal", 422, b'{"thread": "t1", "rows": 0, "cols": 0}', JSON),
     "a password where there is none": ("/api/enter", 404, b'{"password": "x"}', JSON),
     "for the protocol, too large": ("/agui", 413, b" " * 10_000_001, JSON),
-    "for the protocol, nested too deeply": ("/agui", 400, b"[" * 100_000, JSON),
     "a number that is none": (
         "/agui", 400, b'{"threadId": "t", "runId": "r", "messages": [], "state": NaN}', JSON
     ),
@@ -99,21 +84,20 @@ def test_a_body_that_does_not_fit_is_refused_with_a_sentence(served: Served) -> 
 
 OPENINGS: dict[str, tuple[list[str], str | None, str]] = {
     "everybody": (["--host", "0.0.0.0"], None, "SIGNOFF_PASSWORD"),
-    "a short password": (["--host", "0.0.0.0"], "short", "SIGNOFF_PASSWORD"),
     "both ways": (["--proxy-header", USER], PASSWORD, "--proxy-header"),
-    "no header": (["--proxy-header", "X User:"], None, "--proxy-header"),
     "no address": (["--public", "example.org"], PASSWORD, "--public"),
     "a folder that there is not": (["--workspace", "/nowhere"], None, "/nowhere"),
     "a thread without a name": (["--thread", ""], None, "thread"),
 }
 
 
-@pytest.mark.parametrize("name", OPENINGS)
 def test_a_server_that_everybody_could_use_or_with_wrong_options_is_not_opened(
-    tmp_path: Path, name: str
+    served: Served, tmp_path: Path
 ) -> None:
-    words, password, named = OPENINGS[name]
-    one_sentence(Bench(tmp_path)("serve", *words, SIGNOFF_PASSWORD=password), named)
+    bench = Bench(tmp_path)
+    for words, password, named in OPENINGS.values():
+        one_sentence(bench("serve", *words, SIGNOFF_PASSWORD=password), named)
+    one_sentence(bench("serve", "--port", str(served.port)), str(served.port))
 
 
 def test_a_password_gives_the_token_and_guessing_is_slowed_down(place: Place) -> None:
@@ -136,34 +120,27 @@ def test_a_password_gives_the_token_and_guessing_is_slowed_down(place: Place) ->
 
 CASES: dict[str, tuple[int, list[tuple[str, str]]]] = {
     "a name": (200, [(USER, "Ada")]),
-    "a name in UTF-8": (200, [(USER, "Zoë")]),
     "a name twice": (400, [(USER, "Eve"), (USER, "Ada")]),
     "no name": (401, []),
-    "an empty name": (401, [(USER, "")]),
-    "the public address": (200, [(USER, "Ada"), ("Host", "localhost:8443")]),
     "its page": (200, [(USER, "Ada"), ("Origin", "http://localhost:8443")]),
     "another page": (403, [(USER, "Ada"), ("Origin", "https://evil.example")]),
     "another address": (421, [(USER, "Ada"), ("Host", "evil.example")]),
 }
 
 
-def test_a_proxy_says_who_it_is(place: Place) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        own = f"127.0.0.1:{free.getsockname()[1]}"
-    words = ["--port", own.rpartition(":")[2], "--proxy-header", USER, "--public", "HTTP://LocalHost:8443/"]
-    with place.serve(*words) as behind:
-        assert behind.address == "http://localhost:8443/", "as a browser writes it"
-        for name, (code, headers) in CASES.items():
-            shown = headers if "Host" in dict(headers) else [*headers, ("Host", own)]
-            sent = [(key.encode(), value.encode()) for key, value in shown]
-            assert httpx.get(f"http://{own}/api/new", headers=sent).status_code == code, name
+def test_a_proxy_says_who_it_is(second: Served) -> None:
+    own = f"127.0.0.1:{second.port}"
+    assert second.address == "http://localhost:8443/", "as a browser writes it"
+    for name, (code, headers) in CASES.items():
+        shown = headers if "Host" in dict(headers) else [*headers, ("Host", own)]
+        sent = [(key.encode(), value.encode()) for key, value in shown]
+        assert httpx.get(f"http://{own}/api/new", headers=sent).status_code == code, name
 
 
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
 SILENT: dict[str, bytes] = {
     "nothing": b"",
     "half a head": HEAD,
-    "half a second head": HEAD + b"\r\n" + HEAD,
     "a body that has been refused already": HEAD.replace(b"GET", b"POST") + b"Content-Length: 9999\r\n\r\nx",
 }
 

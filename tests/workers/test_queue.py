@@ -38,17 +38,11 @@ def thread(value: Any) -> str:
 
 ROWS = {
     "no arguments": row("null"),
-    "a number as thread id": row(thread(5)),
     "a thread that nobody submitted": row(thread("nobody"), "nobody", "nobody"),
-    "a good thread without its lock": row(thread("good")),
     "the lock of another thread": row(thread("nobody"), "after", "place"),
-    "the place of another thread in the queue": row(thread("no one"), "no one", "after"),
     "a thread id that no index takes": row(thread("long " * 200_000)),
-    "an unknown task": row(thread("good"), task_name="another"),
     "megabytes": row(json.dumps(["x" * 5_000_000])),
     "nested deeper than Python reads": row("[" * 5000 + "]" * 5000),
-    "a number longer than Python reads": row(f'{{"thread_id": {"9" * 9000}}}'),
-    "a date before Christ": row("null", scheduled_at="-infinity"),
     "as many attempts as a number can be": row(attempts=2**31 - 1),
     "no arguments, and the lock of a good thread": row("null", "good"),
 }
@@ -81,17 +75,6 @@ def test_bad_rows_are_put_aside_and_hold_nothing_up(bench: Bench) -> None:
         assert len(line) < 500
 
 
-def test_a_damaged_row_becomes_whole_when_its_thread_is_submitted_again(bench: Bench) -> None:
-    bench.submit("one")
-    execute(
-        bench.url,
-        "UPDATE procrastinate_jobs SET args = 'null', task_name = 'x', queue_name = 'y', lock = 'z'",
-    )
-    bench.submit("two")
-    bench.work()
-    assert bench.said() == ["one", "two"]
-
-
 def test_a_thread_whose_row_was_put_aside_is_resumed_with_all_it_was_given(bench: Bench) -> None:
     bench.submit("one")
     execute(bench.url, "UPDATE procrastinate_jobs SET args = '[]'")
@@ -106,9 +89,7 @@ def test_a_thread_whose_row_was_put_aside_is_resumed_with_all_it_was_given(bench
 INBOXES = {
     "nothing": "'null'",
     "a field missing": "value - 'orders'",
-    "a field more": """value || '{"newer": 1}'""",
     "a count that is none": """value || '{"deaths": "x"}'""",
-    "a count that is too high": """value || '{"failures": 1000000000000}'""",
     "an order without its kind": """jsonb_set(value, '{orders}', '[{"id": "a"}]')""",
 }
 
@@ -133,7 +114,6 @@ def test_threads_whose_orders_cannot_be_read_are_put_aside(bench: Bench) -> None
 
 DAMAGES = {
     "bytes that mean nothing": "UPDATE checkpoint_blobs SET blob = '\\xc1'",
-    "no checkpoint": "UPDATE checkpoints SET checkpoint = 'null'",
     "a checkpoint that the database cannot take apart": (
         "UPDATE checkpoints SET checkpoint = jsonb_set(checkpoint, '{channel_versions}', '[]')"
     ),
@@ -199,15 +179,6 @@ def test_a_thread_is_given_up_when_five_workers_have_died_with_it(bench: Bench) 
     bench.submit(None)
     bench.work()
     assert (bench.said(), bench.listed()["t"]) == (["one", "two"], "success")
-
-
-def test_a_thread_with_which_a_worker_died_lets_the_others_go_first(bench: Bench) -> None:
-    bench.submit("one")
-    bench.die("t")
-    bench.submit("one", "fresh")
-    log = bench.work("--concurrency", "1")
-    assert bench.listed() == {"t": "success", "fresh": "success"}
-    assert log.index("fresh: begun") < log.index("t: begun")
 
 
 def test_only_what_silent_workers_hold_is_taken_over_and_counted_as_stalled(bench: Bench) -> None:

@@ -1,7 +1,5 @@
 """Handing work to the workers: kept durably with its job, checked first, and never lost between the two."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,11 +23,12 @@ from signoff import (
 from signoff.models import ScriptedModel, call
 from signoff.workers import drive, pause, submit
 from tests.support.benches.workers import ASK, DONE, Bench
+from tests.support.programs import run_python
 from tests.support.servers.postgres import execute
 
 pytestmark = pytest.mark.slow
 
-THINK, NO = call("think", thought="hm"), RuntimeError("no")
+THINK = call("think", thought="hm")
 
 
 def test_only_a_postgresql_database_is_taken(tmp_path: Path, postgres_url: str) -> None:
@@ -57,20 +56,15 @@ def test_a_database_that_was_closed_says_so(postgres_url: str) -> None:
 
 
 def test_packages_that_are_missing_are_named() -> None:
-    code = (
-        "import sys; sys.modules['procrastinate'] = None\n"
-        "from signoff import SetupError\n"
-        "from signoff.cli import main\n"
-        "sys.argv[1:] = ['worker', '--database', 'postgresql://h/d']; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    code = "import sys; sys.modules['procrastinate'] = None; from signoff.cli import main; main()"
+    done = run_python("-c", code, "worker", "--database", "postgresql://h/d")
     assert (done.returncode, "[workers]" in done.stderr) == (2, True)
 
 
 def test_one_job_waits_for_a_thread_however_much_is_submitted(bench: Bench) -> None:
     for words in ("one", "two", "three"):
         assert bench.submit(words) == "t"
-    names = ["a\nb) (c", "50 %", "t' OR 1=1 --", "x" * 500]
+    names = ["t' OR 1=1 --", "x" * 500]
     for name in names:
         bench.submit("one", name)
     assert (bench.figures()["waiting"], bench.listed()["t"]) == (1 + len(names), "queued")
@@ -82,11 +76,8 @@ def test_one_job_waits_for_a_thread_however_much_is_submitted(bench: Bench) -> N
 
 
 REPEATED: dict[str, tuple[list[Any], Any]] = {
-    "a task": ([DONE, DONE], "two"),
     "an answer": ([ASK, DONE], Answer("blue")),
     "more turns": ([THINK, THINK], go_on(1)),
-    "another try": ([NO, NO], go_on()),
-    "going on": ([DONE], None),
 }
 
 
@@ -94,7 +85,7 @@ REPEATED: dict[str, tuple[list[Any], Any]] = {
 def test_a_repeated_id_changes_nothing_wherever_the_thread_stands(bench: Bench, case: str) -> None:
     steps, request = REPEATED[case]
     bench.steps = steps
-    bench.options = {"limits": {"turns": 1 if THINK in steps else 30}, "policy": {"model_retries": None}}
+    bench.options = {"limits": {"turns": 1 if THINK in steps else 30}}
     bench.submit("one", id="order 1")
     bench.submit("one", id="order 1")
     bench.work()
@@ -113,12 +104,10 @@ def test_a_repeated_id_changes_nothing_wherever_the_thread_stands(bench: Bench, 
 # --- what does not fit ---
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "a number": ({"request": 3}, "3"),
     "the input of a graph": ({"request": {"messages": ["go"]}}, "messages"),
     "an empty task": ({"request": " "}, "task"),
-    "a configuration for a thread": ({"thread_id": {"configurable": {}}}, "thread"),
     "a number for the id": ({"id": 3}, "id 3"),
-    **{f"the queue {name!r}": ({"queue": name}, "queue") for name in ("", "ä" * 21, "\0", 3)},
+    **{f"the queue {name!r}": ({"queue": name}, "queue") for name in ("", "ä" * 21)},
 }
 
 
@@ -164,7 +153,6 @@ def unknown(bench: Bench) -> None:
 waits, ended = worked(ASK, DONE), worked(DONE, DONE)
 REFUSED: dict[str, tuple[Callable[[Bench], None], dict[str, Any], type[Exception]]] = {
     "nothing to go on with": (unknown, {"request": None}, ThreadUnknown),
-    "an answer to an unknown thread": (unknown, {"request": Answer("blue")}, ThreadUnknown),
     "an answer after the end": (ended, {"request": Answer("blue")}, ThreadError),
     "an undo": (ended, {"request": undo()}, ThreadError),
     "a task to what waits": (waits, {"request": "two"}, ThreadError),
@@ -176,7 +164,6 @@ REFUSED: dict[str, tuple[Callable[[Bench], None], dict[str, Any], type[Exception
         BadAnswer,
     ),
     "a task to what is paused": (paused, {"request": "two"}, ThreadError),
-    "another queue": (ended, {"request": "two", "queue": "other"}, ThreadError),
 }
 
 

@@ -1,19 +1,13 @@
-"""Clients of the AG-UI protocol: its own package in a process of Node, and requests as they stand."""
+"""A client of the AG-UI protocol: its requests, and what it makes of the events."""
 
 import copy
 import json
-import subprocess
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ag_ui import core
 from pydantic import TypeAdapter
-
-from tests.support.npm import client
 
 
 @dataclass(frozen=True)
@@ -24,7 +18,6 @@ class Seen:
     messages: list[dict[str, Any]]
     state: dict[str, Any]
     interrupts: list[dict[str, Any]]
-    failed: dict[str, Any] | None = None
 
     @property
     def types(self) -> list[str]:
@@ -54,27 +47,6 @@ class Seen:
                 {"interruptId": one["id"], "status": "resolved", "payload": said} for one, said in given
             ]
         }
-
-
-@contextmanager
-def node_client(folder: Path, thread: Any) -> Iterator[Callable[..., Seen]]:
-    """The protocol's own client in a process of its own, on a thread of a server. Each call runs the agent
-    once; text: a new message of the user."""
-    served = thread.served
-    command = [*client("agui.mjs", folder), f"{served.origin}/agui", served.token, thread.name]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-
-        def run(**asked: Any) -> Seen:
-            print(json.dumps(asked), file=process.stdin, flush=True)
-            assert process.stdout is not None
-            found = json.loads(process.stdout.readline())
-            assert found.pop("warnings") == [], "the client takes all events as they stand"
-            return Seen(**found)
-
-        try:
-            yield run
-        finally:
-            process.kill()
 
 
 def run_input(thread: str = "t1", *messages: Any, **more: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from tests.support.benches.cli import CLEAN, PROGRAM
 from tests.support.process_table import children
 from tests.support.waiting import SECONDS as SECONDS
 
+USER = "X-Forwarded-User"
 # Steps of a script, each in Python.
 ASK = 'call("ask_user", question="Which port?", options=["8080", "9090"])'
 RUN = 'call("run_shell", command=f"echo it ran >> {folder}/ran.txt")'
@@ -71,13 +72,16 @@ class Served:
         self.address = self.process.stdout.readline().split()[1]
         self.origin, _, rest = self.address.partition("/#token=")
         self.token = rest.partition("&")[0]
+        if "--port" in words:
+            # The address that people open may be that of a proxy.
+            self.origin = f"http://127.0.0.1:{words[words.index('--port') + 1]}"
         self.port = int(self.origin.strip("/").rpartition(":")[2])
         self.http = self.client()
 
     def client(self, **headers: str) -> httpx.Client:
-        """A client that is let in, unless its headers say otherwise."""
+        """A client that is let in, by a token or by a proxy, unless its headers say otherwise."""
         limits = httpx.Limits(max_connections=None)
-        shown = ({"Authorization": f"Bearer {self.token}"} if self.token else {}) | headers
+        shown = ({"Authorization": f"Bearer {self.token}"} if self.token else {USER: "Ada"}) | headers
         return httpx.Client(base_url=self.origin, headers=shown, timeout=SECONDS, limits=limits)
 
     def children(self) -> list[int]:
@@ -110,10 +114,13 @@ class Place:
         self.model = f"scripted:{model}"
         self._names = (f"thread-{number}" for number in count(1))
 
+    def start(self, *words: str, **env: str) -> Served:
+        options = ["--workspace", str(self.workspace), "--tools", "files,shell", "--approve", "terminal"]
+        return Served("--database", self.database, "--model", self.model, *options, *words, **env)
+
     @contextmanager
     def serve(self, *words: str, **env: str) -> Iterator[Served]:
-        options = ["--workspace", str(self.workspace), "--tools", "files,shell", "--approve", "terminal"]
-        served = Served("--database", self.database, "--model", self.model, *options, *words, **env)
+        served = self.start(*words, **env)
         try:
             yield served
         finally:

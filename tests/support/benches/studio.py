@@ -1,17 +1,18 @@
 """A folder that a `langgraph dev`, the commands and the tests themselves work in, on one database."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
+from typer.testing import CliRunner
 
 from signoff import Ended, Graph, Session, Storage, build_graph, sqlite_storage
+from signoff.cli.app import app
 from signoff.storage import SqliteStorage
 from signoff.tools import workspace_tools
+from tests.support.benches.cli import CLEAN
 from tests.support.servers import studio_model
 from tests.support.servers.dev_server import Server, quiet_environment
 from tests.support.waiting import wait_until
@@ -27,14 +28,15 @@ class Shared:
         self.workspace = folder / "workspace"
         self.workspace.mkdir()
 
+    def settings(self) -> dict[str, str]:
+        return {
+            "SIGNOFF_MODEL": f"scripted:{studio_model.__file__}",
+            "SIGNOFF_WORKSPACE": str(self.workspace),
+            "SIGNOFF_DATABASE": str(self.database),
+        }
+
     def env(self, delay: float = 0.0) -> dict[str, str]:
-        return quiet_environment(
-            SIGNOFF_MODEL=f"scripted:{studio_model.__file__}",
-            SIGNOFF_WORKSPACE=str(self.workspace),
-            SIGNOFF_DATABASE=str(self.database),
-            XDG_CACHE_HOME=str(self.folder),
-            DELAY=str(delay),
-        )
+        return quiet_environment(XDG_CACHE_HOME=str(self.folder), DELAY=str(delay), **self.settings())
 
     @property
     def database(self) -> Path:
@@ -55,16 +57,8 @@ class Shared:
 
     def signoff(self, *words: str) -> dict[str, Any]:
         """Runs a command and gives its JSON."""
-        done = subprocess.run(
-            [sys.executable, "-m", "signoff.cli", *words, "--json"],
-            env=self.env(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        return dict(json.loads(done.stdout))
+        env = {**CLEAN, **self.settings()}
+        return dict(json.loads(CliRunner().invoke(app, [*words, "--json"], env=env).stdout))
 
     def lines(self, file: str = "log.txt") -> list[str]:
         """What the edits have left."""
