@@ -60,20 +60,6 @@ def test_it_fits_the_screen_and_can_be_read(chromium: Any, file: Path, width: in
         assert beside or aside["y"] >= main["y"] + main["height"]
 
 
-def test_the_words_of_the_picture_fit_into_their_boxes(chromium: Any, file: Path) -> None:
-    with opened(chromium, file) as seen:
-        outside = seen.page.evaluate(
-            """() => [...document.querySelectorAll(".box, .door, .pill, .flag")].flatMap((group) => {
-              const box = group.querySelector("rect").getBBox();
-              return [...group.querySelectorAll("text")].filter((text) => {
-                const own = text.getBBox();
-                return own.x < box.x || own.x + own.width > box.x + box.width;
-              }).map((text) => text.textContent);
-            })"""
-        )
-    assert outside == []
-
-
 def test_calls_fold_without_a_script_and_are_printed_unfolded(chromium: Any, file: Path) -> None:
     with opened(chromium, file) as seen:
         call = seen.page.locator("details.call").first

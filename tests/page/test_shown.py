@@ -12,14 +12,10 @@ import pytest
 from signoff import sqlite_storage
 from signoff.machine import State
 from tests.support.benches.cli import CUT_OFF, Bench, steps, undone_elsewhere
+from tests.support.benches.cli_steps import CONFIRM, DONE, LOOK
 from tests.support.benches.page import Node
 from tests.support.benches.page_shown import (
     ASK,
-    CONFIRM,
-    DONE,
-    EDIT,
-    LOOK,
-    SHELL,
     Stand,
     badge,
     ended,
@@ -29,6 +25,8 @@ from tests.support.benches.page_shown import (
     titles,
 )
 
+EDIT = 'call("edit_file", path="config.py", old="PORT = 3000\\n", new="PORT = 4000\\n")'
+SHELL = 'call("run_shell", command="echo 7 > new; exit 3")'
 BLOCKED = 'call("finish_task", summary="No rights.", outcome="blocked")'
 WRITE = 'call("write_file", path="a", content="one\\ntwo")'
 TALK = f'reply("I look.", {LOOK})', '"Hm."', ASK, EDIT, SHELL, DONE
@@ -47,8 +45,8 @@ def interrupted(bench: Bench) -> None:
 
 # How a thread stands, what the head says and its colour, the title of the last card, what it tells.
 STANDS: dict[str, tuple[Stand, str, str, list[str]]] = {
-    "success": (ended(DONE), "◐ Asserted: done", "amber", ["All is done."]),
-    "checked": (ended(DONE, options=("--check", "true")), "✓ Verified: done", "green", ["All is done."]),
+    "success": (ended(DONE), "◐ Asserted: done", "amber", ["All done."]),
+    "checked": (ended(DONE, options=("--check", "true")), "✓ Verified: done", "green", ["All done."]),
     "blocked": (ended(BLOCKED), "◐ Asserted: blocked", "amber", ["No rights."]),
     "confirmed": (ended(CONFIRM, answers=("yes",)), "◐ Asserted: done", "amber", ["A person confirmed"]),
     "limit": (ended(LOOK, options=("--turns", "1")), "■ Turn limit reached", "amber", []),
@@ -63,7 +61,7 @@ STANDS: dict[str, tuple[Stand, str, str, list[str]]] = {
         ["write_file", "+ one", "+ two", "signoff resume t1 approve@"],
     ),
     "confirmation": (
-        ended(CONFIRM), "? Waiting for confirmation", "violet", ["Look.", "signoff resume t1 yes@"]
+        ended(CONFIRM), "? Waiting for confirmation", "violet", ["All done.", "signoff resume t1 yes@"]
     ),
 }  # fmt: skip
 

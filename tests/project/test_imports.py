@@ -252,7 +252,7 @@ LEFT: Mapping[str, int] = {
     "tests/simulate": 1,
     "tests/storage": 28,
     "tests/support": 9,
-    "tests/support/benches": 11,
+    "tests/support/benches": 4,
     "tests/tools": 2,
 }
 

@@ -1,7 +1,6 @@
 """The graph for a server without one: what the environment sets, what is shown, and the model of a run."""
 
-import subprocess
-import sys
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,12 @@ from signoff import Graph, Session, SetupError, build_graph, outcome_of, sqlite_
 from signoff.models import ScriptedModel, TaggedText, call
 from signoff.studio import compose
 from signoff.tools import workspace_tools
+from tests.support.benches.cli import CLEAN
 from tests.support.servers.fake_provider import FakeProvider, Reply, tool_call
 from tests.support.servers.studio_model import QUESTION
+from tests.support.sources import REPOSITORY
 
+STUDIO = REPOSITORY / "graph" / "studio.py"
 MODEL = Path(__file__).parents[1] / "support" / "servers" / "studio_model.py"
 GO: Any = {"messages": [("user", "go")]}
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -89,12 +91,14 @@ def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
             served(tmp_path, **{name: value})
 
 
-@pytest.mark.slow
-def test_the_module_imports_without_a_key_and_its_graph_has_no_saver_and_no_store(tmp_path: Path) -> None:
-    program = "from signoff.graph.studio import graph; print(graph.checkpointer, graph.store)"
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=tmp_path, env={}, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("None None\n", "")
+def test_the_module_imports_without_a_key_and_its_graph_has_no_saver_and_no_store(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in CLEAN:
+        monkeypatch.delenv(name, raising=False)
+    graph = runpy.run_path(str(STUDIO))["graph"]
+    assert (graph.checkpointer, graph.store) == (None, None)
 
 
 async def test_a_run_never_blocks_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ import pytest
 from langgraph_sdk.client import SyncLangGraphClient
 
 from signoff import Limits
-from signoff.machine import State
 from tests.support.benches.studio import client_of, message, new, values_of, wait
 from tests.support.pages import blocks, read
 from tests.support.programs import run_program
@@ -53,12 +52,6 @@ def test_after_a_limit_there_are_more_turns_and_one_id_grants_once(agent: SyncLa
     assert commanded(agent, thread, "go_on", turns=10)["outcome"] == values["outcome"]
 
 
-def test_after_an_error_it_tries_again(agent: SyncLangGraphClient) -> None:
-    thread, values = begun(agent, f"error {uuid.uuid4()}")
-    assert values["outcome"]["reason"] == "model_error"
-    assert commanded(agent, thread, "go_on")["outcome"]["status"] == "success"
-
-
 def test_what_waits_comes_back_with_its_interrupt_and_a_stop_ends_it(agent: SyncLangGraphClient) -> None:
     thread, _ = begun(agent, "ask")
     (waiting,) = commanded(agent, thread, "go_on")["__interrupt__"]
@@ -83,22 +76,6 @@ def test_a_thread_without_a_task_is_told_so(agent: SyncLangGraphClient) -> None:
 
 
 # --- delegates ---
-
-
-def assistant(client: SyncLangGraphClient, graph: str) -> str:
-    (found,) = client.assistants.search(graph_id=graph)
-    return found["assistant_id"]
-
-
-def test_the_drawing_is_that_of_every_machine_and_names_the_delegates(many: SyncLangGraphClient) -> None:
-    states = {"__start__", "__end__", *map(str, State)}
-    drawn = many.assistants.get_graph(assistant(many, "team"))
-    nodes: dict[str, Any] = {str(node["id"]): node for node in drawn["nodes"]}
-    assert set(nodes) == states
-    assert nodes["execute"]["metadata"]["delegates"] == ["researcher", "payer"]
-    whole = many.assistants.get_graph(assistant(many, "team"), xray=True)
-    below = {f"{name}:{state}" for name in ("researcher", "payer") for state in states}
-    assert {node["id"] for node in whole["nodes"]} == states | below
 
 
 def test_both_wait_at_once_and_are_answered_by_id(many: SyncLangGraphClient, graphs: Server) -> None:

@@ -18,38 +18,19 @@ from tests.support.servers.dev_server import Server
 pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(300)]
 
 (AGENT,) = [one.text for one in blocks("docs/how-to/front-ends.md") if one.language == "jsx"]
-# What the page says of the older hook.
-OLDER = (
-    AGENT.replace("@langchain/react", "@langchain/langgraph-sdk/react")
-    .replace(
-        "stream.respond(said, { interruptId: waits.id })",
-        "stream.submit(undefined, { command: { resume: said } })",
-    )
-    .replace("${message.text}", "${message.content}")
-)
-HOOKS = {"@langchain/react": AGENT, "@langchain/langgraph-sdk/react": OLDER}
 
 
 class Page:
     """The component of the page, mounted in a process of Node."""
 
-    def __init__(self, folder: Path, program: str, server: Server, thread: str) -> None:
+    def __init__(self, folder: Path, server: Server, thread: str) -> None:
         node = node_in(folder)
-        (folder / "Agent.jsx").write_text(program)
+        (folder / "Agent.jsx").write_text(AGENT)
         build = ["node_modules/.bin/esbuild", "Agent.jsx", "--jsx=automatic", "--outfile=Agent.mjs"]
         subprocess.run(build, cwd=folder, check=True, capture_output=True)
-        self.process = subprocess.Popen(
-            [
-                node,
-                str(shutil.copy(CLIENTS / "use_stream.mjs", folder)),
-                str(folder / "Agent.mjs"),
-                server.url,
-                thread,
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        client = shutil.copy(CLIENTS / "use_stream.mjs", folder)
+        command = [node, str(client), str(folder / "Agent.mjs"), server.url, thread]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def sees(self, words: str, **done: str) -> dict[str, Any]:
         """What is shown as soon as these words are. done: what is typed and pressed before."""
@@ -65,14 +46,13 @@ class Page:
         self.process.communicate()
 
 
-@pytest.mark.parametrize("hook", HOOKS)
-def test_a_question_an_edited_approval_and_another_process(hook: str, graphs: Server, tmp_path: Path) -> None:
+def test_a_question_an_edited_approval_and_another_process(graphs: Server, tmp_path: Path) -> None:
     thread = str(uuid.uuid4())
     httpx.post(f"{graphs.url}/threads", json={"thread_id": thread}, trust_env=False).raise_for_status()
     written = graphs.folder / "a.txt"
     written.unlink(missing_ok=True)
     with ExitStack() as stack:
-        first = Page(tmp_path, HOOKS[hook], graphs, thread)
+        first = Page(tmp_path, graphs, thread)
         stack.callback(first.end)
         first.sees("Task")
         seen = first.sees("Which port?", type="Write it", press="Send")
@@ -80,7 +60,7 @@ def test_a_question_an_edited_approval_and_another_process(hook: str, graphs: Se
         first.sees("write_file", type="8080", press="Send")
         first.end()
 
-        second = Page(tmp_path, HOOKS[hook], graphs, thread)
+        second = Page(tmp_path, graphs, thread)
         stack.callback(second.end)
         second.sees("tool: 8080")
         second.sees("write_file")

@@ -17,7 +17,6 @@ TASK = f"""[
     {ASK},
     {RUN},
     call("finish_task", summary="Set.", pending_issues=["?"], requires_user_confirmation=True),
-    call("finish_task", summary="Again."),
 ]"""
 WORK = f"""[
     {LOOK}, held({LOOK}), *[call("write_file", path=f"{{at}}.txt", content="x") for at in range(20)], {DONE}
@@ -71,9 +70,6 @@ def test_a_whole_task(new: New) -> None:
     assert (seen.interrupts, seen.last["result"]["status"]) == ([], "success")
     assert (seen.messages[-1]["content"], seen.state["outcome"]["summary"]) == ("Set.", "Set.")
     assert thread.ran() == "edited\n"
-
-    seen = thread.agui(thread.task, "And again")
-    assert (seen.last["result"]["summary"], users(seen)) == ("Again.", [thread.task, "And again"])
 
 
 def test_the_clients_own_history_and_state_are_never_believed(new: New) -> None:

@@ -1,6 +1,5 @@
 """The web application in Chromium: on a desktop and a phone, by keyboard alone, beside other people."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -257,27 +256,6 @@ def test_on_a_phone_what_is_needed_is_in_sight(chromium: Any, new: New) -> None:
         seen.press("Send the decisions")
         seen.has('.ask[data-calls="1"]')
         in_sight(seen, '[data-kind="approve"]')
-
-
-def test_a_tab_that_nobody_sees_has_its_state_in_its_title(seen: Seen, new: New) -> None:
-    thread = new(f"[{ASK}, {DONE}]")
-    page = seen.page
-    page.clock.install()
-    page.add_init_script(
-        "Object.defineProperty(document, 'hidden', {get: () => window.covered ?? false, configurable: true})"
-    )
-    change = "covered => { window.covered = covered; document.dispatchEvent(new Event('visibilitychange')); }"
-    seen.opens(thread.served, thread.name)
-    page.evaluate(change, True)
-    # The stream ends after some seconds, and a glance is taken now and then.
-    page.clock.run_for(10_000)
-    thread.begin()
-    page.clock.run_for(60_000)
-    expect(page).to_have_title(re.compile("^Waiting for an answer"), timeout=60_000)
-    page.evaluate(change, False)
-    seen.asks("Which port?")
-    thread.answered("1")
-    seen.stands("Asserted: done")
 
 
 def test_no_other_server_of_this_machine_gets_the_token_or_in(seen: Seen, new: New) -> None:

@@ -5,12 +5,7 @@ from collections.abc import Callable
 from tests.support.benches.cli import Bench, steps
 from tests.support.benches.page import Node, read
 
-DONE = 'call("finish_task", summary="All is done.")'
-LOOK = 'call("read_file", path="config.py")'
-EDIT = 'call("edit_file", path="config.py", old="PORT = 3000\\n", new="PORT = 4000\\n")'
 ASK = 'call("ask_user", question="Which port?", options=["8080", "9090"])'
-SHELL = 'call("run_shell", command="echo 7 > new; exit 3")'
-CONFIRM = 'call("finish_task", summary="Look.", requires_user_confirmation=True)'
 
 Stand = Callable[[Bench], object]
 

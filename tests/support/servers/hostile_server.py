@@ -34,109 +34,51 @@ def more(arguments: str, index: int = 0) -> bytes:
 
 
 WORD = event({"content": "word "})
+A_CALL, B_CALL = opened("write", '{"text": "a"}'), opened("write", '{"text": "', 1)
+FINISH = opened("finish_task", '{"summary": "All of it is done."}')
 
 
-def forever(item: bytes, pause: float = 0.0) -> Sent:
-    while True:
-        yield item
-        if pause:
-            yield pause
+def way(name: str, begins: bytes = b"", then: bytes = b"", pause: float = 0.0) -> Callable[[], Sent]:
+    """A reply that begins like this and goes on for ever, or with nothing. pause: between two pieces."""
+
+    def sent() -> Sent:
+        yield begins
+        while then:
+            yield then
+            if pause:
+                yield pause
+        yield 600.0
+
+    sent.__name__ = name
+    return sent
 
 
-def silent() -> Sent:
-    """Accepts, and never answers."""
-    yield 600.0
-
-
-def silent_after_headers() -> Sent:
-    yield HEADERS
-    yield 600.0
-
-
-def silent_after_a_chunk() -> Sent:
-    yield HEADERS + WORD
-    yield 600.0
-
-
-def keep_alive() -> Sent:
-    yield HEADERS
-    yield from forever(b": keep-alive\n\n", 0.02)
-
-
-def drip() -> Sent:
-    yield HEADERS
-    yield from forever(WORD, 0.1)
-
-
-def flood() -> Sent:
-    yield HEADERS
-    yield from forever(WORD * 4)
-
-
-def arguments() -> Sent:
-    """One call whose arguments never end."""
-    yield HEADERS + opened("write", '{"text": "')
-    yield from forever(more("abcdefgh") * 4)
-
-
-def no_json() -> Sent:
-    """A call whose arguments never end, and are nothing that could be read."""
-    yield HEADERS + opened("write", "x")
-    yield from forever(more("abcdefgh"))
-
-
-def large_text() -> Sent:
-    """Text that never ends, in large chunks."""
-    yield HEADERS
-    yield from forever(event({"content": "word " * 10_000}))
-
-
-def large_arguments() -> Sent:
-    """The arguments of one call, likewise."""
-    yield HEADERS + opened("write", '{"text": "')
-    yield from forever(more("abcdefgh" * 8_000))
-
-
-def large_no_json() -> Sent:
-    """The same, as nothing that could be read."""
-    yield HEADERS + opened("write", "x")
-    yield from forever(more("abcdefgh" * 8_000))
-
-
-def large_behind_a_call() -> Sent:
-    """A whole call, then another one, likewise."""
-    yield HEADERS + opened("write", '{"text": "a"}') + opened("write", '{"text": "', 1)
-    yield from forever(more("abcdefgh" * 8_000, 1))
-
-
-def line() -> Sent:
-    """One line that never ends: no chunk ever comes of it."""
-    yield HEADERS + b'data: {"id": "'
-    yield from forever(b"x" * 4096, 0.001)
-
-
-def drip_behind_a_call() -> Sent:
-    """A whole call, then another one that never ends."""
-    yield HEADERS + opened("write", '{"text": "a"}') + opened("write", '{"text": "', 1)
-    yield from forever(more("b", 1), 0.02)
-
-
-def silent_behind_a_finish() -> Sent:
-    """A whole finish, and then nothing: not even the word that the reply has ended."""
-    yield HEADERS + opened("finish_task", '{"summary": "All of it is done."}')
-    yield 600.0
-
-
-def drip_behind_the_end() -> Sent:
-    """A whole reply that says that it has ended, and goes on."""
-    yield HEADERS + opened("finish_task", '{"summary": "All of it is done."}') + event({}, "tool_calls")
-    yield from forever(event({}), 0.05)
+silent = way("silent")
+silent_after_headers = way("silent_after_headers", HEADERS)
+silent_after_a_chunk = way("silent_after_a_chunk", HEADERS + WORD)
+keep_alive = way("keep_alive", HEADERS, b": keep-alive\n\n", 0.02)
+drip = way("drip", HEADERS, WORD, 0.1)
+flood = way("flood", HEADERS, WORD * 4)
+# The arguments of a call: those that never end, and those that are nothing that could be read.
+arguments = way("arguments", HEADERS + opened("write", '{"text": "'), more("abcdefgh") * 4)
+no_json = way("no_json", HEADERS + opened("write", "x"), more("abcdefgh"))
+# The same in large chunks.
+large_text = way("large_text", HEADERS, event({"content": "word " * 10_000}))
+large_arguments = way("large_arguments", HEADERS + opened("write", '{"text": "'), more("abcdefgh" * 8_000))
+large_no_json = way("large_no_json", HEADERS + opened("write", "x"), more("abcdefgh" * 8_000))
+# A whole call, then another one that never ends.
+large_behind_a_call = way("large_behind_a_call", HEADERS + A_CALL + B_CALL, more("abcdefgh" * 8_000, 1))
+drip_behind_a_call = way("drip_behind_a_call", HEADERS + A_CALL + B_CALL, more("b", 1), 0.02)
+# One line that never ends: no chunk ever comes of it.
+line = way("line", HEADERS + b'data: {"id": "', b"x" * 4096, 0.001)
+# A whole finish, and then not even the word that the reply has ended; or that word, and it goes on.
+silent_behind_a_finish = way("silent_behind_a_finish", HEADERS + FINISH)
+drip_behind_the_end = way("drip_behind_the_end", HEADERS + FINISH + event({}, "tool_calls"), event({}), 0.05)
 
 
 def whole() -> Sent:
     """A reply as it should be."""
-    yield HEADERS + opened("finish_task", '{"summary": "All of it is done."}') + event({}, "tool_calls")
-    yield b"data: [DONE]\n\n"
+    yield HEADERS + FINISH + event({}, "tool_calls") + b"data: [DONE]\n\n"
 
 
 class HostileServer(Loopback):

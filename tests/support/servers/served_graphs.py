@@ -33,13 +33,10 @@ def replies(messages: Sequence[BaseMessage]) -> int:
 
 def step(messages: Sequence[BaseMessage]) -> Any:
     """What comes next follows from the messages, so that threads do not disturb each other."""
-    task, *names = next(message.text for message in messages if message.type == "human").split()
+    task = next(message.text for message in messages if message.type == "human")
     turn = replies(messages)
     if task == "limit" and turn < 8:
         return call("think", thought=str(turn))
-    if task == "error" and not (failed := HERE / names[0]).exists():
-        failed.touch()
-        raise ValueError("no quota")
     if turn == 0 and task in ("ask", "pay"):
         return call("ask_user", question="Which colour?") if task == "ask" else call("pay", to="ada")
     return FINISH
