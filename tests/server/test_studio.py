@@ -48,29 +48,24 @@ def test_without_its_model_the_graph_is_drawn_and_a_task_says_what_is_missing(
     assert (result["decision"]["rule"], named in result["decision"]["why"]) == ("model_error", True)
 
 
-FILES = {"edit_file", "list_files", "read_file", "search_files", "write_file"}
-TOOLS: dict[str, tuple[dict[str, str], set[str]]] = {
-    "by default": ({}, FILES),
-    "a shell": ({"SIGNOFF_TOOLS": "shell"}, {"run_shell"}),
-}
 CONTROLS = {"finish_task", "ask_user", "think"}
+FILES = {"edit_file", "list_files", "read_file", "search_files", "write_file"}
+# What the environment says, and the tools that a provider is then told of; none by text.
+ENVIRONMENTS: list[tuple[dict[str, str], set[str]]] = [
+    ({}, FILES | CONTROLS),
+    ({"SIGNOFF_TOOLS": "shell"}, {"run_shell", *CONTROLS}),
+    ({"SIGNOFF_PROTOCOL": "tagged"}, set()),
+]
 
 
-@pytest.mark.parametrize("case", TOOLS)
-def test_tools_are_those_of_the_environment(tmp_path: Path, case: str) -> None:
-    env, names = TOOLS[case]
-    with FakeProvider([Reply(calls=[tool_call("finish_task", summary="Done.")])]) as provider:
+def test_tools_protocol_and_approvals_are_those_of_the_environment(
+    provider: FakeProvider, tmp_path: Path
+) -> None:
+    for env, names in ENVIRONMENTS:
+        provider.plays(Reply("<PLAN>All is done. [FINALIZE]</PLAN>") if "SIGNOFF_PROTOCOL" in env else FINISH)
         graph = served(tmp_path, **env, SIGNOFF_MODEL="first", OPENAI_BASE_URL=provider.url)
         assert outcome_of(graph.invoke(GO, THREAD)).status == "success"
-        offered = {tool["function"]["name"] for tool in provider.requests[0].body["tools"]}
-    assert offered == names | CONTROLS
-
-
-def test_protocol_and_approvals_are_those_of_the_environment(tmp_path: Path) -> None:
-    with FakeProvider([Reply("<PLAN>All is done. [FINALIZE]</PLAN>")]) as provider:
-        env = {"SIGNOFF_MODEL": "first", "OPENAI_BASE_URL": provider.url, "SIGNOFF_PROTOCOL": "tagged"}
-        assert outcome_of(served(tmp_path, **env).invoke(GO, THREAD)).status == "success"
-        assert "tools" not in provider.requests[0].body
+        assert {tool["function"]["name"] for tool in provider.requests[0].body.get("tools", ())} == names
     graph = served(tmp_path, SIGNOFF_APPROVE="write")
     result = graph.invoke({"messages": [("user", "work a.txt")]}, THREAD)
     assert result["__interrupt__"][0].value["type"] == "approval"

@@ -55,6 +55,7 @@ def test_a_database_that_was_closed_says_so(postgres_url: str) -> None:
             way()
 
 
+@pytest.mark.thorough
 def test_packages_that_are_missing_are_named() -> None:
     code = "import sys; sys.modules['procrastinate'] = None; from signoff.cli import main; main()"
     done = run_python("-c", code, "worker", "--database", "postgresql://h/d")
