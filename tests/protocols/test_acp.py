@@ -434,6 +434,7 @@ def test_a_terminal_of_the_editor_which_then_goes_away(
     assert text_of(file) == "ran\none\n"
 
 
+@pytest.mark.thorough
 def test_the_version_is_agreed_on_and_nothing_but_the_protocol_stands_on_stdout(folder: Path) -> None:
     options = ["--graph", f"{SERVERS / 'noisy_graph.py'}:graph", "--config", "none"]
     command = [sys.executable, "-m", "signoff.cli", "acp", *options]

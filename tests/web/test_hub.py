@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
 CONFIRM = """call(
     "finish_task", summary="Set.", pending_issues=["Nobody tried."], requires_user_confirmation=True
 )"""
+HELD = f"[{LOOK}, held({LOOK}), {LOOK}, {DONE}]"
 PORT = f"[{ASK}, {RUN}, {CONFIRM}]"
 
 
@@ -158,8 +159,19 @@ def test_of_many_answers_at_once_one_counts(new: New, second: Served) -> None:
 
 
 def test_one_watches_what_the_other_runs(new: New, second: Served) -> None:
-    here = new(f"[{LOOK}, held({LOOK}), {LOOK}, {DONE}]")
-    there = here.on(second)
+    here = new(HELD)
+    check_watching(here, here.on(second))
+
+
+@pytest.mark.thorough
+def test_one_watches_what_the_other_runs_on_postgresql(place: Place, postgres_url: str) -> None:
+    words = ["--database", postgres_url]
+    with place.serve(*words) as one, place.serve(*words) as two:
+        here = Thread(place, one, HELD)
+        check_watching(here, here.on(two))
+
+
+def check_watching(here: Thread, there: Thread) -> None:
     with there.reading():
         pass
     with there.reading() as reader:
