@@ -138,8 +138,8 @@ def test_a_server_keeps_64_shells_and_ends_an_idle_one_for_a_new_one(place: Plac
 
         assert [ask(f"idle-{number}", "kept=1") for number in range(64)] == [200] * 64
         wait_until(lambda: len(served.children()) >= 64)
-        most = len(served.children())
         # One after another the idle ones end.
         assert [ask(f"busy-{number}", "sleep 600") for number in range(64)] == [200] * 64
         wait_until(lambda: ask("one-more", "echo here") == 503)
-        assert len(served.children()) <= most + 64
+        # Each is a helper, a shell and what runs in it; with the idle ones there were more.
+        assert len(served.children()) <= 64 * 3
