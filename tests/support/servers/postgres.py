@@ -1,10 +1,13 @@
 """A real PostgreSQL server for tests, on loopback, run by a user that is not root.
 
-`postgres_url` is a fixture: the URL of a fresh, empty database. A process that runs tests has one server,
-which ends with it, whatever becomes of it. A test that stops the server uses `own_postgres_server`.
+`postgres_url` is a fixture: the URL of a fresh, empty database. The first process that needs the server
+starts it, for all that run tests, and it ends with the last of them, whatever becomes of these. A test that
+stops the server uses `own_postgres_server`.
 """
 
+import fcntl
 import glob
+import json
 import os
 import pwd
 import shutil
@@ -39,20 +42,21 @@ WITH_US = '"$@" & server=$!; read -r _; kill -INT $server; wait $server; rm -rf 
 class Server:
     """A PostgreSQL server with its data below a temporary folder.
 
-    once: whether the folder goes as soon as the server ends.
+    shared: a named pipe, which every process that uses the server holds open: so it runs until the last of
+    them has let go, or was killed, and takes its folder with it. None for a server of one's own.
     """
 
     binaries: Path
     folder: Path
     port: int
-    once: bool = False
+    shared: Path | None = None
     holds: int = -1
     made: int = 0
 
     @classmethod
-    def begun(cls, binaries: Path, once: bool = False) -> "Server":
+    def begun(cls, binaries: Path, shared: Path | None = None) -> "Server":
         """A new server, which runs."""
-        server = cls(binaries, _folder(_user()), _free_port(), once)
+        server = cls(binaries, _folder(_user()), _free_port(), shared)
         secret = server.folder / "password"
         secret.write_text(PASSWORD)
         if user := _user():
@@ -78,7 +82,7 @@ class Server:
             str(self.port),
             *settings,
         ]
-        reads, self.holds = os.pipe()
+        reads, self.holds = _pipe(self.shared) if self.shared else os.pipe()
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 ["/bin/sh", "-c", WITH_US, "sh", *server],
@@ -86,7 +90,7 @@ class Server:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                env={**os.environ, "LEAVES": str(self.folder) if self.once else ""},
+                env={**os.environ, "LEAVES": str(self.folder) if self.shared else ""},
                 **self._as_user,
             )
         os.close(reads)
@@ -180,24 +184,56 @@ def _free_port() -> int:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Server]:
-    """The server of a process that runs tests."""
-    server = _begun(once=True)
-    yield server
-    server.stop()
-
-
-def _begun(once: bool = False) -> Server:
+def postgres_server(shared_folder: Path) -> Iterator[Server]:
+    """The server that all tests share, also those of other processes."""
     found = binaries()
     if found is None:
         pytest.skip(MISSING)
-    return Server.begun(found, once)
+    with (shared_folder / "postgres.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        server = _joined(found, shared_folder) or _begun(found, shared_folder)
+    yield server
+    os.close(server.holds)
+
+
+def _begun(binaries: Path, folder: Path) -> Server:
+    """A server for all processes that run tests, named in their folder."""
+    pipe = folder / "postgres.pipe"
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    server = Server.begun(binaries, pipe)
+    # Nobody waits for its end, and a process that is forgotten while it runs would be a warning.
+    server.process.returncode = 0
+    (folder / "postgres.json").write_text(json.dumps([str(server.folder), server.port]))
+    return server
+
+
+def _joined(binaries: Path, folder: Path) -> Server | None:
+    """The server that another process has begun; None if there is none, or no more."""
+    pipe = folder / "postgres.pipe"
+    try:
+        holds = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    data, port = json.loads((folder / "postgres.json").read_text())
+    return Server(binaries, Path(data), port, pipe, holds)
+
+
+def _pipe(path: Path) -> tuple[int, int]:
+    """Both ends of a named pipe."""
+    reads = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    holds = os.open(path, os.O_WRONLY)
+    os.set_blocking(reads, True)
+    return reads, holds
 
 
 @pytest.fixture(scope="module")
 def own_postgres_server() -> Iterator[Server]:
     """A server that the tests of one file may stop and start."""
-    server = _begun()
+    found = binaries()
+    if found is None:
+        pytest.skip(MISSING)
+    server = Server.begun(found)
     yield server
     server.remove()
 
