@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from langchain_core.tools import BaseTool
 
-import signoff
 from signoff import Graph, SetupError, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
 from signoff.tools import Workspace, mcp_tools, python_tool, terminal_tool
@@ -114,35 +113,6 @@ def test_it_ends_with_the_program(tmp_path: Path) -> None:
 # They are never started from a file in a workspace, nor with its modules.
 
 MODULES = ("json.py", "ast.py", "sitecustomize.py", "usercustomize.py", "signoff.py")
-
-
-def editable() -> list[str]:
-    """What makes this installation importable where its packages lie elsewhere."""
-    return [name for name in sys.modules if name.startswith("__editable__")][:1]
-
-
-def test_a_replaced_python_is_not_started(tmp_path: Path) -> None:
-    """An environment in the workspace whose Python somebody has replaced, with Signoff running in it."""
-    python = tmp_path / ".venv/bin/python"
-    python.parent.mkdir(parents=True)
-    python.symlink_to(os.path.realpath(sys.executable))
-    (tmp_path / ".venv/pyvenv.cfg").write_text(f"home = {os.path.dirname(python.resolve())}\n")
-    packages = [str(Path(signoff.__path__[0]).parent), str(Path(os.path.dirname(pytest.__file__)).parent)]
-    program = f"""
-import os, sys
-sys.path += {packages!r}
-for name in {editable()!r}:
-    __import__(name).install()
-from signoff.tools import python_tool
-os.unlink({str(python)!r})
-with open({str(python)!r}, "w") as file:
-    file.write("#!/bin/sh\\ntouch {tmp_path}/started\\n")
-os.chmod({str(python)!r}, 0o755)
-print(python_tool(None, {str(tmp_path)!r}).invoke({{"code": "print('ran')"}}))
-"""
-    done = subprocess.run([python, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "ran" in done.stdout
-    assert not (tmp_path / "started").exists()
 
 
 def test_nothing_of_the_workspace_or_the_environment_is_imported(

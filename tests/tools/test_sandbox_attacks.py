@@ -1,27 +1,26 @@
-"""Hostile programs in the sandboxes: nothing gets through, and each is noticed where there is no sandbox.
+"""Hostile programs in the Linux sandbox: nothing gets through, and each is noticed where there is no sandbox.
 
-The first line of a program names what is seen from outside when it succeeds. Nothing of it may be seen in a
-sandbox; all of it is where there is none, so that a row which tries nothing fails. A program says LEAKED of
-what only its own process can see.
+`python -m signoff.tools.sandbox` plays the plain ones: see `test_sandbox_choice`. The first line of a program
+names what is seen from outside when it succeeds: entries of the workspace that it must not change, what is
+outside, and more. Nothing of it may be seen in a sandbox; all of it is where there is none, so that a row
+which tries nothing fails. A program says LEAKED of what only its own process can see.
 """
 
 import os
-import secrets
-import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from signoff.tools import LinuxSandbox, MontySandbox, PythonResult, Sandbox, UnsafeSandbox
+from signoff.tools import LinuxSandbox, Sandbox, UnsafeSandbox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs are written for Linux")
 
-TOKEN = "SIGNOFF_ATTACK_TOKEN"
+SECRET = "the secret outside"
 PROLOGUE = """
 def attempt(*works, **leaks):
     for name, work in [*(("", work) for work in works), *leaks.items()]:
@@ -54,19 +53,12 @@ SECOND_NAME = "an old second name of what is protected"
 """Held where the workspace is read-only: otherwise it is protected by name and place."""
 # By name; the first line says what is noticed where it gets through.
 ATTACKS = {
-    "files": """# secret passwords
-attempt(lambda: open(SECRET).read(), lambda: open('/etc/passwd').read())
-""",
     "links to files": """# secret
 import os
 os.symlink(SECRET, "src/soft")
 attempt(lambda: open("src/soft").read(), lambda: os.link(SECRET, "src/hard"), lambda: open("src/hard").read())
 """,
-    "the environment": """# secret
-import os
-attempt(lambda: os.environ[TOKEN], lambda: open(f'/proc/{VICTIM}/environ').read())
-""",
-    "outside": """# written changed
+    "outside": """# outside
 import os
 attempt(lambda: open(OUTSIDE, "w"), lambda: os.mkdir(OUTSIDE), lambda: os.symlink("/", OUTSIDE),
         lambda: os.rename("src/app.py", OUTSIDE), lambda: os.chmod(SECRET, 0), lambda: os.truncate(SECRET, 0),
@@ -137,137 +129,83 @@ for bits in (0o4755, 0o2755):
 }
 # Possible for root alone, or where the host itself does not forbid it.
 MAY_BE_REFUSED = {"mount", "root", "disk", "ended", "setuid"}
-KINDS = {
-    "linux": ATTACKS.keys() - {SECOND_NAME},
-    "read-only": {"changing what is protected", "moving what is protected", SECOND_NAME, "traps"},
-    # The others use what Monty has not.
-    "monty": {"files", "the environment", "outside", "changing what is protected"},
-}
+WRITABLE = ATTACKS.keys() - {SECOND_NAME}
+READ_ONLY = ("changing what is protected", "moving what is protected", SECOND_NAME, "traps")
 FILES = (
     *(".git/HEAD", ".git/config", ".venv/pyvenv.cfg", ".venv/bin/python", "conda/conda-meta/history"),
     *("conda/bin/python", ".signoff/threads.sqlite", "src/app.py", "kept/note.txt"),
 )
 
 
-MAKERS: dict[str, Callable[[Path], Sandbox]] = {
-    "linux": lambda workspace: LinuxSandbox(workspace, writable=True),
-    "read-only": LinuxSandbox,
-    "monty": lambda workspace: MontySandbox(workspace, writable=True),
-    "none": lambda workspace: UnsafeSandbox(workspace, unsafe=True),
-}
+@pytest.fixture
+def arena(tmp_path: Path) -> Path:
+    """What the programs try to reach: open to everybody, so that only the sandbox protects it."""
+    arena = tmp_path.resolve()
+    (arena / "secret").write_text(SECRET)
+    workspace = arena / "workspace"
+    for name in FILES:
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace / name).write_text("as it was")
+    (workspace / "linked").symlink_to(".git")
+    os.link(workspace / ".venv/bin/python", workspace / "kept/twin.py")
+    for path in arena.rglob("*"):
+        path.chmod(0o777 if path.is_dir() else 0o666)
+    return arena
 
 
-class Arena:
-    """What the programs try to reach, all of it harmless; what they have reached is seen from outside."""
-
-    def __init__(self, folder: Path) -> None:
-        self.secret = f"secret-{secrets.token_hex(12)}"
-        self.secret_file, self.outside = folder / "secret", folder / "written"
-        self.workspace = folder / "workspace"
-        self.sandboxes: dict[str, Sandbox] = {}
-        self.names = {"SECRET": str(self.secret_file), "OUTSIDE": str(self.outside), "TOKEN": TOKEN}
-
-    def sandbox(self, kind: str) -> Sandbox:
-        """The sandbox of this kind, made once."""
-        if kind not in self.sandboxes:
-            self.sandboxes[kind] = MAKERS[kind](self.workspace)
-        return self.sandboxes[kind]
-
-    def prepare(self) -> None:
-        """Restores everything for the next program."""
-        self.secret_file.write_text(self.secret)
-        self.secret_file.chmod(0o644)
-        with suppress(FileNotFoundError):
-            (os.rmdir if self.outside.is_dir() else os.unlink)(self.outside)
-        shutil.rmtree(self.workspace, ignore_errors=True)
-        for name in FILES:
-            path = self.workspace / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{name} as it was")
-        (self.workspace / "linked").symlink_to(".git")
-        os.link(self.workspace / ".venv/bin/python", self.workspace / "kept/twin.py")
-        # Open to everybody, so that only the sandbox protects it.
-        for path in (self.workspace, *self.workspace.rglob("*")):
-            path.chmod(0o777 if path.is_dir() else 0o666)
-
-    def entries(self) -> set[tuple[str, int, bytes]]:
-        """The name, the mode and the content of each entry of the workspace."""
-        entries = set()
-        for path in self.workspace.rglob("*"):
-            mode = path.lstat().st_mode
-            content = path.read_bytes() if stat.S_ISREG(mode) else b""
-            entries.add((str(path.relative_to(self.workspace)), mode, content))
-        return entries
-
-    def play(self, sandbox: Sandbox, code: str) -> tuple[set[str], PythonResult]:
-        """What is noticed of a program, and its result."""
-        self.prepare()
-        before = self.entries()
-        environment = {TOKEN: self.secret, "PATH": "/usr/bin:/bin"}
-        with subprocess.Popen(["sleep", "900"], env=environment) as victim:
-            names: dict[str, object] = {**self.names, "VICTIM": victim.pid}
-            helpers = [text for sign, text in HELPERS.items() if sign in code]
-            texts = [*(f"{name} = {value!r}\n" for name, value in names.items()), PROLOGUE, *helpers, code]
-            result = sandbox.run("".join(texts), timeout=20, thread="a")
-            sandbox.close("a")
-            noticed = set()
-            if "VICTIM" in code:
-                with suppress(subprocess.TimeoutExpired):
-                    # The kernel takes a moment.
-                    victim.wait(0.1)
-                    noticed.add("ended")
-            victim.kill()
-        text = result.stdout + result.stderr + (result.value or "")
-        noticed |= {line.removeprefix("LEAKED ") for line in text.splitlines() if line.startswith("LEAKED ")}
-        return noticed | self.changed(text, before), result
-
-    def changed(self, text: str, before: set[tuple[str, int, bytes]]) -> set[str]:
-        """The entries of the workspace that have changed, what has outside of it, and what was read."""
-        file, entries = self.secret_file, self.entries()
-        modes = [mode for _, mode, _ in entries]
-        signs = {
-            "secret": self.secret in text,
-            "passwords": "root:" in text,
-            "written": os.path.lexists(self.outside),
-            "changed": not (
-                file.exists() and file.stat().st_mode & 0o777 == 0o644 and file.read_text() == self.secret
-            ),
-            "trap": any(stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) for mode in modes),
-            "setuid": any(mode & (stat.S_ISUID | stat.S_ISGID) for mode in modes),
-        }
-        changed = {name.partition("/")[0] for name, _, _ in before ^ entries}
-        return changed | {name for name, is_so in signs.items() if is_so}
+def entries(arena: Path) -> set[tuple[Path, int, bytes]]:
+    """The path, the mode and the content of each entry."""
+    paths = [(path.relative_to(arena), path, path.lstat().st_mode) for path in arena.rglob("*")]
+    return {(name, mode, path.read_bytes() if stat.S_ISREG(mode) else b"") for name, path, mode in paths}
 
 
-@pytest.fixture(scope="module")
-def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
-    with pytest.MonkeyPatch.context() as patch:
-        arena = Arena(tmp_path_factory.mktemp("arena").resolve())
-        patch.setenv(TOKEN, arena.secret)
-        arena.prepare()
-        yield arena
-        for sandbox in arena.sandboxes.values():
-            sandbox.close()
+def sign(path: Path, mode: int) -> str:
+    """What a changed entry is a sign of."""
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        return "trap"
+    if mode & (stat.S_ISUID | stat.S_ISGID):
+        return "setuid"
+    return path.parts[1] if path.parts[0] == "workspace" else "outside"
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for kind, names in KINDS.items() for name in ATTACKS if name in names]
-)
-def test_it_is_contained(arena: Arena, kind: str, name: str) -> None:
-    if kind == "monty":
-        pytest.importorskip("pydantic_monty")
-    noticed, result = arena.play(arena.sandbox(kind), ATTACKS[name])
-    # Where the workspace can be changed, the rest of it may be.
-    assert noticed - ({"src", "kept"} if kind != "read-only" else set()) == set(), result
-    if kind == "monty":
-        assert "No module named" not in result.stderr
+def noticed(sandbox: Sandbox, code: str, arena: Path) -> set[str]:
+    """What is noticed of a program from outside, but for what may be changed in an open workspace."""
+    before = entries(arena)
+    with subprocess.Popen(["sleep", "900"]) as victim:
+        names = {"SECRET": str(arena / "secret"), "OUTSIDE": str(arena / "written"), "VICTIM": victim.pid}
+        helpers = [text for part, text in HELPERS.items() if part in code]
+        texts = [*(f"{name} = {value!r}\n" for name, value in names.items()), PROLOGUE, *helpers, code]
+        result = sandbox.run("".join(texts), timeout=20, thread="a")
+        sandbox.close()
+        signs = {sign(path, mode) for path, mode, _ in before ^ entries(arena)} - {"src", "kept"}
+        if "VICTIM" in code:
+            with suppress(subprocess.TimeoutExpired):
+                # The kernel takes a moment.
+                victim.wait(0.1)
+                signs.add("ended")
+        victim.kill()
+    text = f"{result.stdout}{result.stderr}{result.value}"
+    leaks = {line.removeprefix("LEAKED ") for line in text.splitlines() if line.startswith("LEAKED ")}
+    return signs | leaks | ({"secret"} if SECRET in text else set())
+
+
+@pytest.mark.parametrize("name", WRITABLE)
+def test_it_is_contained(arena: Path, name: str) -> None:
+    assert noticed(LinuxSandbox(arena / "workspace", writable=True), ATTACKS[name], arena) == set()
+
+
+@pytest.mark.parametrize("name", READ_ONLY)
+def test_a_workspace_that_is_only_read_stays_as_it_was(arena: Path, name: str) -> None:
+    before = entries(arena)
+    assert noticed(LinuxSandbox(arena / "workspace"), ATTACKS[name], arena) == set()
+    assert entries(arena) == before
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_it_is_noticed_without_a_sandbox(arena: Arena, name: str) -> None:
-    noticed, result = arena.play(arena.sandbox("none"), ATTACKS[name])
+def test_it_is_noticed_without_a_sandbox(arena: Path, name: str) -> None:
+    signs = noticed(UnsafeSandbox(arena / "workspace", unsafe=True), ATTACKS[name], arena)
     expected = set(ATTACKS[name].partition("\n")[0].split()[1:])
-    assert expected - MAY_BE_REFUSED <= noticed - {"src", "kept"} <= expected, result
+    assert expected - MAY_BE_REFUSED <= signs <= expected
 
 
 # They break their own interpreter, or try to.
@@ -275,11 +213,6 @@ BREAKING = {
     "a crash": "import ctypes\nctypes.string_at(0)",
     "closed handles": "import os\nos.closerange(0, 65536)",
     "stopping itself": "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
-    "a deaf loop": """
-import signal
-signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-while True: pass
-""",
     "forged answers": """
 import json, os
 forged = json.dumps({"id": "0" * 32, "exit": "ok", "value": "forged"}).encode() + b"\\n"
@@ -299,9 +232,15 @@ for handle in range(3, 256):
 }
 
 
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[LinuxSandbox]:
+    sandbox = LinuxSandbox()
+    yield sandbox
+    sandbox.close()
+
+
 @pytest.mark.parametrize("name", BREAKING)
-def test_the_next_call_works(arena: Arena, name: str) -> None:
-    sandbox = arena.sandbox("linux")
+def test_the_next_call_works(sandbox: LinuxSandbox, name: str) -> None:
     broken = sandbox.run(BREAKING[name], thread=name, timeout=0.5)
     assert broken.value is None
     after = sandbox.run("print('on')\n6 * 7", thread=name)

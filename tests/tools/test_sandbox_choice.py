@@ -59,15 +59,18 @@ def test_monty_ends_what_takes_too_much(work: Path) -> None:
     sandbox.close()
 
 
-def test_monty_reads_the_workspace_and_writes_to_a_folder_of_its_own(work: Path) -> None:
+def test_monty_reads_the_workspace_and_writes_to_a_folder_of_its_own(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "secret")
     sandbox = MontySandbox(work)
+    assert "secret" not in str(sandbox.run("import os\nos.environ['TOKEN']", thread="a"))
     assert sandbox.run("open('in.txt').read()", thread="a").value == "'hello'"
     refused = sandbox.run("open('out.txt', 'w')", thread="a")
     assert (refused.exit, "/own" in refused.note) == ("error", True)
     result = sandbox.run("open('/own/out.txt', 'w').write('done')", thread="a")
     [(name, size)] = result.files.items()
     assert (Path(name).read_text(), size) == ("done", 4)
-    assert sandbox.run("open('/own/out.txt').read()", thread="a").value == "'done'"
     assert sandbox.run("open('/own/out.txt').read()", thread="b").exit == "error"
     sandbox.close()
     assert not Path(name).exists()
@@ -114,7 +117,7 @@ def answer():
 threading.Thread(target=answer, daemon=True).start()
 seen = {}
 work, code = sys.argv[1:]
-for version in (1, 3, 7):
+for version in (1, 3):
     sandbox = LinuxSandbox(work)
     assert f"version {version}" in sandbox.enforced()["own files"]
     seen[f"version {version}"] = sandbox.run(code, thread="a").value
@@ -148,7 +151,7 @@ done(lambda: open("file", "w"), lambda: os.truncate("file", 0), lambda: os.open(
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are confined on Linux only")
 def test_another_user_of_other_kernels(tmp_path: Path) -> None:
     """Root alone becomes another user."""
@@ -163,7 +166,7 @@ def test_another_user_of_other_kernels(tmp_path: Path) -> None:
         env |= {"HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
     command += [sys.executable, "-c", HOSTS, str(folder), FORBIDDEN]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=True)
-    held = {f"version {version}": "(0, 'as it was', 'text')" for version in (1, 3, 7)}
+    held = {f"version {version}": "(0, 'as it was', 'text')" for version in (1, 3)}
     assert json.loads(done.stdout) == held | {"linux": "refused: True", "auto": "MontySandbox"}
     assert (folder / "file").read_text() == "as it was"
 
@@ -173,7 +176,7 @@ def test_another_user_of_other_kernels(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="most of the programs are written for Linux")
-@pytest.mark.parametrize("kind", ["auto", pytest.param("unsafe", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("kind", ["auto", "monty", pytest.param("unsafe", marks=pytest.mark.thorough)])
 def test_the_command_says_what_holds(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,7 +192,11 @@ def test_the_command_says_what_holds(
     if kind == "auto":
         assert ("Landlock" in shown, "seccomp" in shown, "LEAKED" in shown) == (True, True, False)
         return
-    told = json.loads(shown)
-    assert (told["programs"], told["tried"], told["contained"]) == (14, 14, 3)
-    held_anywhere = {check["name"] for check in told["checks"] if check["contained"]}
-    assert held_anywhere == {"memory", "time", "output"}
+    checks = {check["name"]: check for check in json.loads(shown)["checks"]}
+    contained = {name for name, check in checks.items() if check["contained"]}
+    if kind == "unsafe":
+        assert (len(checks), contained) == (14, {"memory", "time", "output"})
+    else:
+        # What else they try Monty has not.
+        assert contained == {name for name, check in checks.items() if check["tried"]}
+        assert {"read files", "write files", "read-only files"} <= contained

@@ -70,19 +70,13 @@ def test_what_is_made_or_replaced_outside_is_seen_at_once(work: Path) -> None:
     assert "PermissionError" in sandbox.run("open('link').read()").stderr
 
 
-NAMES = (
-    *("a\u00a0b", "a\u3000b", "a\u2028b", "a\u0085b", "a\rb", "a\nb", "a'b", "-a", "a\\b", "x" * 255),
-    os.fsdecode(b"a\xffb"),
-)
-
-
 def test_no_name_keeps_it_from_working(tmp_path: Path) -> None:
-    for name in (*NAMES, *(f"repository {number}" for number in range(300))):
-        os.makedirs(tmp_path / name / ".git")
+    name = os.fsdecode(b"a\n'\\\xe2\x80\xa8\xff")
+    for folder in (name, *(f"repository {number}" for number in range(300))):
+        os.makedirs(tmp_path / folder / ".git")
     for writable in (False, True):
-        sandbox = LinuxSandbox(tmp_path, writable=writable)
-        assert sandbox.run("20 + 3", thread="a").value == "23"
-    sandbox = LinuxSandbox(tmp_path / NAMES[-1])
+        assert LinuxSandbox(tmp_path, writable=writable).run("20 + 3", thread="a").value == "23"
+    sandbox = LinuxSandbox(tmp_path / name)
     assert sandbox.run("__import__('os').listdir('.')", thread="a").value == "['.git']"
 
 
@@ -169,14 +163,12 @@ def test_it_is_read_by_the_file_tools_and_goes_with_its_thread(work: Path, tmp_p
 
 REFUSED_WRITES = {
     "a new file": "open('new.csv', 'w')",
-    "a new folder": "import os; os.mkdir('src/new')",
     "an old database": "import sqlite3; sqlite3.connect('old.db').execute('create table a(x)')",
     "in C": "import ctypes, os; libc = ctypes.CDLL(None, use_errno=True); libc.open(b'new', 65, 438)\n"
     "raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), 'new')",
     "replaced, caught": "import os, tempfile\nhandle, name = tempfile.mkstemp()\n"
     "try: os.replace(name, 'top.py')\nexcept OSError: print('not saved')",
     "deleted": "import os; os.remove('top.py')",
-    "wrapped": "try: open('new.csv', 'w')\nexcept OSError as error: raise ValueError from error",
 }
 OTHER_REFUSALS = {
     "read": "open('/etc/shadow')",
@@ -211,11 +203,10 @@ def test_a_database_in_wal_mode_is_read_as_a_copy_and_the_note_says_so(work: Pat
 def test_what_it_locks_holds_nobody_up(work: Path) -> None:
     code = """
 import fcntl, struct
-files = [open('top.py', 'rb') for _ in range(6)]
+files = [open('top.py', 'rb') for _ in range(5)]
 fcntl.flock(files[0], fcntl.LOCK_EX)
-fcntl.lockf(files[1], fcntl.LOCK_SH)
 lock = struct.pack('hhqqi', fcntl.F_RDLCK, 0, 0, 0, 0)
-for file, command in zip(files[2:], (fcntl.F_SETLK, fcntl.F_SETLKW, 37, 38)): fcntl.fcntl(file, command, lock)
+for file, command in zip(files[1:], (fcntl.F_SETLK, fcntl.F_SETLKW, 37, 38)): fcntl.fcntl(file, command, lock)
 fcntl.fcntl(files[0], fcntl.F_SETLEASE, fcntl.F_RDLCK)
 """
     # While it is referred to, its interpreter and the files stay open.
@@ -263,10 +254,8 @@ def test_existing_entries_can_be_changed_but_protected_ones(work: Path, tmp_path
 
 def test_where_nothing_is_protected_all_of_it_is_open(tmp_path: Path) -> None:
     sandbox = LinuxSandbox(tmp_path, writable=True)
-    assert sandbox.enforced()["workspace"] == "writable"
-    code = "open('new.txt', 'w').write('new'); open('new.txt', 'a').write('er')"
-    assert sandbox.run(code, thread="a").exit == "ok"
-    assert files_of(tmp_path) == {"new.txt": "newer"}
+    assert sandbox.run("open('new.txt', 'w').write('new')", thread="a").exit == "ok"
+    assert (sandbox.enforced()["workspace"], files_of(tmp_path)) == ("writable", {"new.txt": "new"})
 
 
 def test_what_is_protected_can_be_said_and_is_taken_from_a_workspace(work: Path) -> None:
@@ -285,26 +274,20 @@ def test_a_workspace_that_is_protected_as_a_whole() -> None:
         LinuxSandbox(library, writable=True)
 
 
-def test_a_file_that_was_edited_can_be_written(work: Path) -> None:
+def test_a_file_that_was_replaced_or_is_newer_can_be_written_by_a_python_started_anew(work: Path) -> None:
     sandbox, tools = LinuxSandbox(work, writable=True), file_tools(work)
     assert sandbox.run("x = open('top.py', 'a').write('1')", thread="a").exit == "ok"
     tools["read_file"].invoke({"path": "top.py"})
     tools["edit_file"].invoke({"path": "top.py", "old": AS_IT_WAS, "new": "edited"})
-    result = sandbox.run("open('top.py', 'a').write('2'); x", thread="a")
-    assert (result.exit, result.note, result.value) == ("ok", "", "1")
-    (work / "other").write_text("other")
-    os.replace(work / "other", work / "top.py")
-    result = sandbox.run("open('top.py', 'a').write('3')", thread="a")
-    assert (result.exit, "top.py" in result.note, (work / "top.py").read_text()) == ("ok", True, "other3")
-
-
-def test_a_file_that_is_newer_can_be_written_from_the_next_call_on(work: Path) -> None:
-    sandbox, tools = LinuxSandbox(work, writable=True), file_tools(work)
-    sandbox.run("x = 1", thread="a")
     tools["write_file"].invoke({"path": "new.py", "content": "made"})
-    # Nothing is lost as long as it is only read.
-    assert sandbox.run("open('new.py').read(), x", thread="a").value == "('made', 1)"
+    # Nothing is lost by an edit, nor as long as the newer file is only read.
+    result = sandbox.run("open('top.py', 'a').write('2'); x, open('new.py').read()", thread="a")
+    assert (result.note, result.value) == ("", "(1, 'made')")
     refused = sandbox.run("open('new.py', 'w')", thread="a")
     assert (refused.exit, bool(refused.note)) == ("error", True)
     result = sandbox.run("open('new.py', 'a').write('+')", thread="a")
     assert (result.exit, "new.py" in result.note, (work / "new.py").read_text()) == ("ok", True, "made+")
+    (work / "other").write_text("other")
+    os.replace(work / "other", work / "top.py")
+    result = sandbox.run("open('top.py', 'a').write('3')", thread="a")
+    assert (result.exit, "top.py" in result.note, (work / "top.py").read_text()) == ("ok", True, "other3")
