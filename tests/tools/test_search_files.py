@@ -12,7 +12,6 @@ from langchain_core.tools import ToolException
 
 from tests.support.benches.workspace import Bench, Call, Files, Link, calls, check, refuses, shows
 
-EXPONENTIAL = "(a|aa)+$"
 BUSY = "a" * 60 + "b"
 
 
@@ -55,8 +54,6 @@ SEARCHES = {
         ["src/b.py:1: PORT = 2", "src/b.py:3: # PORT"],
         "*.py",
     ),
-    "nothing": shows(search("^$", path="a.py"), SOURCES, []),
-    "bytes that are no text": shows(search("x"), {"f": b"\xff x\xc3\n"}, ["f:1: \ufffd x\ufffd"], "f"),
     "what is not read is named": shows(
         search("needle"),
         ODD,
@@ -78,8 +75,6 @@ SEARCHES = {
     ),
     "plain text that is no such pattern": shows(search("price(order)[0]"), SHOP, [ORDER]),
     "plain text that is no pattern": shows(search("main("), SHOP, [MAIN]),
-    "braces that are no repeat": shows(search("f'{e}'"), SHOP, [MAIN]),
-    "a pattern first": shows(search("price\\(order\\)"), SHOP, [ORDER]),
     "over a line end": shows(search("total.*\\ncost"), SHOP, []),
     "no pattern, and nowhere": refuses(search("other("), SHOP, "\\("),
     "an empty pattern": refuses(search(""), SHOP, "pattern"),
@@ -100,11 +95,8 @@ def test_a_search(name: str, tmp_path: Path) -> None:
 def test_hits_are_bounded_and_kept_whole_for_reading(bench: Bench) -> None:
     bench.put("many.txt", "".join(f"hit {number} {'x' * 1_000}\n" for number in range(1_500)))
     found = bench("search_files", pattern="hit")
-    assert len(found) <= 20_000
-    assert "500" in found.splitlines()[-1]
+    assert (len(found) <= 20_000, "500" in found.splitlines()[-1]) == (True, True)
     kept = re.findall(r"\.signoff/outputs/\S+", found)[0]
-    rows = bench.rows("read_file", path=kept, start_line=300)
-    assert rows[0].startswith("300|many.txt:300: hit 299 xxx")
     assert bench.rows("read_file", path=kept, start_line=500)[0].startswith("500|many.txt:500: hit 499 ")
     # What is kept is not found itself, nor seen by git.
     assert bench.rows("search_files", pattern="hit 299 ")[0].startswith("many.txt:300: ")
@@ -118,22 +110,16 @@ def test_a_hit_in_a_huge_line_shows_what_is_around_it(bench: Bench) -> None:
     assert len(row) < 420
 
 
-@pytest.mark.timeout(60)
-def test_what_was_found_before_the_time_was_up_is_shown(bench: Bench) -> None:
-    bench.put("a.txt", f"a\na\n{BUSY}\na\n")
-    bench.put("b.txt", "a\n")
-    bench.put("z.txt", BUSY)
-    *rows, rest = bench("search_files", pattern="(?:a|aa)+$(?<!c)", context=1).splitlines()
-    assert rows == ["a.txt:1: a", "a.txt:2: a", f"a.txt-3- {BUSY}", "b.txt:1: a"]
-    assert "): a.txt, z.txt" in rest
-
-
 @pytest.mark.thorough
 @pytest.mark.timeout(60)
-def test_many_files_share_one_deadline(bench: Bench) -> None:
+def test_what_was_found_before_the_time_of_all_files_was_up_is_shown(bench: Bench) -> None:
+    bench.put("a.txt", f"a\na\n{BUSY}\na\n")
+    bench.put("b.txt", "a\n")
     for number in range(200):
-        bench.put(f"{number}.txt", BUSY)
-    assert "pattern" in bench.refusal("search_files", pattern=EXPONENTIAL)
+        bench.put(f"z{number}.txt", BUSY)
+    *rows, rest = bench("search_files", pattern="(?:a|aa)+$(?<!c)", context=1).splitlines()
+    assert rows == ["a.txt:1: a", "a.txt:2: a", f"a.txt-3- {BUSY}", "b.txt:1: a"]
+    assert "): a.txt, z0.txt" in rest
 
 
 @pytest.mark.timeout(60)
@@ -160,7 +146,7 @@ PARTS = [
 def test_no_line_that_matches_is_missed(bench: Bench) -> None:
     """Whatever the way in which a pattern is looked for: as if each line were searched alone."""
     chosen = random.Random(0)
-    for _ in range(200):
+    for _ in range(100):
         pattern = "".join(chosen.choices(PARTS, k=chosen.randint(1, 4)))
         lines = ["".join(chosen.choices(["a", "b", " ", ",", ""], k=chosen.randint(0, 4))) for _ in range(4)]
         try:

@@ -44,8 +44,6 @@ def offered(name: str, **annotations: Any) -> dict[str, Any]:
 def listed(how: str, request: dict[str, Any]) -> dict[str, Any]:
     if how == "many tools":
         return {"tools": [offered(f"tool_{number}") for number in range(5_000)]}
-    if how == "pages without end":
-        return {"tools": [], "nextCursor": str(request.get("params", {}).get("cursor", "")) + "x"}
     ours = {"kind": "read", "idempotent": True, "seconds": 0.001, "hand_over": True}
     return {
         "tools": [
