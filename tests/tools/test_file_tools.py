@@ -111,22 +111,17 @@ def test_a_tree_too_deep_is_listed_to_the_bound(bench: Bench) -> None:
 
 def test_what_gitignore_leaves_out_is_said_and_not_entered(bench: Bench) -> None:
     bench.put(".gitignore", "*.log\n/dist/\n!keep.log\n")
-    bench.put("web/.gitignore", "/out\n!special.log\n")
-    kept = ["keep.log", "web/special.log", "web/dist/y.js"]
-    for path in [*kept, "a.log", "dist/deep/x.log", "web/out/z.js", "web/b.log", ".signoff/outputs/y"]:
+    bench.put("web/.gitignore", "/out\n")
+    for path in ("keep.log", "a.log", "dist/deep/x.log", "web/out/z.js", ".signoff/outputs/y"):
         bench.put(path, "needle")
-    listing, found = bench("list_files"), bench("search_files", pattern="needle")
-    assert [row for row in bench.rows("list_files") if row.endswith(" 6")] == [f"{name} 6" for name in kept]
-    assert bench.rows("search_files", pattern="needle") == [f"{name}:1: needle" for name in kept]
-    for text in (listing, found):
-        assert "a.log, dist/, web/b.log, web/out/." in text.splitlines()[-1]
-    assert bench.rows("list_files", glob="dist/**") == []
+    assert [row for row in bench.rows("list_files") if row.endswith(" 6")] == ["keep.log 6"]
+    assert bench.rows("search_files", pattern="needle") == ["keep.log:1: needle"]
+    for text in (bench("list_files"), bench("search_files", pattern="needle")):
+        assert "a.log, dist/, web/out/." in text.splitlines()[-1]
     # What is named itself is shown all the same.
     assert bench.rows("list_files", path="dist") == ["dist/deep/x.log 6"]
     assert bench.rows("list_files", path=".signoff") == [".signoff/outputs/y 6"]
-    for path in ("dist", "dist/deep/x.log"):
-        assert bench.rows("search_files", pattern="needle", path=path) == ["dist/deep/x.log:1: needle"]
-    assert bench.rows("read_file", path="dist/deep/x.log") == ["1|needle"]
+    assert bench.rows("search_files", pattern="needle", path="dist") == ["dist/deep/x.log:1: needle"]
 
 
 # Each is the whole of a `.gitignore`.

@@ -1,7 +1,5 @@
-"""What a thread knows of files: one that has changed since it was read is not replaced, and the files of a
-thread's long results are read by that thread alone."""
+"""What a thread knows of files: one that has changed since it was read is not replaced."""
 
-import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -103,49 +101,3 @@ def test_it_is_kept_by_an_agent_of_langchain_too(bench: Bench) -> None:
     with pytest.raises(ToolException, match=r"a\.py"):
         run(WRITE)
     assert (bench.root / "a.py").read_text() == CHANGED
-
-
-# The folder of a thread's long results.
-
-
-def long() -> str:
-    """Much."""
-    return "needle\n" * 1_000
-
-
-def test_long_results_are_read_by_their_thread_and_never_written(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    storage = sqlite_storage(tmp_path / "t.sqlite")
-    options: Any = {"storage": storage, "policy": {"result_chars": 1_000}}
-
-    def run(thread: str, *calls: Any) -> list[ToolMessage]:
-        model = ScriptedModel([reply(*calls), FINISH])
-        graph = build_graph(model, [long, *bench.tools.values()], **options)
-        messages = graph.invoke(GO, {"configurable": {"thread_id": thread}})["messages"]
-        return [message for message in messages if isinstance(message, ToolMessage)][-1 - len(calls) : -1]
-
-    text = run("t", call("long"))[0].text
-    path = Path(re.findall(rf"{tmp_path}\S+", text)[0])
-    (path.parent / "out").symlink_to(bench.root)
-    secret = path.parent.parent / "another/secret"
-    secret.parent.mkdir()
-    secret.write_text("secret")
-    looks = [
-        call("read_file", path=str(path), end_line=1),
-        call("search_files", path=str(path), pattern="needle$"),
-        call("list_files", path=str(path.parent)),
-        call("search_files", path=str(path.parent), pattern="needle$"),
-    ]
-    others = [
-        call("read_file", path=f"{path.parent}/../another/secret"),
-        call("read_file", path=f"{path.parent}/out/a.py"),
-        call("list_files", path=str(path.parent.parent)),
-        call("write_file", path=str(path), content="x"),
-        call("edit_file", path=str(path), old="needle", new="x", replace_all=True),
-    ]
-    assert [result.status for result in run("t", *looks, *others)] == ["success"] * 4 + ["error"] * 5
-    assert {result.status for result in run("u", *looks)} == {"error"}
-    assert path.read_text() == long()
-    storage.close()

@@ -18,7 +18,7 @@ from signoff.models import ScriptedModel, call
 from signoff.tools import Workspace, mcp_tools, python_tool, terminal_tool
 from tests.support.plays import FINISH, GO, THREAD, saved
 from tests.support.process_table import children, gone, runs
-from tests.support.terminals import found, long_sleep, until
+from tests.support.terminals import found, long_sleep
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
@@ -44,45 +44,33 @@ def graph_of(name: str, tools: list[BaseTool], **storage: Any) -> Graph:
     return build_graph(ScriptedModel([RESOURCES[name][1], FINISH] * 2), tools, **(storage or saved()))
 
 
-def run(graph: Graph) -> None:
-    assert graph.invoke(GO, THREAD)["outcome"]["status"] == "success"
-
-
-def started(before: set[int]) -> set[int]:
-    """The processes that this one has started since."""
-    return set(children(os.getpid())) - before
-
-
-def left(pids: set[int]) -> set[int]:
-    """Those that were not ended, or not collected."""
-    return pids & set(children(os.getpid()))
-
-
 @pytest.mark.parametrize("name", RESOURCES)
 def test_it_ends_with_the_last_graph_that_uses_it_and_is_started_anew(name: str, tmp_path: Path) -> None:
     before = set(children(os.getpid()))
+
+    def started() -> set[int]:
+        """The processes that this one has started since, and that were not ended, or not collected."""
+        return set(children(os.getpid())) - before
+
     tools = RESOURCES[name][0](tmp_path)
     with sqlite_storage(tmp_path / "threads.sqlite") as storage:
         graph, other = graph_of(name, tools, storage=storage), graph_of(name, tools)
-        run(graph)
-        first = started(before)
-        assert first
+        graph.invoke(GO, THREAD)
+        first = started()
         graph.with_config(tags=["a copy"]).close()
-        assert left(first) == first, "another graph uses it"
+        assert started() == first != set(), "another graph uses it"
         other.close()
-        assert not left(first)
-        run(graph)
-        second = started(before)
-        assert second
-    assert not left(second), "the storage is closed"
+        assert not started()
+        assert graph.invoke(GO, THREAD)["outcome"]["status"] == "success"
+        assert started()
+    assert not started(), "the storage is closed"
     assert not found()
 
 
 def test_it_ends_when_the_graph_is_gone(tmp_path: Path) -> None:
-    before = set(children(os.getpid()))
-    run(graph_of("a server", server_tools(tmp_path)))
+    graph_of("a server", server_tools(tmp_path)).invoke(GO, THREAD)
     gc.collect()
-    assert until(lambda: not started(before))
+    assert gone(*map(int, (tmp_path / "pids").read_text().split()))
 
 
 PROGRAM = """

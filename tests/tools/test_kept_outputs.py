@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool
 
 from signoff import Session, Storage, build_graph, sqlite_storage
-from signoff.models import ScriptedModel, call
+from signoff.models import ScriptedModel, call, reply
 from signoff.text import count_noun, valid_text
+from signoff.tools import workspace_tools
 from tests.support.plays import ASK, FINISH, GO, results
 
 HOUR, DAY = 3_600.0, 86_400.0
@@ -32,15 +35,16 @@ class Threads:
     cache: Path
     texts: dict[str, Path] = field(default_factory=dict)
 
-    def session(self, name: str, steps: Sequence[Any]) -> Session[Any]:
-        policy = {"result_chars": 1_000}
-        return Session(build_graph(ScriptedModel([*steps]), [big], storage=self.storage, policy=policy), name)
+    def session(self, name: str, steps: Sequence[Any], tools: Sequence[BaseTool] = ()) -> Session[Any]:
+        options: Any = {"storage": self.storage, "policy": {"result_chars": 1_000}}
+        return Session(build_graph(ScriptedModel([*steps]), [big, *tools], **options), name)
 
-    def begin(self, name: str, *steps: Any) -> None:
+    def begin(self, name: str, *steps: Any) -> Path:
         session = self.session(name, [BIG, *steps])
         session.run("go")
         kept = re.findall(rf"{self.cache}\S+", results(session.status().values)[0])
         self.texts[name] = Path(kept[0])
+        return self.texts[name]
 
     def ends(self, name: str, ago: float) -> None:
         """A thread that has ended some time ago."""
@@ -113,6 +117,36 @@ def test_a_copy_that_cannot_be_kept_costs_the_copy_alone(
     graph = build_graph(ScriptedModel([BIG, FINISH]), [big], policy={"result_chars": 1_000})
     result = results(graph.invoke(GO))[0]
     assert (result[:3], result[-3:], len(result) <= 1_000) == ("abc", "hij", True)
+
+
+def test_they_are_read_by_their_thread_alone_and_never_written(threads: Threads, tmp_path: Path) -> None:
+    work, path = tmp_path / "work", threads.begin("t", FINISH)
+    work.mkdir()
+    (work / "a.py").touch()
+    (path.parent / "out").symlink_to(work)
+    other = threads.begin("u", FINISH)
+    text = path.read_text()
+
+    def statuses(thread: str, *calls: Any) -> list[str]:
+        session = threads.session(thread, [reply(*calls), FINISH], workspace_tools(work))
+        session.run("more")
+        messages = session.status().values["messages"]
+        return [m.status for m in messages if isinstance(m, ToolMessage)][-1 - len(calls) : -1]
+
+    reads = [
+        call("read_file", path=str(path), end_line=1),
+        call("search_files", path=str(path.parent), pattern="abc"),
+        call("list_files", path=str(path.parent)),
+    ]
+    others = [
+        call("read_file", path=f"{path.parent}/../{other.parent.name}/{other.name}"),
+        call("read_file", path=f"{path.parent}/out/a.py"),
+        call("list_files", path=str(path.parent.parent)),
+        call("write_file", path=str(path), content="x"),
+    ]
+    assert statuses("t", *reads, *others) == ["success"] * 3 + ["error"] * 4
+    assert statuses("u", *reads) == ["error"] * 3
+    assert path.read_text() == text
 
 
 def test_text_becomes_valid() -> None:

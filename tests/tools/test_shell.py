@@ -106,46 +106,6 @@ def test_nothing_is_lost_while_commands_follow_each_other(shell: Shell) -> None:
     assert "__signoff" not in seen
 
 
-# A person who types.
-
-
-def test_a_person_types_into_an_interactive_shell(tmp_path: Path) -> None:
-    with Shell(tmp_path, interactive=True) as shell, ThreadPoolExecutor() as threads:
-        shown: list[bytes] = []
-        running = threads.submit(shell.run, GETPASS, 60, shown.append)
-        assert until(lambda: b"Password: " in b"".join(shown))
-        shell.write(b"secret\n")
-        code, output = ended(running.result())
-        assert (code, "6\n" in output, "secret" in output) == (0, True, False)
-        running = threads.submit(shell.run, long_sleep(), 60)
-        assert until(lambda: bool(found()))
-        shell.interrupt()
-        assert ended(running.result())[0] == 130
-        shell.write(b"half a line")
-        assert ended(shell.run("echo next"))[1] == "next\n"
-
-
-def test_what_the_terminal_shows_is_heard_also_between_commands(tmp_path: Path) -> None:
-    heard, during = bytearray(), bytearray()
-    with Shell(tmp_path, on_output=heard.extend) as shell:
-        shell.run("(sleep 0.3; echo background) & printf '\\033[1mnow\\n'", on_output=during.extend)
-        assert b"\x1b[1mnow\r\n" in during
-        assert until(lambda: b"background\r\n" in heard)
-        assert b"\x1b[1mnow\r\n" in heard
-        for own in (b"133;", b"builtin"):
-            assert own not in heard + during
-
-
-def test_a_listener_that_raises_stops_the_command(shell: Shell) -> None:
-    def broken(_: bytes) -> None:
-        raise ValueError
-
-    with pytest.raises(ValueError):  # noqa: PT011  it is its own
-        shell.run(f"echo x; {long_sleep()}", on_output=broken)
-    assert not found()
-    assert shell.run("echo next").output == "next\n"
-
-
 def test_the_environment_is_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with Shell(tmp_path, env={"GIVEN": "1"}) as shell:

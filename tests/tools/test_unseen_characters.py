@@ -2,37 +2,22 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.benches.cli import Bench, steps
 from tests.unseen import unseen
 
 # Control characters have symbols of their own.
 CHARACTERS = [chr(code) for code in sorted(unseen()) if code >= 0xA0]
 DECEIVING = "\u3164\u2800\u115f\u1160\uffa0\ufe0f\U000e0100\u034f\u17b4\u180b\u200b\u202e\u00ad\u00a0"
-WORDS = " ".join(f"rm{character}x" for character in DECEIVING)
-ASKED = {
-    "a command": f'call("run_shell", command={" ".join(f"rm{character}x" for character in CHARACTERS)!a})',
-    "a question": f'call("ask_user", question={WORDS!a}, options=[{WORDS!a}])',
-    "a confirmation": (
-        f'call("finish_task", summary={WORDS!a}, pending_issues=[{WORDS!a}], requires_user_confirmation=True)'
-    ),
-}
 
 
-def test_characters_that_were_used_to_deceive_are_among_them() -> None:
+def test_a_person_who_approves_a_command_sees_each_of_them(tmp_path: Path) -> None:
     assert set(DECEIVING) <= set(CHARACTERS)
-
-
-@pytest.mark.parametrize("name", ASKED)
-def test_a_person_who_is_asked_sees_each_of_them(name: str, tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    bench.model(steps(ASKED[name]))
+    command = " ".join(f"rm{character}x" for character in CHARACTERS)
+    bench.model(steps(f'call("run_shell", command={command!a})'))
     shown = bench.run("x", "--approve", "write,terminal").stdout
-    named = [
-        f"rm⟨U+{ord(character):04X}⟩x" for character in (CHARACTERS if name == "a command" else DECEIVING)
-    ]
-    assert " ".join(named) in " ".join(shown.split(" \n"))
+    named = " ".join(f"rm⟨U+{ord(character):04X}⟩x" for character in CHARACTERS)
+    assert named in " ".join(shown.split(" \n"))
     assert [character for character in CHARACTERS if character in shown] == []
 
 

@@ -104,17 +104,6 @@ def test_a_workspace_reached_through_a_link_has_both_its_names(around: Bench) ->
         assert bench.rows("read_file", path=f"{around.root}/{name}/notes.txt") == ["1|notes"]
 
 
-def test_a_workspace_that_was_deleted_says_so_and_works_again_when_it_is_back(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, {"w/": ""})
-    tools = Bench(tmp_path / "w")
-    (tmp_path / "w").rmdir()
-    assert "workspace" in tools.refusal("write_file", path="a", content="x")
-    assert bench.disk() == {}
-    (tmp_path / "w").mkdir()
-    tools("write_file", path="a", content="x")
-    assert bench.disk() == {"w/a": b"x"}
-
-
 # How a file is written.
 
 
