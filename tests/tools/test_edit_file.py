@@ -10,7 +10,6 @@ from tests.support.benches.workspace import Bench, Call, Case, Link, calls, chan
 CONFIG = "HOST = 'a'\nPORT = 3000\nDEBUG = True\n"
 TWENTY = "".join(f"line {number}\n" for number in range(1, 21))
 THREE = ["1|HOST = 'a'", "2|PORT = 3000", "3|DEBUG = True"]
-CODE = "".join(f"def func_{n}(a, b):\n    return a + b * {n}\n\n" for n in range(6_000))
 
 
 def edit(old: str, new: str = "x", path: str = "f", **args: bool) -> Call:
@@ -49,9 +48,6 @@ EDITS = {
         ],
     ),
     "all places": everywhere("a, b\na\n", "a", "x", "x, b\nx\n", "2", "1|x, b"),
-    "all, with their own ends": everywhere(
-        "a\r\nb\r\na\r\nb\n", "a\nb", "1\n2\n3", "1\r\n2\r\n3\r\n1\r\n2\r\n3\n", "2"
-    ),
     "very many": everywhere("ab\r\n" * 90_000, "a", "x\ny", "x\r\nyb\r\n" * 90_000, "90,000"),
     "through a link": changes(
         edit("b", "B", path="link"), {"f": "ab", "link": Link("f")}, {"f": "aB"}, rows=["1|aB"]
@@ -65,21 +61,14 @@ MISFITS = {
     "a missing file": refuses(edit("a", path="g"), {"f": CONFIG}, "g", "list_files"),
     "Latin-1": misfits(b"caf\xe9", "a", "f", "UTF-8"),
     "several places": misfits(CONFIG, " = ", "f", "1, 2, 3", "replace_all"),
-    "places that overlap": misfits("aaa", "aa", "1", "replace_all"),
     "too many for all": refuses(
         edit("a", "x", replace_all=True), {"f": "ab\n" * 110_000}, "100,000"
     ),
     "line numbers of a reading": misfits(CONFIG, "2|PORT = 3000\n3|DEBUG", "read_file", rows=[]),
     "other spaces": misfits(CONFIG, "PORT  =  3000", rows=THREE),
     "nothing close": misfits(CONFIG, "def main(argument):", "read_file", rows=[]),
-    "too many line ends": misfits("a\r\nb\r\nlast\r\n", "b\nlast\n\n", rows=["1|a", "2|b", "3|last"]),
     "very many lines": misfits(
         "".join(f"value_{n} = compute({n * 7919})\n" for n in range(100_000)), "value_1234 = compute()"
-    ),
-    "at the end of a large file": misfits(
-        CODE,
-        "def func_5999(a,b):\n    return a+b*5999",
-        rows=["17997|", "17998|def func_5999(a, b):", "17999|    return a + b * 5999", "18000|"],
     ),
 }  # fmt: skip
 
@@ -88,10 +77,8 @@ MISFITS = {
 ALIKE = {
     "a form of the file": ("a\nnai\u0308ve = 1\n", "na\u00efve = 1", "line 2", "U+0308 COMBINING DIAERESIS"),
     "a space of the file": ("a b\nc\u00a0d\n", "a b\nc d", "line 2 the file has U+00A0 NO-BREAK SPACE"),
-    "a space of old": ("a b\r\nc d\r\n", "a\u202fb\nc d", "line 1 old has U+202F NARROW NO-BREAK SPACE"),
     "several": ("a\u2013b\u00a0c\n", "a-b\u2009c", "line 1", "U+00A0", "U+2013 EN DASH", "old has U+2009"),
     "what is not seen": ("pay\u200bpal\n", "paypal", "line 1", "U+200B ZERO WIDTH SPACE"),
-    "quotes": ("say \u201chi\u201d\n", 'say "hi"', "line 1", "U+201C LEFT DOUBLE QUOTATION MARK", "U+201D"),
     "a line separator": ("a\u2028b\n", "a\nb", "line 1", "U+2028 LINE SEPARATOR"),
     "many accents": ("e\u0301" * 400_000, "\u00e9" * 100_000, "U+0301 COMBINING ACUTE ACCENT"),
 }  # fmt: skip

@@ -4,7 +4,7 @@ built, in one line that names the tool and the argument."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial, update_wrapper
+from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
@@ -83,7 +83,6 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         f"the name {name}": (named(name), "'deploy'", f"'{name}'")
         for name in ("runtime", "run_manager", "args", "v__args", "model_config")
     },
-    "a type": (int, "int", "tool"),
     "an object that can be called": (Service(), "Service", "tool"),
 }
 
@@ -118,11 +117,6 @@ async def soon(year: int) -> str:
     return f"soon {year}"
 
 
-def by_name_alone(*, year: int) -> str:
-    """Orders."""
-    return str(year)
-
-
 ANN, YEAR, LESS = "3 orders of ann in 1", {"year": 1}, ["year", "limit"]
 FORGED = {"year": 1, "user": "mallory"}
 OF_ANN = StructuredTool.from_function(update_wrapper(partial(orders, user="ann"), orders))
@@ -135,7 +129,6 @@ TAKEN: dict[str, tuple[Any, dict[str, Any], list[str], str]] = {
     "bound beside the state": (partial(with_state, user="ann"), YEAR, ["year"], "ann: 2 messages"),
     "a tool of a partial": (OF_ANN, FORGED, LESS, ANN),
     "a coroutine": (soon, YEAR, ["year"], "soon 1"),
-    "a cached function": (cache(by_name_alone), YEAR, ["year"], "1"),
     **{
         f"the name {name}": (named(name), {name: "v"}, [name], "v")
         for name in ("config", "state", "store", "schema", "json", "cls", "self")

@@ -94,19 +94,16 @@ def test_texts_go_by_size_those_that_ended_first_before(threads: Threads) -> Non
     assert threads.gone == {"first", "second"}
 
 
-def test_a_thread_that_goes_on_keeps_its_texts(threads: Threads, tmp_path: Path) -> None:
+def test_a_thread_that_goes_on_keeps_its_texts(threads: Threads) -> None:
     threads.ends("t", 40 * DAY)
     session = threads.session("t", [ASK, FINISH])
     session.run("more")
-    with sqlite_storage(tmp_path / "other.sqlite") as storage:
-        others = Threads(storage, threads.cache)
-        # A thread of the same name in another database has others.
-        others.ends("t", 0)
-        assert (threads.gone, others.gone) == (set(), set())
-        session.resume("so")
-        threads.ends("t", 40 * DAY)
-        others.ends("clears", 0)
-        assert (threads.gone, others.gone) == ({"t"}, set())
+    threads.ends("clears", 0)
+    assert threads.gone == set()
+    session.resume("so")
+    threads.ends("t", 40 * DAY)
+    threads.ends("clears too", 0)
+    assert threads.gone == {"t"}
 
 
 def test_a_copy_that_cannot_be_kept_costs_the_copy_alone(

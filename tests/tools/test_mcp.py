@@ -74,20 +74,15 @@ def test_one_server_serves_every_call_and_ends_with_its_graph(tmp_path: Path) ->
     assert gone(server, child)
 
 
-# One that hangs is given up on after some seconds.
-BROKEN = ["die", pytest.param("hang", marks=pytest.mark.thorough)]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("how", BROKEN)
+@pytest.mark.parametrize("how", ["die", pytest.param("hang", marks=pytest.mark.thorough)])
 def test_a_server_that_dies_or_hangs_in_a_call_serves_the_next_one(how: str, tmp_path: Path) -> None:
     tools = tools_of(rough("serves", tmp_path / "pids"))
     for tool in tools:
         tool.metadata = {"kind": "write", "seconds": 0.3 if tool.name == "hang" else 60}
     failed, after = told(graph_calling(tools, how, "look").invoke(GO))
-    assert failed[1] == "error"
     first, second = started(tmp_path / "pids")
-    assert after == (f"by {second}", "success")
+    assert (failed[1], after) == ("error", (f"by {second}", "success"))
     assert gone(first)
 
 

@@ -81,19 +81,14 @@ def test_no_name_keeps_it_from_working(tmp_path: Path) -> None:
 
 
 def test_a_workspace_that_is_gone_is_told_and_one_made_anew_is_read(work: Path, tmp_path: Path) -> None:
-    sandbox = LinuxSandbox(work, writable=True)
-    tool = python_tool(sandbox)
-    assert sandbox.run("x = 1", thread="a").exit == "ok"
+    tool = python_tool(workspace=work, writable=True)
+    assert tool.invoke({"code": "print(1)"}) == "1"
     work.rename(tmp_path / "moved")
     with pytest.raises(ToolException, match="workspace"):
         tool.invoke({"code": "print(1)"})
-    (tmp_path / "moved").rename(work)
-    assert sandbox.run("x", thread="a").value == "1"
-    work.rename(tmp_path / "moved")
     work.mkdir()
     (work / "file").write_text("new")
-    result = sandbox.run("open('file').read()", thread="a")
-    assert (result.value, "work" in result.note) == ("'new'", True)
+    assert tool.invoke({"code": "print(open('file').read())"}).startswith("new")
 
 
 # Its own folder.
@@ -123,13 +118,6 @@ def test_it_writes_to_a_folder_of_its_own(work: Path) -> None:
     assert sorted(path.name for path in work.iterdir()) == [".git", ".venv", "docs", "src", "top.py"]
     sandbox.close()
     assert not os.path.exists(own)
-
-
-def test_without_a_thread_nothing_is_kept() -> None:
-    code = "import os\nown = os.path.expanduser('~')\nopen(own + '/x', 'w').write('1')\nown"
-    result = LinuxSandbox().run(code)
-    assert (result.exit, result.files) == ("ok", {})
-    assert not os.path.exists(str(result.value).strip("'"))
 
 
 WRITE = "import os; own = os.path.expanduser('~')\nopen(own + '/x.txt', 'a').write('some text')\nprint(own)\n"

@@ -30,7 +30,6 @@ def ended(result: ShellResult) -> tuple[int | None, str]:
 
 COMMANDS = {
     "nothing": ("true", 0, ""),
-    "a return": ("return 7", 7, ""),
     "an unknown one": ("nosuchcommand", 127, "bash: nosuchcommand: command not found\n"),
     "one that bash abandons": (": ${x?gone}; echo not reached", 1, "bash: x: gone\n"),
     "one that interrupts itself": ("kill -INT $$; echo not reached", 130, "\n"),
@@ -41,7 +40,6 @@ COMMANDS = {
     "outputs that are redirected": ("exec 3>&1 >/dev/null 2>&1; echo hidden; exec >&3 2>&3", 0, ""),
     "a terminal without lines or echo": ("stty raw -echo; (exit 5)", 5, ""),
     "aliases of what the shell uses": ("alias .=false builtin=false printf=false declare=false", 0, ""),
-    "a trace": ("set -x; set +x", 0, "++ set +x\n"),
 }
 
 
@@ -60,8 +58,6 @@ def test_exit_codes_are_exact(shell: Shell) -> None:
 RENDERED = {
     "line ends": (b"a\r\nb\r\r\n", "a\nb\n"),
     "a line that is written again": (b"10%\r50%\r100%\n", "100%\n"),
-    "and is erased before": (b"aaaa\r\x1b[Kbb\n", "bb\n"),
-    "backspaces": (b"h\bhe\bel\bl", "hel"),
     "the clipboard": (b"\x1b]52;c;aGVsbG8=\x07paste", "paste"),
     "a sequence without an end": (b"\x1b]52;c;never ended\nnext", "]52;c;never ended\nnext"),
     "control characters and no text": (b"a\x07\x00\x7f\xff\x1a", "a\ufffd\ufffd\ufffd\ufffd"),
@@ -77,15 +73,6 @@ def test_an_output_can_do_nothing_to_a_terminal(shell: Shell, tmp_path: Path) ->
         code, output = ended(shell.run("stty -opost; cat written"))
         assert (code, shown in (None, output)) == (0, True), name
         assert all(character in "\t\n" or character >= " " for character in output), name
-
-
-@pytest.mark.thorough
-def test_a_flood_is_not_kept_and_not_called_whole(shell: Shell) -> None:
-    result = shell.run("head -c 60000000 /dev/zero | tr '\\0' x; echo; echo last", timeout=120)
-    assert (result.exit_code, result.truncated > 58_000_000) == (0, True)
-    assert result.whole_output == result.output
-    assert result.output.endswith("x\nlast\n")
-    assert len(result.output) < 1_100_000
 
 
 def test_a_very_long_command(shell: Shell) -> None:
