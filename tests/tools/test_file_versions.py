@@ -5,15 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import ToolException
-from langgraph.checkpoint.memory import InMemorySaver
 
 from signoff import build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call, reply
 from tests.support.benches.workspace import Bench, Call, Link
-from tests.support.plays import FINISH, GO, THREAD
+from tests.support.plays import FINISH, GO
 
 READ: Call = ("read_file", {"path": "a.py"})
 BY_LINK = ("read_file", {"path": "link"})
@@ -86,18 +84,3 @@ def test_calls_of_one_reply_know_of_each_other(bench: Bench) -> None:
     calls = [call(name, **args) for name, args in (READ, EDIT, WRITE, WRITE)]
     graph = build_graph(ScriptedModel([calls[0], reply(*calls[1:]), FINISH]), [*bench.tools.values()])
     assert {row.split()[1] for row in statuses(graph.invoke(GO))} == {"success"}
-
-
-def test_it_is_kept_by_an_agent_of_langchain_too(bench: Bench) -> None:
-    saver = InMemorySaver()
-
-    def run(step: Any) -> None:
-        model = ScriptedModel([call(step[0], **step[1]), reply("Done.")])
-        agent: Any = create_agent(model, [*Bench(bench.root).tools.values()], checkpointer=saver)
-        agent.invoke(GO, THREAD)
-
-    run(READ)
-    bench.put("a.py", CHANGED)
-    with pytest.raises(ToolException, match=r"a\.py"):
-        run(WRITE)
-    assert (bench.root / "a.py").read_text() == CHANGED
