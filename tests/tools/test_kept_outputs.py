@@ -123,7 +123,7 @@ def test_they_are_read_by_their_thread_alone_and_never_written(threads: Threads,
         session = threads.session(thread, [reply(*calls), FINISH], workspace_tools(work))
         session.run("more")
         messages = session.status().values["messages"]
-        return [m.status for m in messages if isinstance(m, ToolMessage)][-1 - len(calls) : -1]
+        return [str(m.status) for m in messages if isinstance(m, ToolMessage)][-1 - len(calls) : -1]
 
     reads = [
         call("read_file", path=str(path), end_line=1),

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,14 +19,6 @@ pytestmark = [
 ]
 
 
-def unix_socket(path: Path) -> None:
-    # The path of a socket is short: it is bound through its folder.
-    folder = os.open(path.parent, os.O_RDONLY)
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(f"/proc/self/fd/{folder}/{path.name}")
-    os.close(folder)
-
-
 def sparse(path: Path) -> None:
     with open(path, "wb") as file:
         file.truncate(200 * 10**9)
@@ -35,7 +26,6 @@ def sparse(path: Path) -> None:
 
 NOT_REGULAR: dict[str, Callable[[Path], object]] = {
     "a pipe": os.mkfifo,
-    "a socket": unix_socket,
     "a link without end": lambda path: path.symlink_to("/dev/zero"),
     "a link to itself": lambda path: path.symlink_to(path.name),
     "a folder": Path.mkdir,

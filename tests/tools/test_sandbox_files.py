@@ -95,18 +95,15 @@ def test_a_workspace_that_is_gone_is_told_and_one_made_anew_is_read(work: Path, 
 
 
 def test_it_writes_to_a_folder_of_its_own(work: Path) -> None:
-    sandbox = LinuxSandbox(work)
-    code = "import os, tempfile\nown = tempfile.gettempdir()\nown == os.path.expanduser('~')"
-    assert sandbox.run(code, thread="a").value == "True"
-    name = "/".join(("x" * 120, "y" * 120, "out.txt"))
+    sandbox, name = LinuxSandbox(work), "/".join(("x" * 120, "y" * 120, "out.txt"))
+    own = own_of(sandbox)
     code = (
-        f"os.chdir(own); os.makedirs(os.path.dirname({name!r})); open({name!r}, 'w').write('12345')\n"
-        "os.mkdir('.out'); open('.out/.hidden', 'w').write('123')\n"
+        f"import os\nos.chdir(os.path.expanduser('~')); os.makedirs(os.path.dirname({name!r}))\n"
+        f"open({name!r}, 'w').write('12345'); open('.hidden', 'w').write('123')\n"
         # Nobody asked for this one.
         "os.makedirs('.cache/fonts'); open('.cache/fonts/list', 'w'); None"
     )
-    own = own_of(sandbox)
-    assert sandbox.run(code, thread="a").files == {f"{own}/.out/.hidden": 3, f"{own}/{name}": 5}
+    assert sandbox.run(code, thread="a").files == {f"{own}/.hidden": 3, f"{own}/{name}": 5}
     assert "12345" in file_tools(work)["read_file"].invoke({"path": f"{own}/{name}"})
     # Nothing is new in the next call; changed is new.
     assert sandbox.run("1", thread="a").files == {}
