@@ -28,12 +28,6 @@ def process_of(sandbox: LinuxSandbox, thread: str) -> int:
 
 
 OWN = "import os; os.chdir(os.path.expanduser('~'))\n"
-DATABASE = """
-import sqlite3
-database = sqlite3.connect('own.sqlite')
-database.executescript('pragma journal_mode=wal; create table a(x); insert into a values (7)')
-sqlite3.connect('own.sqlite').execute('select x from a').fetchone()
-"""
 COPIES = """
 open('a', 'w').write('1')
 import shutil; shutil.copy('a', 'b'); shutil.copy2('a', 'c')
@@ -57,7 +51,6 @@ WORKS: dict[str, tuple[str, str | None, str]] = {
     "other line ends": ("print(1)\r\nprint(2)", None, "1\n2\n"),
     "a bar that goes back": ("for n in range(9): print(f'\\r{n} of 8', end='')", None, "8 of 8"),
     "access and copies": (OWN + COPIES, "(['c'], True)", ""),
-    "a database in WAL mode": (OWN + DATABASE, "(7,)", ""),
     "what libraries ask of the machine": (MACHINE, "1", ""),
     "the whole of a long value": ("'\U0001f600' * 200_000", "'" + "\U0001f600" * 99_999, ""),
 }

@@ -19,7 +19,7 @@ BOUNDS = {
     "100 MB": SMALL,
     "50 MB": Bounds(memory=50 * MB),
     "64": SMALL,
-    "files": Bounds(files=3_000),
+    "files": Bounds(files=1_000),
     "60 MB": Bounds(disk=60 * MB),
 }
 
@@ -129,7 +129,6 @@ REFUSED = {
     "a file too large": ("30 MB", f"{OWN}open('a', 'wb').write(b'x' * 40_000_000)"),
     "a fork": ("run_shell", "import os; os.fork()"),
     "a shell": ("run_shell", "import subprocess; subprocess.run('ls', shell=True)"),
-    "another program": ("run_shell", "import os; os.execv('/bin/ls', ['ls'])"),
     "a pool": (
         "run_shell",
         "from concurrent.futures import ProcessPoolExecutor\n"

@@ -100,15 +100,10 @@ def test_nothing_is_lost_while_commands_follow_each_other(shell: Shell) -> None:
 
 
 def test_the_environment_is_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("ANY_NAME", "a secret")
     with Shell(tmp_path, env={"GIVEN": "1"}) as shell:
-        names = {line.partition("=")[0] for line in shell.run("env").output.splitlines()}
-        assert "sk-secret" not in shell.run("env; set; cat /proc/$$/environ").output
-    assert {"PATH", "TERM", "GIVEN"} <= names
-    assert names <= {
-        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "TERM"),
-        *("PAGER", "GIT_PAGER", "HISTFILE", "SIGNOFF_SHELL", "GIVEN", "PWD", "OLDPWD", "SHLVL", "_"),
-    }
+        assert "a secret" not in shell.run("env; set; cat /proc/$$/environ").output
+        assert shell.run("echo $GIVEN ${PATH:+path}").output == "1 path\n"
 
 
 def test_what_cannot_run_is_refused(shell: Shell) -> None:
