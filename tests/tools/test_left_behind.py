@@ -47,7 +47,8 @@ USES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", NOT_REGULAR | REGULAR)
 def test_nothing_is_waited_for(kind: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("needle\n")
-    for name in NAMES:
+    names = NAMES[::6] if kind == "a huge file" else NAMES
+    for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (NOT_REGULAR | REGULAR)[kind](tmp_path / name)
     tools = {tool.name: tool for tool in workspace_tools(tmp_path)}
@@ -57,7 +58,7 @@ def test_nothing_is_waited_for(kind: str, tmp_path: Path) -> None:
     tools["edit_file"].invoke({"path": "a.txt", "old": "needle", "new": "pin"})
     assert ((tmp_path / "new/b.txt").read_text(), (tmp_path / "a.txt").read_text()) == ("x", "pin\n")
     # And it is itself read and written, or refused.
-    for name in NAMES:
+    for name in names:
         refused, mode = set(), (tmp_path / name).lstat().st_mode
         for tool, arguments in USES.items():
             try:
