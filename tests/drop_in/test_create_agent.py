@@ -3,13 +3,12 @@
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Annotated, Any, NotRequired
 
 import pytest
 from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AnyMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -19,7 +18,7 @@ from langgraph.types import Command, Overwrite
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from signoff import ControlTool, LoopPolicy, Session, SetupError, Storage, build_graph, sqlite_storage
+from signoff import LoopPolicy, Session, SetupError, Storage, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, TaggedText, call
 from tests.drop_in.playing import (
     ACCEPTED,
@@ -35,8 +34,6 @@ from tests.drop_in.playing import (
     play,
     results,
 )
-
-Build = Callable[..., Any]
 
 
 @pytest.fixture
@@ -86,7 +83,6 @@ def system(prompt: Any, given: Any = GO, context: Any = None) -> list[dict[str, 
 
 
 BRAVE: Any = {"messages": [("system", "Be brave."), ("user", "go")]}
-RUDE: Any = {"system_prompt": "Be rude."}
 
 
 class TestThePrompt:
@@ -104,7 +100,6 @@ class TestThePrompt:
             [KIND, RULES, block("Be brave.", MARK)],
             BRAVE,
         ),
-        "that of the context for blocks": (SystemMessage([KIND]), [block("Be rude."), RULES], GO, RUDE),
     }
 
     @pytest.mark.parametrize("case", PROMPTS)
@@ -170,14 +165,6 @@ class AccountDict(TypedDict):
     level: NotRequired[int]
 
 
-@dataclass
-class Fussy:
-    user_id: str
-
-    def __post_init__(self) -> None:
-        raise LookupError("nobody is nobody")
-
-
 ANN = {"user_id": "ann"}
 WIRE = Wire()
 
@@ -206,7 +193,6 @@ class TestTheContext:
         "a mapping for a model": (AccountModel, ANN, AccountModel(user_id="ann")),
         "a mapping for a TypedDict": (AccountDict, ANN, ANN),
         "beside Signoff's own": (Account, {**ANN, "turns": 9, "model": ""}, Account("ann")),
-        "another kind of mapping": (Account, MappingProxyType(ANN), Account("ann")),
         "none": (Account, None, None),
     }
 
@@ -221,11 +207,8 @@ class TestTheContext:
     REFUSED: Mapping[str, tuple[Any, Any, str]] = {
         "a name that is not there": (Account, {**ANN, "usr": 1}, "'usr'"),
         "a value that does not fit": (Account, {"user_id": 3}, "user_id"),
-        "a model's own rule": (AccountModel, {"user_id": "a"}, "user_id"),
         "a value of Signoff's": (Account, {**ANN, "turns": 0}, "turns"),
-        "another dataclass": (AccountModel, Account("ann"), "AccountModel"),
         "a text": (Account, "ann", "'ann'"),
-        "what its type refuses": (Fussy, ANN, "Fussy"),
         "a dataclass without a schema": (None, Account("ann"), "context_schema=Account"),
     }
 
@@ -258,7 +241,6 @@ class TestTheContext:
     # Nobody needs to be asked for ann.
     ASKING: Mapping[str, Any] = {
         "a rule": {"look": lambda args, context: not_ann(context)},
-        "a rule that gives a rule": {"look": lambda args, context: not_ann(context) and ["approve"]},
         "when": {
             "look": {"allowed_decisions": ["approve"], "when": lambda r: not_ann(r.runtime.context)},
         },
@@ -266,42 +248,21 @@ class TestTheContext:
 
     @pytest.mark.parametrize("case", ASKING)
     def test_an_approval_may_depend_on_it(self, case: str) -> None:
-        """Without a context the rule fails, and what fails asks. Who goes on is who counts."""
+        """Without a context the rule fails, and what fails asks."""
         for context, asked in ((ANN, False), ({"user_id": "bob"}, True), (None, True)):
             agent, seen = looks(Account, approvals=self.ASKING[case], **memory())
             waits = play(agent, context=context).get("__interrupt__", ())
             assert (len(waits), len(seen)) == ((1, 0) if asked else (0, 1))
-            if asked:
-                assert ended(play(agent, None, context=ANN)) == ACCEPTED
-                assert seen == [Account("ann")]
 
-    @dataclass
-    class Outside:
-        user_id: str
-        colour: str
-        model: str = "a name of ours, which means there what that graph means by it"
-
-    # The context of the graph around it, how it stands in that one, and what it takes.
-    AROUND: Mapping[str, tuple[Any, Any, str, Any]] = {
-        "an object": (Outside, Outside("ann", "blue"), "a node", ANN),
-        "a mapping": (Outside, {**ANN, "colour": "blue"}, "in a node", ANN),
-        "of ours": (Outside, {**ANN, "colour": "blue"}, "in a tool", ANN),
-    }
-
-    @pytest.mark.parametrize("case", AROUND)
-    def test_of_the_graph_around_it_it_takes_what_it_declares(self, case: str) -> None:
-        schema, given, how, wanted = self.AROUND[case]
-        agent, seen = looks(AccountDict)
-        if how == "in a tool":
-            work = tool("work", description="Work.")(lambda: str(agent.invoke(GO)["outcome"]["status"]))
-            whole: Any = TypedDict("whole", {"user_id": str, "colour": str})
-            outer, _ = built(call("work"), tools=[work], context_schema=whole)
-        else:
-            node = agent if how == "a node" else lambda state: agent.invoke(state) and {}
-            graph: Any = StateGraph(MessagesState, context_schema=schema).add_node("agent", node)
-            outer = graph.add_edge(START, "agent").compile()
-        outer.invoke(GO, context=given)
-        assert seen == [wanted]
+    def test_of_the_graph_around_it_it_takes_what_it_declares(self) -> None:
+        whole: Any = TypedDict("whole", {"user_id": str, "colour": str})
+        agent, seen = looks(AccountDict, FINISH, call("look"))
+        graph: Any = StateGraph(MessagesState, context_schema=whole).add_node("agent", agent)
+        work = tool("work", description="Work.")(lambda: str(agent.invoke(GO)["outcome"]["status"]))
+        outer, _ = built(call("work"), tools=[work], context_schema=whole)
+        for each in (graph.add_edge(START, "agent").compile(), outer):
+            each.invoke(GO, context={**ANN, "colour": "blue"})
+        assert seen == [ANN, ANN]
 
     def test_it_is_not_saved_with_the_thread(self) -> None:
         steps = [call("ask_user", question="Go on?"), call("look")]
@@ -316,16 +277,8 @@ class Weight(BaseModel):
     kilos: int
 
 
-def extended(old: list[str], new: list[str]) -> list[str]:
-    """A reducer that changes what it is given, which LangGraph allows."""
-    old.extend(new)
-    return old
-
-
 class Notes(MessagesState):
     notes: Annotated[list[str], operator.add]
-    longest: NotRequired[Annotated[str, lambda old, new: max(old, new, key=len)]]
-    extended: Annotated[list[str], extended]
     name: str
 
 
@@ -333,15 +286,11 @@ class Notes(MessagesState):
 UPDATES: dict[str, Any] = {
     "a note": {"notes": ["a"]},
     "another": {"notes": ["b"], "name": "bob"},
-    "a tuple": {"name": ("a", ("b",))},
     "a new beginning": {"notes": Overwrite(["new"])},
-    "extended": {"extended": ["x"]},
-    "long": {"longest": "three"},
     "the outcome": {"outcome": {"status": "success"}, "notes": ["no"]},
     "an unknown channel": {"notez": ["no"]},
     "a wrong type": {"notes": 3},
     "a model": {"name": Weight(kilos=3)},
-    "too large a number": {"name": 2**70},
 }
 
 
@@ -372,9 +321,6 @@ class TestTheState:
             ("a note", "another", ("a note", "a note")),
             {"notes": ["a", "b", "a", "a"], "name": "bob"},
         ),
-        "a reducer without a value to begin with": (("long", "long"), {"longest": "three"}),
-        "one that changes its argument": ((("extended", "extended"), "extended"), {"extended": ["x"] * 3}),
-        "a tuple is a list": (("a tuple",), {"name": ["a", ["b"]]}),
         "past it among others": ((("a note", "a new beginning", "a note"),), {"notes": ["new", "a"]}),
     }
 
@@ -395,7 +341,6 @@ class TestTheState:
         "an unknown channel": ("<no_channel>", "notez"),
         "a wrong type": ("<not_written>", "notes"),
         "a model": ("<not_written>", "name"),
-        "too large a number": ("<not_written>", "name"),
     }
 
     @KINDS
@@ -421,7 +366,6 @@ class TestTheState:
 
     REFUSED: Mapping[str, tuple[str, dict[str, Any], str]] = {
         "what a reducer cannot add": ("an input", {"notes": 3}, "'notes'"),
-        "what does not go with what is there": ("pairs", {"longest": 7}, "'longest'"),
         "a function": ("a command", {"name": len}, "'name'"),
         "what comes back as another type": ("an input", {"name": Weight(kilos=3)}, "Weight"),
         "beside others that are right": ("a command", {"name": "ann", "notes": 3}, "'notes'"),
@@ -435,28 +379,20 @@ class TestTheState:
         """LangGraph saves an input first: the thread could not even be read any more."""
         form, given, name = self.REFUSED[case]
         agent, _ = built(FINISH, FINISH, state_schema=Notes, storage=storage)
-        play(agent, {**GO, "notes": ["one"], "longest": "three"})
+        play(agent, {**GO, "notes": ["one"]})
         before = agent.get_state(THREAD)
         asked: Any = {**GO, **given}
-        if form != "an input":
-            asked = Command(update=asked if form == "a command" else list(asked.items()), goto="compress")
-        refused(lambda: play(agent, asked), name)
+        update: Any = Command(update=asked, goto="compress")
+        refused(lambda: play(agent, asked if form == "an input" else update), name)
         assert agent.get_state(THREAD) == before
         assert play(agent, {**GO, "notes": ["two"]})["notes"] == ["one", "two"]
 
-    TAKEN: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
-        "what its reducer adds": ({"notes": ["two"]}, {"notes": ["one", "two"], "name": "ann"}),
-        "a new beginning in JSON": ({"notes": {"__overwrite__": ["new"]}}, {"notes": ["new"]}),
-        "for a reducer that changes its argument": ({"extended": ["x"]}, {"extended": ["x"]}),
-    }
-
-    @pytest.mark.parametrize("case", TAKEN)
-    def test_an_input_is_written_once_and_lives_through_tasks(self, case: str) -> None:
-        given, wanted = self.TAKEN[case]
-        agent, _ = built(FINISH, state_schema=Notes, **memory())
+    def test_an_input_is_written_once_and_lives_through_tasks(self) -> None:
+        agent, _ = built(FINISH, FINISH, state_schema=Notes, **memory())
         play(agent, {**GO, "notes": ["one"], "name": "ann"})
-        found = play(agent, {**GO, **given})
-        assert {key: found[key] for key in wanted} == wanted
+        found = play(agent, {**GO, "notes": ["two"]})
+        assert (found["notes"], found["name"]) == (["one", "two"], "ann")
+        assert play(agent, {**GO, "notes": {"__overwrite__": ["new"]}})["notes"] == ["new"]
 
     def test_of_langchains_state_only_what_is_added_counts(self) -> None:
         class Own(AgentState[Any]):
@@ -467,11 +403,6 @@ class TestTheState:
         assert agent.get_input_jsonschema()["required"] == ["messages"]
         assert set(agent.get_output_jsonschema()["properties"]) == {"messages", "outcome", "notes"}
         assert play(agent, {**GO, "notes": ["a"]})["notes"] == ["a"]
-
-    def test_what_a_finishing_tool_writes_is_written_once(self) -> None:
-        options: Any = {"control_tools": [ControlTool(writer(), "finish")], "state_schema": Notes}
-        found = play(build_graph(ScriptedModel([call("write", what="a note")]), **options, **memory()))
-        assert found["notes"] == ["a"]
 
 
 class Reduces(TypedDict):
@@ -487,17 +418,12 @@ def bringing(**attributes: Any) -> Any:
     return type("Brings", (AgentMiddleware,), attributes)()
 
 
-NOT_JSON = SystemMessage([{"type": "text", "text": print}])
 # What no graph can be built with, and what the error names: beside the values of another kind, which
 # tests/graph/test_mistakes.py has.
 MISTAKES: Mapping[str, tuple[dict[str, Any], str]] = {
-    "another message": ({"system_prompt": AIMessage("x")}, "system_prompt"),
     "a prompt that is a function": ({"system_prompt": lambda state: ""}, "dynamic_prompt"),
-    "a block that is not JSON": ({"system_prompt": NOT_JSON}, "system_prompt"),
     "a function of OpenAI's": ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tool"),
     "one with the name of a tool": ({"tools": [Bank().look, {"type": "x", "name": "look"}]}, "'look'"),
-    "one with the name of a control tool": ({"tools": [{"type": "x", "name": "think"}]}, "'think'"),
-    "a context of a plain class": ({"context_schema": Wire}, "context_schema"),
     "a reducer for the history": ({"state_schema": Reduces}, "'messages'"),
     "middleware with a channel of the machine's": (
         {"middleware": [bringing(state_schema=Clashes)]},

@@ -9,9 +9,8 @@ from deepagents import create_deep_agent
 from langchain.agents import AgentState, create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, RemoveMessage
 from langchain_core.tools import tool
-from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
@@ -26,11 +25,9 @@ from tests.drop_in.playing import (
     GO,
     THREAD,
     around,
-    around_tools,
     ended,
     hook,
     jumps,
-    labels,
     memory,
     paying,
     play,
@@ -39,9 +36,7 @@ from tests.drop_in.playing import (
 )
 from tests.support.guarded import tools
 
-BAD_CALL: Any = {"name": "save", "args": "{bad", "id": "i1", "error": "no JSON"}
 RESULT = call("finish_task", summary="x", result={"name": "Bern"})
-CONFIRM = call("finish_task", summary="Maybe.", requires_user_confirmation=True)
 
 
 class City(BaseModel):
@@ -53,11 +48,9 @@ ENDS: Mapping[str, tuple[list[Any], dict[str, Any], str, str, int]] = {
     "a finish": ([DONE], {}, "success", "finish_task", 1),
     "words for ever": (["only words"] * 5, {}, "limit", "talk_turns", 5),
     "beside a failure": ([[call("look", name="bad"), DONE], DONE], {}, "success", "finish_task", 2),
-    "not readable": ([AIMessage("", invalid_tool_calls=[BAD_CALL]), DONE], {}, "success", "finish_task", 2),
     "refused for ever": ([DONE] * 2, {"checks": [lambda: False]}, "limit", "review_deadlock", 2),
     "a result": ([RESULT], {"response_format": City}, "success", "finish_task", 1),
     "a question": ([[LOOK, ASKS], DONE], {"saved": None}, "success", "finish_task", 2),
-    "a confirmation": ([CONFIRM], {"saved": None}, "success", "finish_task", 1),
 }
 
 
@@ -136,11 +129,6 @@ class TestJumpsOfOthers:
             jumps("end", once=False, messages=[AIMessage("That is enough.")]),
             "end",
         ),
-        "back over the calls of a reply": (
-            "after_model",
-            lambda state: {"jump_to": "model"} if state["messages"][-1].tool_calls else None,
-            "model",
-        ),
     }
 
     @ORDERS
@@ -148,14 +136,6 @@ class TestJumpsOfOthers:
     def test_what_goes_past_the_guards_is_an_error_and_no_success(self, case: str, first: bool) -> None:
         found = play(guarded(agent([[LOOK, DONE]] * 2, hook(*self.PAST[case]), first=first)))
         assert ended(found) == ("error", "middleware")
-
-    @pytest.mark.parametrize(("first", "status"), [(True, "success"), (False, "error")])
-    def test_a_result_of_another_call_is_an_error_where_the_guards_do_not_see_it(
-        self, first: bool, status: str
-    ) -> None:
-        answers_another = around_tools(lambda r, handler: ToolMessage("seen", tool_call_id="of another"))
-        found = play(guarded(agent([LOOK, DONE], answers_another, first=first)))
-        assert found["outcome"]["status"] == status
 
     def test_a_tool_that_returns_directly_ends_no_task(self) -> None:
         returns = tool("returns", return_direct=True, description="Return.")(lambda name: name)
@@ -216,15 +196,6 @@ class TestShared:
             asked.update_state(THREAD, {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
         assert paid == ["x"] * 4
 
-    def test_agents_beside_each_other_answer_each_call_of_their_own(self) -> None:
-        node = guarded(create_agent(ScriptedModel([DONE, DONE]), middleware=[Guards()]))
-        outer: Any = StateGraph(MessagesState)
-        for name in ("left", "right"):
-            outer.add_node(name, node).add_edge(START, name)
-        found = play(outer.compile(**memory()))
-        assert len(asked_for(found)) == 2
-        assert answered(found) == asked_for(found)
-
     def test_agents_with_the_same_guards_keep_their_own_tools(self) -> None:
         both, saved = Guards(), memory()
 
@@ -255,10 +226,6 @@ class TestShared:
         play(build_graph(ScriptedModel([DONE]), **saved))
         with pytest.raises(SetupError):
             play(agent([DONE], saved=saved))
-
-    def test_a_call_of_a_providers_own_tool_is_not_run(self) -> None:
-        found = play(agent([call("web_search", query="a"), DONE], more=[{"type": "web_search"}]))
-        assert (labels(found)[0], ended(found)) == ("<provided>", ACCEPTED)
 
 
 def finish_task(summary: str) -> str:

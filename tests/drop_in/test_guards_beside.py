@@ -6,16 +6,14 @@ from typing import Any
 import pytest
 from deepagents import create_deep_agent
 from langchain.agents import middleware as chain
-from langchain.agents.middleware import AgentMiddleware
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.tools import StructuredTool
 
 from signoff import go_on
 from signoff.guards import Guards, guarded
 from signoff.models import ScriptedModel, call
 from tests.drop_in.guarding import ANSWER, ASKS, DONE, LOOK, ORDERS, SINCE_1_5, agent, used
-from tests.drop_in.playing import ACCEPTED, around, ended, hook, play, results, texts
+from tests.drop_in.playing import around, hook, play, results, texts
 
 EDITED: Mapping[str, Any] = {"name": "save", "args": {"name": "good"}, "id": "s1", "type": "tool_call"}
 # What `after_model` makes of the calls of a reply: what is saved, the summary and the turns.
@@ -28,20 +26,17 @@ CHANGES: Mapping[str, tuple[Callable[[Any], Any], str, str, int]] = {
 
 class TestChangedReplies:
     @ORDERS
-    @pytest.mark.parametrize(
-        ("case", "in_place"), [*((case, False) for case in CHANGES), ("drops the finish", True)]
-    )
-    def test_what_is_made_of_a_reply_is_what_counts(self, case: str, in_place: bool, first: bool) -> None:
+    @pytest.mark.parametrize("case", CHANGES)
+    def test_what_is_made_of_a_reply_is_what_counts(self, case: str, first: bool) -> None:
         change, saved, *ends = CHANGES[case]
 
         def changes(state: Any) -> Any:
+            """In place."""
             said = next(m for m in reversed(state["messages"]) if m.type == "ai")
-            if len(said.tool_calls) != 2:
-                return None
-            if in_place:
+            if len(said.tool_calls) == 2:
                 said.tool_calls = change(said.tool_calls)
                 return {"messages": [said]}
-            return {"messages": [said.model_copy(update={"tool_calls": change(said.tool_calls)})]}
+            return None
 
         script = [[call("save", id="s1", name="x"), DONE], DONE]
         found = play(agent(script, hook("after_model", changes), first=first))
@@ -62,19 +57,6 @@ def replies(state: Any) -> list[Any]:
     return [message.id for message in state["messages"] if message.type == "ai"]
 
 
-class Adds(AgentMiddleware[Any, Any, Any]):
-    """Brings a tool while the agent runs."""
-
-    added = StructuredTool.from_function(lambda name: f"added {name}", name="added", description="Add.")
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return handler(request.override(tools=[*request.tools, self.added]))
-
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        own = request.tool_call["name"] == "added"
-        return handler(request.override(tool=self.added) if own else request)
-
-
 class TestBesideOthers:
     """Where each of them has to stand, as the page of `Guards` says."""
 
@@ -82,11 +64,6 @@ class TestBesideOthers:
     def test_a_fallback_is_asked_where_guards_stand_around_it(self, first: bool, status: str) -> None:
         fallback = chain.ModelFallbackMiddleware(ScriptedModel([DONE]))
         assert play(agent([RuntimeError("down")], fallback, first=first))["outcome"]["status"] == status
-
-    @pytest.mark.parametrize(("first", "known"), [(False, True), (True, False)], ids=["last", "first"])
-    def test_a_tool_of_another_is_known_where_it_stands_before(self, first: bool, known: bool) -> None:
-        found = play(agent([call("added", name="a"), DONE], Adds(), first=first))
-        assert (results(found)[0] == "added a") is known
 
     @pytest.mark.parametrize(
         ("first", "after"), [(False, ["All of it."]), (True, ["It is set.", "All of it."])]
@@ -139,24 +116,8 @@ class TestDecisionModels:
         found = play(agent([DONE, call("finish_task", summary="Half of it.")], judges, first=first))
         assert used(found) == ("finish_task", turns)
 
-    def test_a_refusal_ends_the_task_behind_the_guards_and_leaves_the_run_before_them(self) -> None:
-        from langchain_core.exceptions import ModelRefusalError
-
-        said = AIMessage(
-            "", additional_kwargs={"refusal": "No."}, response_metadata={"model_provider": "openai"}
-        )
-        refuses = chain.ModelRefusalMiddleware()
-        assert ended(play(agent([said, DONE], refuses))) == ("error", "model_error")
-        asked = agent([said, DONE], refuses, first=False)
-        with pytest.raises(ModelRefusalError):
-            play(asked)
-        assert used(play(asked, None)) == ("finish_task", 1)
-        fallback = chain.ModelFallbackMiddleware(ScriptedModel([DONE]))
-        assert ended(play(agent([said], fallback, refuses))) == ACCEPTED
-
 
 TOO_LONG: Mapping[str, Any] = {
-    "an error": ContextOverflowError("too long"),
     "a reply of Claude": AIMessage("I", response_metadata={"finish_reason": "model_context_window_exceeded"}),
 }
 
@@ -201,7 +162,6 @@ class TestDeepAgents:
         "done": ([call("finish_task", summary="The door is red.")], "The door is red.", "success"),
         "blocked": ([call("finish_task", outcome="blocked", summary="No key.")], "No key.", "error"),
         "a limit": (["only words"] * 5, "", "error"),
-        "an error": ([RuntimeError("down")], "", "error"),
     }
 
     @pytest.mark.parametrize("case", CHILDREN)

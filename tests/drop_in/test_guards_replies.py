@@ -67,7 +67,6 @@ VOID: Mapping[str, Any] = {
     "half a call, then a finish": [HALF, ENDED],
     "half a finish": call("finish_task", raw='{"summary": "First'),
     "dropped after a finish": reply(ENDED, finish_reason="lost"),
-    "a finish, MAX_TOKENS": reply(ENDED, finish_reason="MAX_TOKENS"),
 }
 
 
@@ -77,19 +76,9 @@ def test_nothing_of_it_runs_and_the_model_is_asked_again(case: str) -> None:
     assert (paid, ended(found), found["outcome"]["summary"]) == ([("ada", 1000)], ACCEPTED, "Second.")
 
 
-async def events(asked: Any, version: Any) -> Any:
-    if version == "v3":
-        stream = await asked.astream_events(GO, version="v3")
-        return [values async for values in stream.values][-1]
-    heard = asked.astream_events(GO, version=version)
-    return [event["data"]["output"] async for event in heard if event["event"] == "on_chain_end"][-1]
-
-
 WAYS: Mapping[str, Callable[[Any], Any]] = {
     "async": lambda asked: asyncio.run(asked.ainvoke(GO)),
     "listened to": lambda asked: [*asked.stream(GO, stream_mode=["messages", "values"])][-1][1],
-    "events": lambda asked: asyncio.run(events(asked, "v2")),
-    "protocol": lambda asked: asyncio.run(events(asked, "v3")),
 }
 
 
@@ -152,24 +141,6 @@ def test_it_holds_for_a_model_that_a_middleware_takes(how: str) -> None:
     within = ModelFallbackMiddleware(other) if how == "a fallback" else asks
     found, paid = run(agent, Client(*[ValueError("down")] * 5), within)
     assert (paid, found["outcome"]["summary"]) == ([("ada", 1000)], "Second.")
-
-
-def test_arguments_may_break_off_anywhere_but_there_may_be_none() -> None:
-    halves = [call("pay", raw=WHOLE[:at]) for at in range(1, len(WHOLE), 5)]
-    found, paid = run(agent, Client(*halves, call("pay", raw=""), DONE), turns=99, repeats=None)
-    assert (ended(found), paid) == (ACCEPTED, [("nobody", 500)])
-
-
-def test_a_reply_that_a_middleware_remembers_counts() -> None:
-    kept: dict[int, Any] = {}
-
-    def remembers(request: Any, handler: Any) -> Any:
-        at = len(request.messages)
-        kept[at] = kept.get(at) or handler(request).result[0]
-        return kept[at]
-
-    for _ in range(2):
-        assert run(agent, Client(PAY, DONE), around(remembers))[1] == [("ada", 1000)]
 
 
 def test_a_reply_of_langchains_cache_counts() -> None:

@@ -63,7 +63,6 @@ def answers(found: Any, **decisions: Any) -> Command[Any]:
 
 BUILT: Mapping[str, Callable[..., Any]] = {
     "a call": lambda script, pay: agent(script, person(), more=[pay]),
-    "a reply, guards last": lambda script, pay: agent(script, person("batched"), more=[pay], first=False),
     "deepagents": lambda script, pay: agent(script, person(), more=[pay], create=create_deep_agent),
     "a middleware of one's own": lambda script, pay: agent(script, around_tools(asks_before), more=[pay]),
     "one in the machine": lambda script, pay: machine(script, around_tools(asks_before), more=[pay]),
@@ -107,14 +106,6 @@ class TestWhatWaits:
         asked = play(first, answers(play(first), a=APPROVE))
         found = play(second, answers(asked, b=APPROVE))
         assert (paid, results(found, "pay"), ended(found)) == (["a", "b"], ["paid a", "paid b"], ACCEPTED)
-
-    def test_what_ran_beside_a_question_stays_when_a_message_is_the_answer(self) -> None:
-        pay, paid = paying()
-        asking = agent([[call("pay", name="a"), ASKS], DONE], more=[pay])
-        assert play(asking)["__interrupt__"][0].value["type"] == "question"
-        found = play(asking, OTHER)
-        assert (results(found, "pay"), paid, ended(found)) == (["paid a"], ["a"], ACCEPTED)
-        assert results(found, "ask_user") == ["Something else."]
 
     EDIT: Mapping[str, Any] = {"type": "edit", "edited_action": {"name": "pay", "args": {"name": "b"}}}
     # A decision: who is paid, what the call comes to, and the turns of a task that finishes beside it.
@@ -176,9 +167,6 @@ def paying_and_asking() -> tuple[Any, list[str]]:
 BEGUN: Mapping[str, Callable[[Any, Any], Any]] = {
     "the tool asks": lambda asking, pay: agent(PAYS, more=[asking]),
     "the tool asks once it is approved": lambda asking, pay: agent(PAYS, person(), more=[asking]),
-    "a middleware asks when it has run": lambda asking, pay: agent(
-        PAYS, around_tools(asks_after), more=[pay]
-    ),
     "a middleware of the machine asks": lambda asking, pay: machine(
         PAYS, around_tools(asks_after), more=[pay]
     ),

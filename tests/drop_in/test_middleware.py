@@ -13,14 +13,12 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
-    ExtendedModelResponse,
     ModelResponse,
     ToolRetryMiddleware,
     hook_config,
 )
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
-from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, interrupt
 
 from signoff import Limits, Session, SetupError, build_graph, go_on
@@ -67,16 +65,6 @@ class TestAroundAModelCall:
     # What is put into the request, and what of the first model call then is what.
     OVERRIDES: Mapping[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Any], Any], Any]] = {
         "no tools": (lambda r: {"tools": []}, lambda seen: seen.tool_names, CONTROLS),
-        "a provider's own tool": (
-            lambda r: {"tools": [*r.tools, {"type": "web_search"}]},
-            lambda seen: seen.tool_names,
-            ["look", "pay", "web_search", *CONTROLS],
-        ),
-        "other messages": (
-            lambda r: {"messages": [*r.messages, HumanMessage("P.S.")]},
-            lambda seen: [block["text"] for m in seen.messages[1:] for block in m.content],
-            ["go", "P.S."],
-        ),
         "another prompt": (
             lambda r: {"system_message": SystemMessage("Be brief.")},
             lambda seen: [word in seen.messages[0].text for word in ("Be brief.", "Be kind.", *CONTROLS[:1])],
@@ -98,12 +86,6 @@ class TestAroundAModelCall:
             assert [m.type for m in found["messages"]] == ["human", "ai", "tool", "ai"]
         assert len(first.seen) == 1
 
-    @staticmethod
-    def with_results(said: AIMessage) -> ModelResponse[Any]:
-        """The reply, and an answer to each call of `pay` in it."""
-        calls = [one["id"] for one in said.tool_calls if one["name"] == "pay"]
-        return ModelResponse([said, *(ToolMessage("answered", tool_call_id=one) for one in calls)])
-
     # Each reply of the model costs 110 tokens. How many it gives, turns, and what is paid.
     REPLIES: Mapping[str, tuple[Wrapper, int, int, list[int]]] = {
         "asks twice, and the first counts": (lambda r, ask: [ask(r), ask(r)][0], 4, 2, [1]),
@@ -113,7 +95,6 @@ class TestAroundAModelCall:
             3,
             [1, 2],
         ),
-        "with results": (lambda r, ask: TestAroundAModelCall.with_results(ask(r).result[0]), 3, 3, []),
     }
 
     @pytest.mark.parametrize("case", REPLIES)
@@ -144,7 +125,6 @@ class TestAroundAModelCall:
         "an error": lambda r, ask: 1 / 0,
         "the end of the program": lambda r, ask: sys.exit(3),
         "an error after the reply": lambda r, ask: [ask(r), int("x")],
-        "an unknown channel": lambda r, ask: ExtendedModelResponse(ask(r), Command(update={"typo": 1})),
     }
 
     @pytest.mark.parametrize("case", BAD)
@@ -220,18 +200,9 @@ class TestAroundAToolCall:
             async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
                 return [await handler(request) for _ in range(2)][-1]
 
-            async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-                if len(request.messages) > 3:
-                    raise LookupError("too many")
-                return await handler(request)
-
-        bank, log = Bank(), list[str]()
-        noted = hook("before_model", lambda state: log.append(state["messages"][-1].type))
-        built = graph([PAYS, ["Words.", call("look")]], Insists(), noted, bank=bank)
-        found = asyncio.run(built.ainvoke(GO))
-        assert (bank.paid, labels(found)[0], log) == ([5], "<once>", ["human", "tool", "tool"])
-        assert ended(found) == ("error", "model_error")
-        assert "Insists" in found["outcome"]["error"]
+        bank = Bank()
+        found = asyncio.run(graph([PAYS, FINISH], Insists(), bank=bank).ainvoke(GO))
+        assert (bank.paid, labels(found)[0], ended(found)) == ([5], "<once>", ACCEPTED)
 
     def test_a_pause_before_the_call_runs_it_once(self) -> None:
         bank = Bank()
@@ -333,17 +304,11 @@ class TestHooks:
         last = state["messages"][-1]
         return {"messages": [AIMessage(last.content, id=last.id, tool_calls=last.tool_calls)]}
 
-    @staticmethod
-    def anew(state: Any) -> Any:
-        return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *state["messages"]]}
-
     # What the hook does to a reply with this step: what is paid, and how the result begins.
     REPLIES: Mapping[str, tuple[Callable[[Any], Any], Any, list[int], str]] = {
         "answers a call": (answers, PAYS, [], "forbidden"),
         "writes other arguments": (cheaper, PAYS, [1], "paid 1"),
-        "replaces the history by itself": (anew, PAYS, [5], "paid 5"),
         "copies a reply that was cut off": (same, cut_off(PAYS), [], "<truncated>"),
-        "answers a name spelled otherwise": (answers, call("Pay", amount=5), [], "forbidden"),
     }
 
     @pytest.mark.parametrize("case", REPLIES)
@@ -357,13 +322,9 @@ class TestHooks:
 
     BAD: Mapping[str, Callable[[Any], Any]] = {
         "it removes the last message": lambda s: {"messages": [RemoveMessage(id=s["messages"][-1].id)]},
-        "it keeps the last message alone": lambda s: {
-            "messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), s["messages"][-1]]
-        },
         "it writes an unknown channel": lambda _: {"typo": 1},
         "it writes the machine's": lambda _: {"outcome": {"status": "success"}},
         "it goes elsewhere": lambda _: Command(goto="finish"),
-        "it jumps nowhere": lambda _: {"jump_to": "start"},
         "it raises": lambda _: 1 / 0,
     }
 
@@ -455,13 +416,9 @@ class TestJumps:
             found = play(graph([step], back, limits=Limits(turns=1), **memory()))
         assert found["outcome"]["status"] == status
 
-    def test_a_jump_that_is_not_declared_is_ignored_but_after_the_model(self) -> None:
-        """As in LangChain, whose edge after the last `after_model` looks at a jump, declared or not."""
+    def test_a_jump_that_is_not_declared_is_ignored(self) -> None:
         with warned("MiddlewareWarning"):
             assert ended(play(graph([FINISH], hook("before_model", jumps("end"))))) == ACCEPTED
-        assert ended(play(graph([FINISH], hook("after_model", jumps("end"))))) == ("error", "middleware")
-        # After an accepted finish one to the end changes nothing.
-        assert ended(play(graph([FINISH], hook("after_agent", jumps("end"), "end")))) == ACCEPTED
 
     def test_a_jump_to_the_model_sets_the_calls_of_the_reply_aside(self) -> None:
         bank = Bank()
@@ -469,13 +426,6 @@ class TestJumps:
         found = play(graph(steps, hook("after_model", jumps("model"), "model"), bank=bank))
         assert (ended(found), bank.paid, found["outcome"]["turns"]) == (ACCEPTED, [], 2)
         assert labels(found)[:2] == ["<middleware>", "<middleware>"]
-
-    def test_a_jump_to_the_tools_runs_the_calls_that_a_hook_wrote(self) -> None:
-        bank = Bank()
-        made = AIMessage("", tool_calls=[{"name": "pay", "args": {"amount": 4}, "id": "mine"}])
-        calls = hook("before_model", jumps("tools", messages=[made]), "tools")
-        assert ended(play(graph([FINISH], calls, bank=bank))) == ACCEPTED
-        assert bank.paid == [4]
 
 
 def asks(*_: Any) -> Any:
@@ -497,21 +447,10 @@ class TestAskingWhereNobodyCanAnswer:
         assert (ended(found), "__interrupt__" in found) == (("error", reason), False)
         assert "storage=" in found["outcome"]["error"]
 
-    def test_after_a_finish_it_is_a_warning_and_in_a_check_it_does_not_pass(self) -> None:
-        with warned("MiddlewareWarning"):
-            assert ended(play(graph([FINISH], hook("after_agent", asks)))) == ACCEPTED
-        blocked = call("finish_task", summary="Nobody can be asked.", outcome="blocked")
-        found = play(graph([FINISH, blocked], checks=[lambda claim: bool(asks())]))
-        assert (found["outcome"]["claim"], found["outcome"]["refusals"]) == ("blocked", 1)
-
-    @pytest.mark.parametrize(
-        ("within", "kind"), [([], "write"), ([around_tools(asks)], "read")], ids=["in the tool", "around it"]
-    )
-    def test_in_a_call_of_a_tool_it_is_a_result(self, within: list[Any], kind: str) -> None:
-        ask = tool("ask", description="Ask a person.")(lambda: "It is blue." if within else asks())
-        ask.metadata = {"kind": kind}
+    def test_in_a_call_of_a_tool_it_is_a_result(self) -> None:
+        ask = tool("ask", description="Ask a person.")(asks)
         with warned("ApprovalWarning"):
-            found = play(build_graph(ScriptedModel([call("ask"), FINISH]), [ask], middleware=within))
+            found = play(build_graph(ScriptedModel([call("ask"), FINISH]), [ask]))
         result = next(m for m in found["messages"] if m.type == "tool")
         assert (result.status, ended(found), "__interrupt__" in found) == ("error", ACCEPTED, False)
 

@@ -78,13 +78,6 @@ def test_rounds_and_an_answer_are_options_of_them() -> None:
     assert "answer" not in offered["hand_in"]
 
 
-def test_a_description_of_the_users_own_stays() -> None:
-    mine = ControlTool(renamed(description="My own words."), "finish", runs=False)
-    tools, _ = shown({"texts": TEXTS}, {}, control_tools=[mine, *standard_controls()[1:]])
-    assert "My own words." in str(tools)
-    assert "Frage." in str(tools)
-
-
 class Trip(BaseModel):
     place: str
 

@@ -54,10 +54,6 @@ FROM: dict[str, tuple[dict[str, Any] | None, str]] = {
         {"url": "https://git.example/signoff.git", "vcs_info": GIT},
         'pip install "signoff[prices] @ git+https://git.example/signoff.git@0a1b"',
     ),
-    "a built file": (
-        {"url": "file:///tmp/signoff-1.0-py3-none-any.whl", "archive_info": {"hashes": {}}},
-        'pip install "signoff[prices] @ file:///tmp/signoff-1.0-py3-none-any.whl"',
-    ),
 }
 
 

@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 
 from signoff import Limits, Outcome, Prices, SetupError, Texts, build_graph, outcome_of
-from signoff.models import ScriptedModel, TaggedText, call, reply
+from signoff.models import ScriptedModel, call, reply
 from tests.support.plays import FINISH, GO, THREAD, ai, saved, user
 
 
@@ -38,12 +38,6 @@ USED: dict[str, Counted] = {
         {"input_tokens": 28, "output_tokens": 2, "total_tokens": 30, "estimated": False},
     ),
     "work calls that ran, also one that failed": ([[WORK, LOST], FINISH], [GO], {}, {"tool_calls": 2}),
-    "calls that were refused are none": (
-        [[WORK, call("work", n=2)], FINISH],
-        [GO],
-        {"calls_per_reply": 1},
-        {"tool_calls": 1, "turns": 2},
-    ),
     "not those of an earlier task": (
         [paid(WORK, tokens=90), FINISH, paid(FINISH, tokens=9)],
         [GO, GO],
@@ -138,12 +132,6 @@ def test_a_model_without_a_known_price_is_refused_under_a_limit_of_cost(model: A
     with pytest.raises(SetupError, match=name):
         build_graph(model).invoke({"messages": ["go"]}, context={"cost": 1})
     assert build_graph(model, limits=Limits(cost=1, prices=Prices(input=1, output=1)))
-
-
-def test_a_server_between_and_a_text_protocol_change_no_price() -> None:
-    behind = ChatOpenAI(model="gpt-4o", api_key="none", base_url="http://127.0.0.1:1/v1")
-    for model in (behind, TaggedText(behind)):
-        assert build_graph(model, limits={"cost": 1})
 
 
 class Priced(ScriptedModel):

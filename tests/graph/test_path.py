@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
-from signoff import Graph, Session, Storage, ThreadError, build_graph, go_on, sqlite_storage
+from signoff import Graph, Session, Storage, build_graph, go_on, sqlite_storage
 from signoff.models import ScriptedModel, call, reply
 from tests.support.interrupting import interrupt_process
 from tests.support.plays import ASK, FINISH, GO, THREAD
@@ -65,24 +65,13 @@ def reaches_a_limit(graph: Graph) -> None:
     graph.invoke(GO, THREAD, context={"turns": 1})
 
 
-def is_changed(graph: Graph) -> None:
-    graph.update_state(THREAD, {"messages": [("user", "blue")]})
-
-
-def is_forked_before_its_second_turn(graph: Graph) -> None:
-    step = Session(graph, "t").history()[0].steps[-1]
-    at: Any = {"configurable": {"thread_id": "t", "checkpoint_id": step.checkpoint_id}}
-    assert step.next == ("call_llm",)
-    graph.invoke(None, at)
-
-
 REPLIED, AGAIN = "call_llm replied", ["compress ready", "decide think"]
 WORKED = [REPLIED, "route_tools work", "execute done"]
 CLAIMED = ["decide claimed", "review accepted", "finish ended"]
 ENDS = [REPLIED, "route_tools settled", *CLAIMED]
 ASKED = [REPLIED, "route_tools settled", "decide asked"]
 BLUE: Any = {"messages": [("user", "blue")]}
-CRASH, FORKED = call("crash"), is_forked_before_its_second_turn
+CRASH = call("crash")
 # What the model replies, what is sent or done, and the path.
 HAPPENINGS: dict[str, tuple[list[Any], list[Any], list[str]]] = {
     "works": ([WORK, FINISH], [GO], [*WORKED, "decide think", *ENDS]),
@@ -95,12 +84,6 @@ HAPPENINGS: dict[str, tuple[list[Any], list[Any], list[str]]] = {
         [reaches_a_limit, go_on(9)],
         [*WORKED, "decide exhausted", "finish ended", *AGAIN, *ENDS],
     ),
-    "is changed from outside": (
-        [ASK, FINISH],
-        [GO, is_changed, None],
-        [*ASKED, "update", "ask_user answered", *AGAIN, *ENDS],
-    ),
-    "is forked": ([*[WORK] * 3, FINISH, FINISH], [GO, FORKED], [*WORKED, "decide think", "fork", *ENDS]),
     "has two tasks": ([FINISH, FINISH], [GO, GO], [*ENDS, "input", *AGAIN, *ENDS]),
     "finishes before a call": (
         [reply(WORK, FINISH, call("work", what="never"))],
@@ -125,13 +108,6 @@ def test_the_path_of_a_thread_that(
         assert (step.at, step.next, step.task) == (state.created_at, state.next, state.values["task"])
         decided = state.values["decision"] if step.name == "decide" else {"rule": "", "why": ""}
         assert (step.rule, step.why) == (decided["rule"], decided["why"])
-
-
-@pytest.mark.parametrize("turn", [-1, 3])
-def test_a_fork_from_a_turn_that_never_came_is_refused(turn: int, thread: Thread) -> None:
-    thread.graph(WORK, FINISH).invoke(GO, THREAD)
-    with pytest.raises(ThreadError, match=f"2 .*{turn}"):
-        Session(thread.last, "t").fork(at=turn)
 
 
 def test_a_message_that_an_edit_brings_begins_a_task_clean(thread: Thread) -> None:

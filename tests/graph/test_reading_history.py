@@ -13,7 +13,7 @@ from langgraph.types import Command
 
 from signoff import Limits, Outcome, build_graph, outcome_of
 from signoff.models import ScriptedModel, call
-from tests.support.histories import ai, broken, done, malformed, user
+from tests.support.histories import ai, broken, done, user
 from tests.support.plays import THREAD, saved
 
 WRITE, READ, ASK, FINISH = ("write", "w"), ("read", "r"), ("ask_user", "q"), ("finish_task", "f")
@@ -77,34 +77,25 @@ WHERE_A_TASK_BEGINS: Table = {
         [user("a"), ai(ASK), user("blue"), done("q", "blue"), user("b")],
         {"task": "m4", "q": "blue"},
     ),
-    "a question behind open work does not wait": (
-        [user("a"), ai(WRITE, ASK), user("b")],
-        {"task": "m2", "w": "not run", "q": "not run"},
-    ),
     "a question of an earlier reply still waits": (
         [user("a"), ai(ASK), ai(WRITE), done("w"), user("blue")],
         {"task": "m0", "q": "blue"},
     ),
-    "a message closes open work": ([user("a"), ai(WRITE), user("b")], {"task": "m2", "w": "not run"}),
 }  # fmt: skip
 WHAT_STANDS: Table = {
     "an open question": ([user(), ai(ASK)], {"waits": True, "asked": 0}),
-    "an answered question": ([user(), ai(ASK), done("q", "blue")], ASKED),
     "a question without words": ([user(), ai(EMPTY)], {"q": "not run", **ASKED}),
     "a question before a finish": ([user(), ai(ASK, FINISH)], {"waits": True, "asked": 0}),
     "a finish before a question": ([user(), ai(FINISH, ASK)], {"waits": False, "q": "not run", **STANDS}),
-    "a malformed finish": ([user(), malformed("finish_task", "f")], {"f": "not run", **ASKED}),
     "the first of two finishes": (
         [user(), ai(FINISH, ("finish_task", "g", {"summary": "No."}))],
         {"g": "not run", **STANDS},
     ),
 }  # fmt: skip
 WHAT_IS_OPEN: Table = {
-    "work before a finish": ([user(), ai(WRITE, FINISH)], {"tools": ["write"], **STANDS}),
     "work after a finish": ([user(), ai(FINISH, WRITE)], {"tools": [], "w": "not run", **STANDS}),
     "half a batch": ([user(), ai(WRITE, READ), done("w")], {"tools": ["read"], "w": "ok"}),
     "an id twice in one reply": ([user(), ai(WRITE, WRITE), done("w")], {"tools": ["write"]}),
-    "a result that belongs to nothing": ([user(), done("ghost"), ai(WRITE)], {"tools": ["write"]}),
 }
 TABLES = WHERE_A_TASK_BEGINS | WHAT_STANDS | WHAT_IS_OPEN
 
@@ -136,13 +127,11 @@ def work(steps: str) -> list[BaseMessage]:
 
 
 COUNTS: dict[str, tuple[str, int]] = {
-    "polling that has stopped changing": ("A1 A2 A3 A3 A3", 3),
     "a thought hides nothing": ("A1 t A1 t t A1", 3),
     "an answer begins anew": ("A1 A1 ? A1", 1),
     "a cycle of two": ("A1 B1 A1 B1 A1 B1", 3),
     "a cycle of two with results that change": ("A1 B1 A1 B2 A1 B3", 1),
     "a cycle of three": ("A1 B1 C1 A1 B1 C1 A1 B1 C1", 3),
-    "a cycle of four is none": ("A1 B1 C1 D1 A1 B1 C1 D1", 1),
     "a batch of which one result changes": ("A1+B1 A1+B2", 1),
     "the same call twice in a batch is no row": ("A1+A1", 1),
 }

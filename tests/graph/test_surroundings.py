@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
 from langchain_core.runnables import RunnableLambda
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from signoff import Graph, Session, build_graph, go_on, outcome_of
 from signoff.models import ScriptedModel, call
@@ -41,7 +43,6 @@ class Looking:
 
 WAYS: dict[str, Callable[[Graph, Any], Any]] = {
     "invoke": lambda graph, config: graph.invoke(GO, config),
-    "stream": lambda graph, config: list(graph.stream(GO, config)),
     "batch": lambda graph, config: graph.batch([GO], config),
     "Session": lambda graph, config: Session(graph, "t", config=config).run("look"),
     "bound": lambda graph, config: graph.with_config(config).invoke(GO, THREAD),
@@ -88,8 +89,7 @@ class Ear(BaseCallbackHandler):
         self.heard.append(kwargs.get("name", ""))
 
 
-@pytest.mark.parametrize("listens", [False, True], ids=["nobody listens", "somebody listens"])
-def test_a_runnable_within_a_tool_runs_under_its_own_name(listens: bool) -> None:
+def test_a_runnable_within_a_tool_runs_under_its_own_name() -> None:
     inner, outer = Ear(), Ear()
 
     def look() -> str:
@@ -97,27 +97,52 @@ def test_a_runnable_within_a_tool_runs_under_its_own_name(listens: bool) -> None
         step = RunnableLambda(lambda text: text, name="step").with_config(callbacks=[inner])
         return str(step.invoke("seen"))
 
-    config: Any = {"callbacks": [outer]} if listens else {}
-    result = build_graph(ScriptedModel([call("look"), FINISH]), [look]).invoke(GO, config)
-    assert outcome_of(result).status == "success"
+    graph = build_graph(ScriptedModel([call("look"), FINISH]), [look])
+    assert outcome_of(graph.invoke(GO, {"callbacks": [outer]})).status == "success"
     assert inner.heard == ["step"]
-    assert ({"decide", "call_llm", "execute"} <= set(outer.heard)) is listens
+    assert {"decide", "call_llm", "execute"} <= set(outer.heard)
 
 
-# The runtime.
+# Messages: how writes merge, their ids, and what `invoke` gives back.
 
 
-# Messages, and what `invoke` gives back.
+A, B, C = (HumanMessage(text, id=number) for text, number in (("a", "1"), ("b", "2"), ("c", "3")))
+MERGED: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
+    "the same id replaces in place": ([[A, B], HumanMessage("A", id="1")], [("1", "A"), ("2", "b")]),
+    "what the same write has added and moved": (
+        [[A, B, HumanMessage("B", id="2"), RemoveMessage(id="1"), C, HumanMessage("BB", id="2")]],
+        [("2", "BB"), ("3", "c")],
+    ),
+    "all are removed": ([[A, B], [RemoveMessage(id=REMOVE_ALL_MESSAGES), C]], [("3", "c")]),
+    "one that is not there is removed": ([A, RemoveMessage(id="9")], [("1", "a")]),
+}
+
+
+@pytest.mark.parametrize(("writes", "merged"), MERGED.values(), ids=MERGED)
+def test_how_writes_merge(writes: list[Any], merged: list[tuple[str, str]]) -> None:
+    graph = build_graph(ScriptedModel([]), checkpointer=InMemorySaver())
+    for write in writes:
+        graph.update_state(THREAD, {"messages": write}, as_node="compress")
+    messages = graph.get_state(THREAD).values["messages"]
+    assert [(message.id, message.text) for message in messages] == merged
+
+
+def test_an_id_that_is_no_valid_text_is_made_one(tmp_path: Path, postgres_url: str) -> None:
+    for address in (str(tmp_path / "threads.sqlite"), postgres_url):
+        with build_graph(ScriptedModel([FINISH]), storage=address) as graph:
+            result = graph.invoke({"messages": [HumanMessage("go", id="a\0\ud800b")]}, THREAD)
+        assert outcome_of(result).status == "success"
+        assert result["messages"][0].id == "a\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}b"
 
 
 def test_a_message_that_is_loaded_is_complete_and_can_be_copied(tmp_path: Path) -> None:
     looking = Looking(tmp_path)
     returned = looking.graph.invoke(GO, THREAD)["messages"]
     loaded = looking.graph.get_state(THREAD).values["messages"]
-    assert [message.model_dump() for message in loaded] == [message.model_dump() for message in returned]
-    for message in loaded:
-        assert message.model_dump(exclude_unset=True) == message.model_dump()
-        assert message.model_copy(update={"content": "new"}).content == "new" != message.content
+    assert [message.model_dump(exclude_unset=True) for message in loaded] == [
+        message.model_dump() for message in returned
+    ]
+    assert loaded[0].model_copy(update={"content": "new"}).content == "new" != loaded[0].content
     looking.graph.close()
 
 
