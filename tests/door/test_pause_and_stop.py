@@ -95,10 +95,8 @@ def test_another_session_pauses_or_stops_a_run(work: Work, way: str, asked: str)
 
 
 GOES_ON: dict[str, Callable[[Graph], Any]] = {
-    "Session.run": lambda graph: Session(graph, "t").run(),
     "go_on()": lambda graph: graph.invoke(go_on(), THREAD),
     "None": lambda graph: graph.invoke(None, THREAD),
-    "a message": lambda graph: graph.invoke(GO, THREAD),
 }
 
 

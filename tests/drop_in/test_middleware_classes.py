@@ -326,28 +326,8 @@ def test_the_page_says_of_every_class_whether_it_works() -> None:
     assert {name for name, _, how in rows if how == "refused"} == refused
 
 
-# What ends the task, by how: LangChain raises each of these out of the run.
-ERRORS: Mapping[str, tuple[Callable[[], Any], Any, str, str]] = {
-    "a text that is blocked": (
-        lambda: chain.PIIMiddleware("email", strategy="block"),
-        FINISH,
-        "middleware",
-        "PIIDetectionError",
-    ),
-    "another provider's tool search": (
-        lambda: chain.ProviderToolSearchMiddleware(searchable_tools=["look"]),
-        FINISH,
-        "model_error",
-        "",
-    ),
-    "a refusal": (lambda: chain.ModelRefusalMiddleware(), REFUSAL, "model_error", "ModelRefusalError"),
-}
-
-
-@SINCE_1_5
-@pytest.mark.parametrize("case", ERRORS)
-def test_an_error_of_one_is_the_outcome(case: str) -> None:
-    build, step, reason, named = ERRORS[case]
-    found = play(build_graph(ScriptedModel([step, step]), [look], middleware=[build()], policy=POLICY), MAIL)
-    assert ended(found) == ("error", reason)
-    assert named in found["outcome"]["error"]
+def test_a_text_that_is_blocked_ends_the_task_with_an_error() -> None:
+    blocks = chain.PIIMiddleware("email", strategy="block")
+    found = play(build_graph(script(), [look], middleware=[blocks], policy=POLICY), MAIL)
+    assert ended(found) == ("error", "middleware")
+    assert "PIIDetectionError" in found["outcome"]["error"]
