@@ -1,5 +1,6 @@
 """A typed result, in every output."""
 
+import asyncio
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -41,10 +42,7 @@ def test_invoke_returns_an_instance(graph: Graph[Receipt]) -> None:
     assert_type(outcome_of(result), Outcome[Receipt])
     assert (outcome_of(result).result, result["structured_response"]) == (RECEIPT, RECEIPT)
     assert graph.invoke(go_on(), THREAD)["structured_response"] == RECEIPT
-
-
-async def test_so_does_ainvoke() -> None:
-    result = await build_graph(model(), response_format=Receipt).ainvoke(GO)
+    result = asyncio.run(build_graph(model(), response_format=Receipt).ainvoke(GO))
     assert result["structured_response"] == RECEIPT
 
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any, NotRequired
 
 import pytest
 from langchain.agents import AgentState
-from langchain.agents.middleware import AgentMiddleware
-from langchain_core.messages import AnyMessage, SystemMessage, ToolMessage
+from langchain_core.messages import SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -18,7 +17,7 @@ from langgraph.types import Command, Overwrite
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from signoff import LoopPolicy, Session, SetupError, Storage, build_graph, sqlite_storage
+from signoff import Session, SetupError, Storage, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, TaggedText, call
 from tests.drop_in.playing import (
     ACCEPTED,
@@ -225,17 +224,11 @@ class TestTheContext:
         assert ("user_id" in form["properties"], "turns" in form["properties"]) == (bool(schema), True)
         assert form.get("required", []) == ["user_id"] * bool(schema)
 
-    @pytest.mark.parametrize(
-        "check",
-        [
-            lambda context, **given: context == Account("ann") and len(given) == 4,
-            lambda **given: "context" not in given,
-        ],
-        ids=["by its name", "not asked for"],
-    )
-    def test_a_check_gets_it_when_it_asks_for_it(self, check: Any) -> None:
-        agent, _ = built(context_schema=Account, checks=[check])
-        outcome = play(agent, context={**ANN, "turns": 5})["outcome"]
+    def test_a_check_gets_it_when_it_asks_for_it(self) -> None:
+        checks = [lambda context, **_: context == Account("ann"), lambda **given: "context" not in given]
+        outcome = play(built(context_schema=Account, checks=checks)[0], context={**ANN, "turns": 5})[
+            "outcome"
+        ]
         assert (outcome["status"], outcome["verified"]) == ("success", "verified")
 
     # Nobody needs to be asked for ann.
@@ -360,10 +353,6 @@ class TestTheState:
         play(agent, {**GO, "name": Weight(kilos=3)})
         assert agent.get_state(THREAD).values["name"] == Weight(kilos=3)
 
-    def test_without_a_schema_a_tool_writes_messages_alone(self) -> None:
-        found = play(writes("a note", schema=None))
-        assert ("notes" in found, labels(found, "write")) == (False, ["<unsupported>"])
-
     REFUSED: Mapping[str, tuple[str, dict[str, Any], str]] = {
         "what a reducer cannot add": ("an input", {"notes": 3}, "'notes'"),
         "a function": ("a command", {"name": len}, "'name'"),
@@ -403,47 +392,6 @@ class TestTheState:
         assert agent.get_input_jsonschema()["required"] == ["messages"]
         assert set(agent.get_output_jsonschema()["properties"]) == {"messages", "outcome", "notes"}
         assert play(agent, {**GO, "notes": ["a"]})["notes"] == ["a"]
-
-
-class Reduces(TypedDict):
-    messages: Annotated[list[AnyMessage], operator.add]
-
-
-class Clashes(TypedDict):
-    decision: str
-
-
-def bringing(**attributes: Any) -> Any:
-    """A middleware with these attributes."""
-    return type("Brings", (AgentMiddleware,), attributes)()
-
-
-# What no graph can be built with, and what the error names: beside the values of another kind, which
-# tests/graph/test_mistakes.py has.
-MISTAKES: Mapping[str, tuple[dict[str, Any], str]] = {
-    "a prompt that is a function": ({"system_prompt": lambda state: ""}, "dynamic_prompt"),
-    "a function of OpenAI's": ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tool"),
-    "one with the name of a tool": ({"tools": [Bank().look, {"type": "x", "name": "look"}]}, "'look'"),
-    "a reducer for the history": ({"state_schema": Reduces}, "'messages'"),
-    "middleware with a channel of the machine's": (
-        {"middleware": [bringing(state_schema=Clashes)]},
-        "'decision'",
-    ),
-    "middleware with a tool of the same name": (
-        {"tools": [Bank().look], "middleware": [bringing(tools=[Bank().look])]},
-        "'look'",
-    ),
-    "a person's decisions, as in deepagents": ({"interrupt_on": {"look": True}}, "approvals="),
-    "LangChain's transformers": ({"transformers": []}, "transformers"),
-    "no name of ours": ({"approval": {}}, "approvals"),
-    **{f"{name}, of the policy": ({name: None}, "policy={'") for name in LoopPolicy.model_fields},
-}
-
-
-@pytest.mark.parametrize("case", MISTAKES)
-def test_what_to_write_is_told_when_the_graph_is_built(case: str) -> None:
-    options, name = MISTAKES[case]
-    refused(lambda: built(**options), name)
 
 
 def test_a_model_that_has_no_place_for_a_providers_tool_says_so() -> None:

@@ -31,12 +31,9 @@ from tests.drop_in.playing import (
     memory,
     paying,
     play,
-    texts,
     warned,
 )
 from tests.support.guarded import tools
-
-RESULT = call("finish_task", summary="x", result={"name": "Bern"})
 
 
 class City(BaseModel):
@@ -49,7 +46,6 @@ ENDS: Mapping[str, tuple[list[Any], dict[str, Any], str, str, int]] = {
     "words for ever": (["only words"] * 5, {}, "limit", "talk_turns", 5),
     "beside a failure": ([[call("look", name="bad"), DONE], DONE], {}, "success", "finish_task", 2),
     "refused for ever": ([DONE] * 2, {"checks": [lambda: False]}, "limit", "review_deadlock", 2),
-    "a result": ([RESULT], {"response_format": City}, "success", "finish_task", 1),
     "a question": ([[LOOK, ASKS], DONE], {"saved": None}, "success", "finish_task", 2),
 }
 
@@ -66,8 +62,6 @@ def test_a_task_ends_as_the_rules_say(case: str, face: Callable[..., Any]) -> No
     assert (found["outcome"]["status"], *used(found)) == (status, *use)
     assert answered(found) == asked_for(found)
     assert found["messages"][-1].text
-    if form := rules.get("response_format"):
-        assert outcome_of(found, form).result == City(name="Bern")
 
 
 def asked_for(state: Any) -> list[Any]:
@@ -145,26 +139,6 @@ class TestJumpsOfOthers:
         back = hook("after_model", jumps("model", once=False), "model")
         with pytest.raises(SetupError):
             play(guarded(agent([LOOK], back)))
-
-    MADE = AIMessage("", tool_calls=[{"name": "save", "args": {"name": "made"}, "id": "made"}])
-    WHERE: Mapping[str, tuple[list[Any], tuple[str, str]]] = {
-        "end": ([AIMessage("I cannot do that.")], ("error", "middleware")),
-        "tools": ([MADE], ACCEPTED),
-    }
-
-    @ORDERS
-    @pytest.mark.parametrize("to", WHERE)
-    def test_a_jump_where_a_task_begins_leaves_it_an_outcome_of_its_own(self, to: str, first: bool) -> None:
-        messages, ends = self.WHERE[to]
-
-        def jump(state: Any) -> Any:
-            return {"messages": messages, "jump_to": to} if len(texts(state)) == 2 else None
-
-        looks_on = hook("after_agent", lambda state: None)
-        asked = agent([DONE] * 3, looks_on, hook("before_agent", jump, "end", "tools"), first=first)
-        before, jumped = (play(asked) for _ in range(2))
-        assert (ended(before), ended(jumped)) == (ACCEPTED, ends)
-        assert before["outcome"]["task"] != jumped["outcome"]["task"]
 
 
 class WithTask(AgentState[Any]):

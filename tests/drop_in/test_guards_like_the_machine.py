@@ -29,18 +29,14 @@ EXAMPLES = int(os.environ.get("EXAMPLES", "200"))
 
 PARTS = (
     "some words",
-    call("look", name="a"),
-    call("look", name="bad"),
+    *(call("look", name=name) for name in ("a", "bad")),
     call("look", wrong=1),
-    call("Look", name="a"),
-    call("look", id="same", name="c"),
-    call("save", name="x"),
-    call("save", name="bad"),
+    call("Look", id="same", name="a"),
+    *(call("save", name=name) for name in ("x", "bad")),
     call("nobody_has_this"),
     call("think", thought="hm"),
     call("ask_user", question="Which?"),
-    call("finish_task", summary="All of it."),
-    call("finish_task", summary=""),
+    *(call("finish_task", summary=summary) for summary in ("All of it.", "")),
     call("finish_task", summary="Half of it.", completion_percentage=50, next_phase="the rest"),
     call("finish_task", outcome="blocked", summary="There is no key."),
     call("finish_task", summary="Perhaps.", requires_user_confirmation=True),
@@ -152,11 +148,6 @@ def drawn(check: Callable[[Case], None], examples: int) -> None:
     given(cases())(drawn_settings(examples, None)(checked))()
 
 
-@pytest.mark.parametrize("check", [at_once, where_messages_are_removed])
-def test_the_guards_decide_as_the_machine(check: Callable[[Case], None]) -> None:
-    drawn(check, 12)
-
-
 # What many drawn ones have found: an id that comes twice, in the task before and in one task.
 IMPORTED = [
     [
@@ -171,13 +162,17 @@ IMPORTED = [
 ]
 
 
-@pytest.mark.parametrize("check", [at_once, in_a_loop, where_messages_are_removed])
-def test_the_guards_decide_as_the_machine_on_a_history(check: Callable[[Case], None]) -> None:
+CHECKS = pytest.mark.parametrize("check", [at_once, in_a_loop, where_messages_are_removed])
+
+
+@CHECKS
+def test_the_guards_decide_as_the_machine(check: Callable[[Case], None]) -> None:
     for history in IMPORTED:
         check(Case(["only words", *AT_LAST], [history]))
+    drawn(check, 4)
 
 
-@pytest.mark.parametrize("check", [at_once, in_a_loop, where_messages_are_removed])
+@CHECKS
 @pytest.mark.thorough
 @pytest.mark.timeout(7_200)
 def test_the_guards_decide_as_the_machine_in_many_examples(check: Callable[[Case], None]) -> None:

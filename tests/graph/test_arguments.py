@@ -16,7 +16,6 @@ from langgraph.types import Command
 from pydantic import BaseModel
 
 from signoff import (
-    ControlTool,
     Session,
     SetupError,
     StorageError,
@@ -61,21 +60,6 @@ def test_the_standard_controls_are_those_of_a_graph_without_them(stored: bool) -
     assert [offered["function"]["name"] for offered in tools] == ["look", "finish_task", "ask_user", "think"]
     assert ("deadline_seconds" in str(tools)) == stored
     assert "Fertig." in str(tools)
-
-
-def renamed(**changes: Any) -> Any:
-    return standard_controls()[0].tool.model_copy(update=changes)
-
-
-def test_rounds_and_an_answer_are_options_of_them() -> None:
-    plain = shown({}, {})
-    rounds = shown({}, {}, control_tools=standard_controls(rounds=True, answer="none"))
-    assert len(rounds[1]) > len(plain[1]), "the prompt tells of rounds"
-    controls = [*standard_controls(answer="argument"), ControlTool(renamed(name="hand_in"), "finish")]
-    tools, _ = shown({}, {}, control_tools=controls)
-    offered = {tool["function"]["name"]: tool["function"]["parameters"]["properties"] for tool in tools}
-    assert "answer" in offered["finish_task"]
-    assert "answer" not in offered["hand_in"]
 
 
 class Trip(BaseModel):

@@ -1,7 +1,6 @@
 """What is recorded of a task that has ended: what led back to work, what was needless, what was cut short."""
 
 import json
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -83,7 +82,6 @@ LIMIT = {"status": "limit", "reason": "turns"}
 SENT_BACK = {"refused": {"sent_back": {"times": 1, "needless": 0}}}
 # Whether the reply after a reminder led back to work, and how often the model talked.
 REMINDERS = {
-    "a working tool": Case(["hi", WRITE, FINISH], {"nudges": {"talked": nudged(1, 1)}, "talk": 1}),
     "words again": Case(["hi", "nearly", WRITE, FINISH], {"nudges": {"talked": nudged(2, 1)}, "talk": 2}),
     "a thought alone": Case(["hi", THINK, WRITE, FINISH], {"nudges": {"talked": nudged(1, 0)}, "talk": 1}),
 }
@@ -91,7 +89,6 @@ REMINDERS = {
 REFUSALS = {
     "nothing": Case([VOID, FINISH], needless(1)),
     "a read": Case([VOID, READ, FINISH], needless(0)),
-    "work beside the accepted finish": Case([VOID, [WRITE, FINISH]], needless(0)),
     "nothing, but it claims less": Case([VOID, PARTIAL], needless(0)),
     "what a person sent back": Case([CONFIRM, FINISH], SENT_BACK | {"confirmed": False}, (GO, "Not yet.")),
     "what a person confirmed": Case([CONFIRM], {"refused": {}, "confirmed": True}, (GO, "yes")),
@@ -107,11 +104,9 @@ LIMITS = {
         (GO, go_on(turns=1), go_on(turns=1)),
         1,
     ),
-    "an error is none": Case([WRITE, RuntimeError("down"), FINISH], {"cut_short": 0}, (GO, go_on())),
 }
 # How many replies after the last change brought nothing.
 REPLIES = {
-    "a look": Case([WRITE, READ, FINISH], {"went_on": 0}),
     "the same look again": Case([WRITE, READ, READ, FINISH], {"went_on": 1}),
     "words": Case([WRITE, "it is done", "really", FINISH], {"went_on": 2}),
     "a finish that was refused": Case([WRITE, NO_FINISH, FINISH], {"went_on": 1}),
@@ -140,13 +135,6 @@ def test_what_is_recorded(name: str) -> None:
     script, records, given, turns, approvals = CASES[name]
     figures: Any = record_of(script, given, turns, approvals).figures
     assert {key: figures[key] for key in records} == records
-
-
-def test_the_model_and_the_times_come_from_the_replies() -> None:
-    begun = time.time()
-    record = record_of([WRITE, FINISH], [GO], 9)
-    assert record.figures["model"] == "scripted"
-    assert begun <= record.began <= record.at <= time.time()
 
 
 def test_the_record_stays_small() -> None:

@@ -25,37 +25,17 @@ def paid(*parts: Any, tokens: int) -> Any:
     return reply(*parts, usage=(tokens - 1, 1))
 
 
-WORK, LOST = call("work", n=1), call("work", n=-1)
+WORK = call("work", n=1)
 
 
-Counted = tuple[list[Any], list[Any], dict[str, Any], dict[str, Any]]
-# What the model replies, what is sent, the limits, and what the outcome says.
-USED: dict[str, Counted] = {
-    "tokens of every reply": (
-        [paid(WORK, tokens=10), paid(FINISH, tokens=20)],
-        [GO],
-        {},
-        {"input_tokens": 28, "output_tokens": 2, "total_tokens": 30, "estimated": False},
-    ),
-    "work calls that ran, also one that failed": ([[WORK, LOST], FINISH], [GO], {}, {"tool_calls": 2}),
-    "not those of an earlier task": (
-        [paid(WORK, tokens=90), FINISH, paid(FINISH, tokens=9)],
-        [GO, GO],
-        {},
-        {"total_tokens": 9, "tool_calls": 0, "turns": 1},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", USED)
-def test_what_is_used(name: str) -> None:
-    script, sent, limits, expected = USED[name]
-    graph = build_graph(ScriptedModel(script), [work], limits=limits, **saved())
-    for given in sent:
-        result = graph.invoke(given, THREAD)
-    outcome = outcome_of(result)
-    said = outcome.model_dump() | outcome.usage.model_dump()
-    assert {name: said[name] for name in expected} == expected
+def test_what_is_used_is_that_of_the_task() -> None:
+    """Each reply's tokens, and the work calls that ran, also one that failed."""
+    script = [paid(WORK, call("work", n=-1), tokens=90), paid(FINISH, tokens=20), paid(FINISH, tokens=9)]
+    graph = build_graph(ScriptedModel(script), [work], **saved())
+    first, second = (outcome_of(graph.invoke(GO, THREAD)) for _ in range(2))
+    assert (first.usage.input_tokens, first.usage.output_tokens, first.usage.estimated) == (108, 2, False)
+    assert (first.tool_calls, first.turns) == (2, 2)
+    assert (second.usage.total_tokens, second.tool_calls, second.turns) == (9, 0, 1)
 
 
 def test_a_reply_without_a_count_is_estimated_and_an_imported_one_is_not_counted() -> None:

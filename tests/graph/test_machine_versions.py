@@ -16,15 +16,9 @@ from tests.support.plays import ASK, FINISH, GO, THREAD
 OTHER = "as_it_is_called_there"
 
 
-def pay(amount: int) -> str:
-    """Pay."""
-    return f"paid {amount}"
-
-
 # What the model replies first, and the state in which the thread then stands.
 CASES: dict[str, tuple[Any, str]] = {
     "a question": (ASK, "ask_user"),
-    "an approval": (call("pay", amount=3), "approve"),
     "work that has not begun": (call("work"), "execute"),
 }
 
@@ -44,7 +38,7 @@ def begun(name: str, storage: Storage) -> tuple[Graph, Any]:
     """A graph, and the checkpoint of its thread, which stands in the state of this case."""
     first, state = CASES[name]
     model = ScriptedModel([first, FINISH, FINISH])
-    graph = build_graph(model, [pay, work], storage=storage, approvals={"pay": True})
+    graph = build_graph(model, [work], storage=storage)
     graph.invoke(GO, THREAD, interrupt_before=["execute"])
     assert graph.get_state(THREAD).next == (state,)
     return graph, storage.checkpointer.get_tuple(THREAD)

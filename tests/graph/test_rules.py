@@ -11,10 +11,9 @@ from langchain_core.messages import BaseMessage
 
 from signoff import Limits, Prices
 from signoff.graph.errors import IllegalEvent
-from signoff.graph.history.reader import PENDING
 from signoff.graph.history.task import read
 from signoff.graph.machine import ENTRIES, TRANSITIONS, Event, State, enters, next_state
-from signoff.graph.messages import not_run, nudge
+from signoff.graph.messages import not_run
 from signoff.graph.rules import COUNTED, RULES, decide
 from signoff.graph.texts import DEFAULT_TEXTS
 from signoff.graph.vocabulary import REASONS
@@ -44,7 +43,6 @@ CASES: dict[str, Case] = {
     "nothing at all": when("no_task"),
     "nothing new on an ended thread": when("ended", user(), ai(FINISH), outcome={"task": "m0"}),
     "a stop comes before everything": when("cancelled", user(), ai(WRITE), stop="m0"),
-    "a stop for an earlier task stops nothing": when("think", user(), stop="old"),
     "open calls before control calls": when("calls_open", user(), ai(WRITE, FINISH)),
     "a question": when("asked", user(), ai(ASK)),
     "a finish": when("claimed", user(), ai(FINISH)),
@@ -55,9 +53,6 @@ CASES: dict[str, Case] = {
     "a finish that a person sent back gets one more turn": when(
         "think", user(), *TALK, ai(FINISH), sent_back("f"), limits=TWO
     ),
-    "an import that a person sent back too": when(
-        "think", user(), *TALK, ai(FINISH), done("f"), nudge("sent_back", "no", finish="m3:0"), limits=TWO
-    ),
     "a finish that review refused gets none": when(
         "turns",
         user(),
@@ -67,18 +62,13 @@ CASES: dict[str, Case] = {
         limits=TWO,
         verdicts={"task": "m0", "calls": {"m3:0": "the summary is empty"}},
     ),
-    "a finish that waits for a person still stands": when(
-        "claimed", user(), ai(FINISH), verdicts={"task": "m0", "calls": {"m1:0": PENDING}}
-    ),
     "an answered question gets one more turn": when("think", user(), *TALK, ai(ASK), done("q"), limits=TWO),
-    "and only one more": when("turns", user(), ai(ASK), done("q"), ai(WRITE), done("w"), limits=TWO),
     "the second refusal in a row": when("content_filter", user(), REFUSAL, nudged("filtered"), REFUSAL),
     "the turns are used up": when("turns", user(), ai(WRITE), done("w"), ai(WRITE), done("w"), limits=TWO),
     "talk only": when("talk_turns", user(), *TALK * 5),
     "finish_reason length": when("truncated", user(), ai("I w", stop="length")),
     "an empty reply": when("empty", user(), ai("  ")),
     "only thoughts": when("reasoning", user(), THOUGHT),
-    "only thoughts, and cut off": when("truncated", user(), ai("<think>So", stop="length")),
     "the first refusal": when("filtered", user(), REFUSAL),
     "the same work five times": when("repeats", user(), *[ai(WRITE), done("w")] * 5),
     "the same work three times": when("repeating", user(), *[ai(WRITE), done("w")] * 3),
@@ -103,12 +93,6 @@ CASES: dict[str, Case] = {
     ),
     "cost": when("cost", user(), spent(ai("x"), tokens=9), limits=COST),
     "seconds": when("seconds", user(), spent(ai("x"), seconds=9), limits=Limits(seconds=9)),
-    "turns before all other limits": when(
-        "turns",
-        user(),
-        *[spent(ai(WRITE), tokens=9, seconds=9), done("w")] * 5,
-        limits=Limits(turns=5, tokens=1, seconds=1),
-    ),
     "near the limit": when("near_limit", user(), ai(WRITE), done("w"), ai(WRITE), done("w"), limits=THREE),
     "an import that ends in words": when("talked", user(), ai("All done!")),
     "finish_reason stop decides nothing": when("think", user(), ai(WRITE, stop="stop"), done("w")),
@@ -120,7 +104,6 @@ DIALOGUE: dict[str, Case] = {
     "what the model says is put to the user": when("spoke", user(), ai("Hello?")),
     "the user's word goes on": when("think", user(), ai("Hello?"), user("hi")),
     "the limit of turns ends a dialogue": when("turns", user(), ai("a"), user("b"), ai("c"), limits=TWO),
-    "talking for long does not": when("spoke", user(), *[ai("a"), user("b")] * 9, ai("c")),
 }
 
 
