@@ -4,6 +4,7 @@ LangChain's own tests of them are those of test_langchain_suite.py; here is one 
 graph adds to it, and what it makes of their errors. docs/how-to/middleware.md has a row for every class.
 """
 
+import gc
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,7 +28,7 @@ from tests.drop_in.playing import ACCEPTED, CONTROLS, FINISH, POLICY, ended, lab
 
 pytestmark = BETA
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "middleware.md"
-# LangChain's shell leaves a pipe to the collector.
+# LangChain's shell leaves a pipe to the collector, which has to find it in its own test.
 OPEN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 MAIL: Any = {"messages": [("user", "Write to ann@example.com.")]}
 
@@ -145,6 +146,7 @@ def test_provider_tool_search() -> None:
 def test_shell_tool(tmp_path: Path) -> None:
     steps = call("shell", command="cd /; X=5"), call("shell", command="echo $X $PWD")
     assert "5 /" in results(ran(script(*steps), chain.ShellToolMiddleware(tmp_path)))[1]
+    gc.collect()
 
 
 def test_todo_list() -> None:

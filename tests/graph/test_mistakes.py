@@ -452,7 +452,8 @@ def test_a_graph_whose_storage_was_closed_says_so(tmp_path: Path) -> None:
 
 
 def test_tools_may_come_one_by_one_and_be_of_ones_own_class() -> None:
-    graph = build_graph(model(), (each for each in (add, Custom())))
+    tools: Any = (each for each in (add, Custom()))
+    graph = build_graph(model(), tools)
     assert outcome_of(graph.invoke(GO)).status == "success"
 
 
