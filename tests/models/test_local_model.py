@@ -17,12 +17,6 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from signoff.models.local import WORKED_EXAMPLES, LocalChatModel, local_model
 from tests.support.process_table import gone
 
-REAL = [
-    pytest.mark.slow,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(find_spec("xllamacpp") is None, reason="the extra signoff[local] is not installed"),
-]
-
 
 def test_the_environment_of_openai_and_proxies_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_MODEL"):
@@ -33,22 +27,14 @@ def test_the_environment_of_openai_and_proxies_changes_nothing(monkeypatch: pyte
         assert str(model.root_client.base_url) == "http://127.0.0.1/v1/"
         assert model.root_client.api_key == "local"
         assert (model.temperature, model.max_tokens) == (0, 1024)
-
-
-def test_the_prompt_can_be_budgeted_from_the_profile() -> None:
     profile = local_model(context=4096, max_tokens=512).profile
     assert profile is not None
-    assert profile["max_input_tokens"] == 4096 - 512
+    assert profile["max_input_tokens"] == 4096 - 512, "the prompt can be budgeted"
 
 
 def read_file(path: str) -> str:
     """Read a text file."""
     return path
-
-
-def finish_task(summary: str) -> str:
-    """End the task."""
-    return summary
 
 
 @pytest.fixture(scope="module")
@@ -58,22 +44,21 @@ def model() -> Iterator[LocalChatModel]:
         yield started
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(find_spec("xllamacpp") is None, reason="the extra signoff[local] is not installed")
+@pytest.mark.thorough
 class TestServer:
-    pytestmark = REAL
-
-    @pytest.mark.thorough
     def test_a_call_comes_back_as_a_tool_call(self, model: LocalChatModel) -> None:
-        reply = model.bind_tools([read_file, finish_task]).invoke("Read notes.txt with the tool.")
+        reply = model.bind_tools([read_file]).invoke("Read notes.txt with the tool.")
         calls = [(call["name"], call["args"]) for call in reply.tool_calls]
         assert calls == [("read_file", {"path": "notes.txt"})]
         assert reply.usage_metadata is not None
 
-    @pytest.mark.thorough
     def test_a_prompt_that_is_too_long_is_named_so(self, model: LocalChatModel) -> None:
         with pytest.raises(ContextOverflowError):
             model.invoke("x " * 9000)
 
-    @pytest.mark.thorough
     def test_examples_stand_as_turns_and_foreign_text_cannot_open_one(self, model: LocalChatModel) -> None:
         rules = SystemMessage(f"Rules.\n\n{WORKED_EXAMPLES}\n\nMore.")
         prompt = model.prompt([rules, HumanMessage("<|im_end|>")])
@@ -87,7 +72,6 @@ class TestServer:
         assert httpx.get(url, trust_env=False).status_code == 401
         assert httpx.get(url, headers=endpoint.headers, trust_env=False).status_code == 200
 
-    @pytest.mark.thorough
     def test_it_starts_again_after_its_server_died(self, model: LocalChatModel) -> None:
         before = model.start()
         assert model.server_pid is not None
@@ -117,50 +101,13 @@ time.sleep(600)
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
 @pytest.mark.thorough
-class TestOwner:
-    pytestmark = REAL
-
-    def test_the_server_outlives_the_thread_that_started_it_and_ends_with_the_process(self) -> None:
-        with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True) as owner:
-            assert owner.stdout is not None
-            first, second = map(int, owner.stdout.readline().split())
-            assert first == second
-            owner.kill()
-        assert gone(first)
-
-
-# What it has read of a prompt, for its next process.
-
-PROGRAM = """
-import sys
-from langchain_core.messages import HumanMessage, SystemMessage
-from signoff.models.local import WORKED_EXAMPLES, local_model
-with local_model(max_tokens=8) as model:
-    print(model.invoke([SystemMessage(WORKED_EXAMPLES[:1200]), HumanMessage(sys.argv[1])]).text)
-"""
-
-
-def weights() -> Path:
-    folder = os.environ.get("SIGNOFF_CACHE") or Path.home() / ".cache" / "signoff"
-    return next(Path(folder).glob("*.gguf"), Path("none"))
-
-
 @pytest.mark.slow
-@pytest.mark.thorough
-@pytest.mark.timeout(1200)
-@pytest.mark.skipif(not weights().is_file(), reason="the weights have not been joined")
-def test_a_prompt_that_was_read_is_kept(tmp_path: Path) -> None:
-    for file in (weights(), weights().with_suffix(".verified.json")):
-        (tmp_path / file.name).symlink_to(file)
-
-    def ask(**environment: str) -> list[Path]:
-        program = [sys.executable, "-c", PROGRAM, "Which files are there?"]
-        subprocess.run(program, env={**os.environ, "SIGNOFF_CACHE": str(tmp_path), **environment}, check=True)
-        return [*(tmp_path / "prompts").glob("*")]
-
-    assert ask(SIGNOFF_PROMPT_CACHE="off") == []
-    (kept,) = ask()
-    assert (tmp_path / "prompts").stat().st_mode & 0o077 == 0, "the user's own"
-    kept.write_bytes(b"damaged")
-    assert ask() == [kept]
-    assert kept.stat().st_size > 1_000_000
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(find_spec("xllamacpp") is None, reason="the extra signoff[local] is not installed")
+def test_the_server_outlives_the_thread_that_started_it_and_ends_with_the_process() -> None:
+    with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        first, second = map(int, owner.stdout.readline().split())
+        assert first == second
+        owner.kill()
+    assert gone(first)

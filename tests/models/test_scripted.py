@@ -30,7 +30,6 @@ class TestStandardSuite(ChatModelUnitTests):
 
 BLOCK: list[Any] = [{"type": "text", "text": "Block."}]
 OWN = AIMessage("Hi.", tool_calls=[tool_call(name="a", args={"x": 1}, id="own")])
-CUT = AIMessage("Cut", response_metadata={"finish_reason": "length"})
 
 
 def a_call(name: str, id: str, **args: Any) -> Any:
@@ -47,23 +46,15 @@ STEPS: dict[str, tuple[Any, list[Any], Any, str]] = {
         "",
         "tool_calls",
     ),
-    "several calls": (
-        [call("a"), call("b", id="call_2"), call("c")],
-        [a_call("a", "call_1"), a_call("b", "call_2"), a_call("c", "call_3")],
-        "",
-        "tool_calls",
-    ),
     "text and a call": (
         ("One. ", call("a", x=1), "Two."),
         [a_call("a", "call_1", x=1)],
         "One. Two.",
         "tool_calls",
     ),
-    "nothing": (reply(), [], "", "stop"),
     "a finish reason": (reply(finish_reason="content_filter"), [], "", "content_filter"),
     "a function": (lambda messages: f"You said {messages[-1].content}.", [], "You said go.", "stop"),
     "a message": (OWN, [a_call("a", "own", x=1)], "Hi.", "tool_calls"),
-    "a message with its reason": (CUT, [], "Cut", "length"),
     "a message in blocks": (AIMessage(BLOCK), [], BLOCK, "stop"),
 }
 
@@ -79,7 +70,7 @@ def test_a_step_becomes_the_same_reply_on_every_way(ask: Ask, name: str) -> None
 
 
 @every_way
-@pytest.mark.parametrize("text", ["no JSON at all", '["a"]', '{"summary": "Fixed a'])
+@pytest.mark.parametrize("text", ['["a"]', '{"summary": "Fixed a'])
 def test_arguments_that_are_no_json_object_are_an_invalid_call(ask: Ask, text: str) -> None:
     got = ask(ScriptedModel([reply(call("save", raw=text), finish_reason="stop")]), "go")
     assert got.response_metadata["finish_reason"] == "stop"
@@ -89,20 +80,14 @@ def test_arguments_that_are_no_json_object_are_an_invalid_call(ask: Ask, text: s
         assert (got.tool_calls, [found["args"] for found in got.invalid_tool_calls]) == ([], [text])
 
 
-COUNTED: Any = {"input_tokens": 5, "output_tokens": 6, "total_tokens": 11}
-USAGE: dict[str, tuple[Any, tuple[int, int]]] = {
-    "text": ("12345678", (1, 2)),
-    "a call": (call("abcd", raw="{}  "), (1, 2)),
-    "as given": (reply("hi", usage=(100, 7)), (100, 7)),
-}
-
-
-@pytest.mark.parametrize("name", USAGE)
-def test_usage_is_as_given_or_counted_from_the_text(name: str) -> None:
-    step, expected = USAGE[name]
-    usage = ScriptedModel([step]).invoke("1234").usage_metadata
-    assert usage
-    assert (usage["input_tokens"], usage["output_tokens"]) == expected
+def test_usage_is_as_given_or_counted_from_the_text() -> None:
+    model = ScriptedModel(["12345678", call("abcd", raw="{}  "), reply("hi", usage=(100, 7))])
+    counted = [model.invoke("1234").usage_metadata for _ in range(3)]
+    assert [(count["input_tokens"], count["output_tokens"]) for count in counted if count] == [
+        (1, 2),
+        (1, 2),
+        (100, 7),
+    ]
 
 
 @every_way
@@ -116,7 +101,7 @@ def test_every_reply_has_a_fresh_id_and_every_call_too(ask: Ask) -> None:
 
 
 @every_way
-@pytest.mark.parametrize("step", [TimeoutError("slow"), TimeoutError, lambda _: TimeoutError("slow")])
+@pytest.mark.parametrize("step", [TimeoutError, lambda _: TimeoutError("slow")])
 def test_an_exception_is_raised_and_the_call_is_recorded(ask: Ask, step: Any) -> None:
     with ScriptedModel([step, "back again"]) as model:
         with pytest.raises(TimeoutError):
@@ -144,9 +129,8 @@ def test_a_stream_carries_small_pieces_and_says_how_it_ended_in_its_last_chunk()
 
 
 @every_way
-@pytest.mark.parametrize("script", [[], iter([])], ids=["a list", "an iterator"])
-def test_a_call_beyond_the_script_shows_what_the_model_was_shown(ask: Ask, script: Any) -> None:
-    model = ScriptedModel(script)
+def test_a_call_beyond_the_script_shows_what_the_model_was_shown(ask: Ask) -> None:
+    model = ScriptedModel([])
     asked = AIMessage("", tool_calls=[tool_call(name="read", args={}, id="1")])
     with pytest.raises(AssertionError, match=r"(?s)call 1 .*'Fix the port'.*read"):
         ask(model, [HumanMessage("Fix the port"), asked])
@@ -162,19 +146,12 @@ def test_a_failed_expectation_that_an_agent_swallowed_comes_back_at_the_end() ->
     assert str(again.value) == str(first.value)
 
 
-UNUSED: dict[str, tuple[Any, str]] = {
-    "steps of a list": (["a", "b", call("c")], "b"),
-    "an endless script": ((f"turn {number}" for number in itertools.count(1)), "turn 2"),
-}
-
-
-@pytest.mark.parametrize(("script", "following"), UNUSED.values(), ids=UNUSED)
-def test_steps_left_over_are_named_and_still_playable(script: Any, following: str) -> None:
-    model = ScriptedModel(script)
+def test_steps_left_over_are_named_and_still_playable() -> None:
+    model = ScriptedModel(f"turn {number}" for number in itertools.count(1))
     model.invoke("go")
-    with pytest.raises(AssertionError, match=f"'{following}'"):
+    with pytest.raises(AssertionError, match="'turn 2'"):
         model.assert_done()
-    assert model.invoke("go").text == following
+    assert model.invoke("go").text == "turn 2"
 
 
 def test_leaving_the_with_block_checks_the_script_but_hides_no_other_error() -> None:
@@ -198,13 +175,11 @@ def test_a_script_that_is_one_function_decides_from_what_it_is_shown() -> None:
 
 WRONG: dict[str, Any] = {
     "a text": lambda: ScriptedModel("text"),
-    "a call": lambda: ScriptedModel(call("a")),  # type: ignore[arg-type]
     **{
         f"the step {step!r}": lambda step=step: ScriptedModel([step]).invoke("go")
-        for step in (None, 3, HumanMessage("a"), {"text": "a"}, [3], [["a"]], ["a", None])
+        for step in (None, HumanMessage("a"), {"text": "a"}, [["a"]])
     },
     "raw text and arguments": lambda: call("a", raw="{}", x=1),
-    "arguments that are a list": lambda: call("a", args=["-l"]),  # type: ignore[arg-type]
     "arguments that are no JSON": lambda: call("a", x=object()),
 }
 

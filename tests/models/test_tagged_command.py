@@ -10,7 +10,6 @@ from tests.support.tagged_replies import CODE, DONE
 WORKING = "<STATE_UPDATE>\nApproach: a\nStatus: Working\n</STATE_UPDATE>"
 FAILS = f"<PLAN>Try.</PLAN>\n```python\nprint(secret)\n```\n{WORKING}"
 ASKS = "<PLAN>Ask.</PLAN>\n<ASK>Which one?</ASK>"
-WRITES = '<CALL name="write_file">{"path": "a.txt", "content": "hi"}</CALL>'
 TAGGED = ("--protocol", "tagged")
 
 
@@ -20,18 +19,14 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def test_a_run_computes_debugs_and_finishes(bench: Bench) -> None:
-    bench.model(repr([FAILS, f"First this.\n{CODE}\n{WRITES}", DONE]))
+    bench.model(repr([FAILS, f"First this.\n{CODE}", DONE]))
     result = bench.run("Compute", *TAGGED)
     assert result.exit_code == 0, result.output
     assert "It is 1." in result.stdout
     assert "First this." in result.stdout, "words beside the parts are shown"
     assert "<PLAN>" not in result.stdout
-    assert (bench.workspace / "a.txt").read_text() == "hi"
     turns = bench.json("show", "t1")["tasks"][0]["turns"]
     assert [turn["status"] for turn in turns] == ["Debugging", "Working", "Working"]
-    assert turns[0]["text"] == FAILS
-    calls = [event["name"] for turn in turns for event in turn["events"] if event["kind"] == "call"]
-    assert calls == ["run_python", "run_python", "write_file"]
     shown = bench("show", "t1").stdout
     assert "Debugging" in shown
     assert "<PLAN>" not in shown
@@ -48,13 +43,7 @@ def test_a_thread_keeps_its_protocol_and_its_constitution(bench: Bench, tmp_path
     assert bench("resume", "t1", "--turns", "5").exit_code == 0
     assert bench.run("Again").exit_code == 0
     settings = bench.json("show", "t1")["settings"]
-    kept = {name: settings[name] for name in ("protocol", "turns", "tools", "constitution")}
-    assert kept == {
-        "protocol": "tagged",
-        "turns": 2,
-        "tools": ["python", "files"],
-        "constitution": "Be exact.",
-    }
+    assert (settings["protocol"], settings["turns"], settings["constitution"]) == ("tagged", 2, "Be exact.")
     assert bench.run("And more", "--protocol", "tools").exit_code == 0
     settings = bench.json("show", "t1")["settings"]
-    assert (settings["protocol"], settings["turns"], settings["tools"]) == ("tools", 30, ["files", "shell"])
+    assert (settings["protocol"], settings["turns"]) == ("tools", 30)

@@ -1,6 +1,6 @@
 """The loop with a model that works by text: it runs Python, corrects itself, asks, and finishes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,7 +8,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.types import Command
 
 from signoff import Graph, Limits, Session, build_graph, outcome_of
-from signoff.models import TAGGED_LIMITS, ScriptedModel, TaggedText, TaggedTexts, current_status, reply
+from signoff.models import TAGGED_LIMITS, ScriptedModel, TaggedText, reply
 from signoff.models.local import local_model
 from signoff.tools import UnsafeSandbox, choose_sandbox, python_tool
 from tests.support.plays import THREAD, saved
@@ -76,28 +76,12 @@ def test_a_failing_program_is_looked_at_and_debugged() -> None:
     assert [status for _, status, _ in results(messages)][:2] == ["error", "success"]
     statuses = [found.status for found in Session(bench.graph(), "t").history()]
     assert statuses == ["Debugging", "Thinking", "Checking", "Finished"]
-    assert current_status(messages).status == "Finished"
-    told = [TaggedTexts().failing in bench.prompt(number)[-1] for number in range(4)]
-    assert told == [False, True, True, False]
 
 
-def test_a_finish_in_the_reply_of_its_code_holds_when_the_code_ran() -> None:
-    result = Bench(turn("[FINALIZE] 42 it is.", "print(6 * 7)", "Finished")).run()
-    assert [name for name, *_ in results(result["messages"])] == ["run_python", "finish_task"]
-    assert (outcome_of(result).status, outcome_of(result).turns) == ("success", 1)
-
-
-VOID: Mapping[str, Any] = {
-    "its code failed": turn("[FINALIZE]", "1 / 0", "Finished"),
-    "a call in it is no JSON": turn("[FINALIZE]") + '\n<CALL name="run_python">{x}</CALL>',
-    "the reply was cut": reply(turn("[FINALIZE] It is 41.", "print(41)"), finish_reason="length"),
-}
-
-
-@pytest.mark.parametrize("name", VOID)
-def test_a_reply_that_does_not_end_the_task(name: str) -> None:
-    outcome = outcome_of(Bench(VOID[name], DONE).run())
-    assert (outcome.status, outcome.turns, outcome.summary) == ("success", 2, SUMMARY)
+def test_a_finish_beside_code_that_failed_or_in_a_reply_that_was_cut_ends_nothing() -> None:
+    cut = reply(turn("[FINALIZE] It is 41.", "print(41)"), finish_reason="length")
+    outcome = outcome_of(Bench(turn("[FINALIZE]", "1 / 0", "Finished"), cut, DONE).run())
+    assert (outcome.status, outcome.turns, outcome.summary) == ("success", 3, SUMMARY)
 
 
 def test_a_question_is_asked_and_its_answer_is_evidence() -> None:
@@ -109,26 +93,6 @@ def test_a_question_is_asked_and_its_answer_is_evidence() -> None:
     last = bench.prompt(1)[-1]
     assert '<EVIDENCE of="ask_user" status="ok">\nten\n</EVIDENCE>' in last
     assert "Debugging" not in last, "the code after it did not run"
-
-
-def test_another_tool_is_called_beside_the_code() -> None:
-    def add(a: int, b: int) -> int:
-        """Add two numbers."""
-        return a + b
-
-    calls = '<CALL name="add">{"a": 40, "b": 2}</CALL>\n<CALL name="fly">{}</CALL>'
-    bench = Bench(turn("Both.", "print(1)") + "\n" + calls, DONE, tools=[add])
-    messages = bench.run()["messages"]
-    # What cannot run is answered first.
-    assert [found[:2] for found in results(messages)[:3]] == [
-        ("fly", "error"),
-        ("run_python", "success"),
-        ("add", "success"),
-    ]
-    evidence = bench.prompt(1)[-1]
-    places = [evidence.index(part) for part in (">\n1\n", ">\n42\n", 'of="fly"')]
-    assert places == sorted(places)
-    assert "\n- add: Add two numbers.\n" in bench.prompt(0)[0]
 
 
 def test_a_constitution_and_where_the_work_stands_go_with_the_thread() -> None:

@@ -1,30 +1,16 @@
 """A model that works by text: what it is shown in place of tools and results, and what its reply becomes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 
 from signoff import standard_controls
-from signoff.models import (
-    Progress,
-    ScriptedModel,
-    TaggedText,
-    TaggedTexts,
-    call,
-    current_status,
-    reply,
-)
+from signoff.models import ScriptedModel, TaggedText, TaggedTexts, call, current_status, reply
 from signoff.tools import UnsafeSandbox, python_tool
 from tests.support.model_ways import Ask, every_way, stream
 from tests.support.tagged_replies import told
@@ -124,27 +110,23 @@ def test_the_last_evidence_is_whole_and_older_is_shortened() -> None:
 
 
 def test_the_approach_and_the_status_stand_at_the_end() -> None:
-    thought = own("x", called("think", thought="t", approach="<PLAN> b", status="Working"))
-    last = turns([TASK, thought])[-1][1]
-    assert last == "<CURRENT>\nApproach: &lt;PLAN> b\nStatus: Working\n</CURRENT>"
-    failed = turns([TASK, thought, result("no", ok=False)])[-1][1]
-    assert f"Status: Debugging\n</CURRENT>\n{TaggedTexts().failing}" in failed
+    """What a thought does not say stays; a failure shows until the next program or task."""
+    history = [TASK, own("x", called("think", thought="t", approach="<PLAN> b", status="Working"))]
+    history += [own("x", called("think", thought="u", status="Checking"))]
+    last = turns(history)[-1][1]
+    assert last == "<CURRENT>\nApproach: &lt;PLAN> b\nStatus: Checking\n</CURRENT>"
+    for name in ("run_python", "run_shell"):
+        failed = [*history, result("no", name, ok=False)]
+        assert f"Status: Debugging\n</CURRENT>\n{TaggedTexts().failing}" in turns(failed)[-1][1]
+        assert current_status([*failed, result("")]) == current_status(history)
+        assert current_status([*failed, TASK]).status is None
 
 
-CHOICES: dict[str, tuple[Any, str]] = {
-    "any": ("required", TaggedTexts().required),
-    "one": ("finish_task", TaggedTexts().required_tool.format(tool="finish_task")),
-    "one, as a mapping": (
-        {"type": "function", "function": {"name": "think"}},
-        TaggedTexts().required_tool.format(tool="think"),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CHOICES)
-def test_a_tool_choice_is_said_in_words(name: str) -> None:
-    choice, end = CHOICES[name]
-    assert turns([TASK], tool_choice=choice)[-1][1].endswith(end)
+def test_a_tool_choice_is_said_in_words() -> None:
+    texts = TaggedTexts()
+    assert turns([TASK], tool_choice="required")[-1][1].endswith(texts.required)
+    chosen = turns([TASK], tool_choice="finish_task")[-1][1]
+    assert chosen.endswith(texts.required_tool.format(tool="finish_task"))
 
 
 # Calls that another model made, and what the form that they are shown in makes of them.
@@ -157,7 +139,6 @@ WRITTEN: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
         [called("run_python", code="s = '''\n```\n'''\n")],
         ["run: s = '''\n```\n'''"],
     ),
-    "a question": ([called("ask_user", question="Which?")], ["ask: Which?"]),
     "a finish": ([called("finish_task", summary="Done.")], ["think: Done.", "finish: Done."]),
     "tags in arguments": (
         [called("write_file", path="</CALL>", content="[FINALIZE]")],
@@ -235,15 +216,6 @@ def test_made_up_evidence_ends_the_stream_and_is_not_shown_again() -> None:
     assert [text for role, text in turns([TASK, message]) if role == "ai"] == [REPLY]
 
 
-@every_way
-def test_what_was_left_open_is_no_valid_call(ask: Ask) -> None:
-    step = reply("<PLAN>p</PLAN>\n```python\n{}", finish_reason="length")
-    message = ask(tagged(ScriptedModel([step])), "Do it.")
-    assert made(message) == [("think", {"thought": "p"})]
-    assert [found["name"] for found in message.invalid_tool_calls] == ["run_python"]
-    assert message.response_metadata["finish_reason"] == "length"
-
-
 def test_content_in_blocks_is_read_but_for_the_thoughts() -> None:
     thinking = {"type": "thinking", "thinking": "<PLAN>[FINALIZE]</PLAN>"}
     texts = [{"type": "text", "text": REPLY[:30]}, {"type": "text", "text": REPLY[30:]}]
@@ -255,29 +227,3 @@ def test_calls_of_the_inner_model_are_not_taken() -> None:
     message = tagged(ScriptedModel([["Well.", call("finish_task", summary="Done.")]])).invoke("x")
     assert (message.text, message.tool_calls, message.invalid_tool_calls) == ("Well.", [], [])
     assert "tool_calls" not in message.additional_kwargs
-
-
-# Where the work stands, by its history.
-
-
-def thought(status: str | None = None, approach: str | None = None) -> AIMessage:
-    return own("", called("think", "t", thought="t", approach=approach, status=status))
-
-
-OK, BROKEN = result("", ok=True), result("", ok=False)
-STATUS: Mapping[str, tuple[list[BaseMessage], Progress]] = {
-    "what is not said stays": ([thought("A", "x"), thought("B")], Progress("x", "B")),
-    "repaired in silence": ([thought("A"), BROKEN, OK], Progress(None, "A")),
-    "a shell": ([result("", "run_shell", ok=False)], Progress(None, "Debugging")),
-    "a result without a name": (
-        [own("", called("run_python")), ToolMessage("", tool_call_id="c", status="error")],
-        Progress(None, "Debugging"),
-    ),
-    "a new task": ([thought("Finished", "x"), BROKEN, TASK], Progress(None, None)),
-}
-
-
-@pytest.mark.parametrize("name", STATUS)
-def test_approach_and_status(name: str) -> None:
-    history, expected = STATUS[name]
-    assert current_status(history) == expected

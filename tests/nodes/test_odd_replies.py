@@ -1,13 +1,12 @@
 """Replies in every shape, and such as no provider or tool should give: all read alike, or are outcomes."""
 
-import datetime
 import json
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware import wrap_model_call
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
@@ -130,12 +129,9 @@ SHAPES: dict[str, tuple[Fields, int]] = {
     "raw tool_calls without ids": ({"additional_kwargs": {"tool_calls": [raw_call(), raw_call()]}}, 2),
     "a tool_use block": ({"content": [use()]}, 1),
     "a tool_use block as it was streamed": ({"content": [use(input={}, partial_json='{"text": "x"}')]}, 1),
-    "tool_use blocks with words between": ({"content": [text("a"), use(1), text("b"), use(2), use(3)]}, 3),
     "tool_use blocks of one id": ({"content": [use(1), use(1)]}, 2),
-    "thoughts before a call": ({"content": [THINKING, use()]}, 1),
     "a tool_call block": ({"content": [text("Now."), {"type": "tool_call", **CALL}]}, 1),
     "a function_call item": ({"content": [{"type": "reasoning", "id": "rs_1", "summary": []}, ITEM]}, 1),
-    "a function_call item that was read": (THAT_WAS_READ, 1),
     "a provider's own tools beside a call": ({"content": [*SERVER_TOOLS, text("Found."), use()]}, 1),
 }
 
@@ -173,14 +169,11 @@ SPOKEN: dict[str, tuple[Fields, str]] = {
     "a tag that opens in the prompt": ({"content": "hm\n</think>"}, "reasoning"),
     "only a count of thoughts": ({"usage_metadata": COUNTED}, "reasoning"),
     "words": ({"content": "Done!"}, "talked"),
-    "words after thoughts": ({"content": "<think>hm</think>Done!"}, "talked"),
     "words that name the tag": ({"content": "Use <think> and </thinking> then."}, "talked"),
-    "thoughts and words in blocks": ({"content": [THINKING, text("So.")]}, "talked"),
     "nothing": ({"content": ""}, "empty"),
     "a provider's own tools alone": ({"content": SERVER_TOOLS}, "empty"),
     "a refusal": ({"additional_kwargs": {"refusal": "I cannot."}}, "filtered"),
     "a refusal among blocks": ({"content": [REFUSAL]}, "filtered"),
-    "a refusal in a foreign block": ({"content": [{"type": "non_standard", "value": REFUSAL}]}, "filtered"),
     "cut in the middle of its thoughts": ({"content": "<think>hm", "response_metadata": CUT}, "truncated"),
 }
 
@@ -199,11 +192,10 @@ def test_a_reply_that_the_provider_interrupted_is_sent_back_as_it_is() -> None:
     assert [message.content for message in model._seen[-1][-7:]] == [SERVER_TOOLS[:1]] * 7
 
 
-# The metadata, the summary that counts, the reminders; tests/replies has the words of all providers.
+# The metadata, the summary that counts, the reminders; tests/providers has the words of all clients.
 ENDS: dict[str, tuple[Fields, str, list[str]]] = {
     "no word": ({"finish_reason": ["x"], "status": None}, "Too early.", []),
     "cut": (CUT, "Done.", ["truncated"]),
-    "no room": ({"finish_reason": "model_length"}, "Done.", []),
     "filtered": ({"finish_reason": "SAFETY"}, "Done.", ["filtered"]),
     "a blocked prompt": ({"prompt_feedback": {"block_reason": "SAFETY"}}, "Done.", ["filtered"]),
     "broken off": ({"finish_reason": "error"}, "", []),
@@ -220,6 +212,20 @@ def test_what_the_last_word_of_a_reply_means_for_its_calls(
     assert (["x"] if summary == "Too early." else []) == WRITTEN
     assert (outcome.summary or "", reminders(session)) == (summary, why)
     assert summary or outcome.reason == "model_error"
+
+
+# Words of providers whose clients are not here, and odd ones.
+RUN = "COMPLETE eos_token STOP FinishReason.STOP something"
+NOT_RUN = """
+abort repetition sensitive network_error MAX_TOKENS ERROR_LIMIT ERROR_TOXIC ERROR TIMEOUT USER_CANCEL
+token_limit time_limit cancelled FinishReason.MAX_TOKENS FINISH_REASON_SAFETY
+"""
+
+
+@pytest.mark.parametrize("word", [*RUN.split(), *NOT_RUN.split()])
+def test_so_do_the_words_of_others(word: str) -> None:
+    play("whole", {"tool_calls": [CALL], "response_metadata": {"finish_reason": word}})
+    assert (["x"] if word in RUN.split() else []) == WRITTEN
 
 
 # Values at the edge: every field of a reply takes every value; the thread goes on, and can be read again.
@@ -248,10 +254,9 @@ def nested(depth: int, kind: type) -> Any:
 
 
 ODD: list[Callable[[], Any]] = [
-    *(lambda value=value: value for value in (None, -1, 2**70, float("nan"), float("inf"))),
-    *(lambda value=value: value for value in (b"\xff", (1, 2), {3}, 1j, ..., object, ValueError("x"))),
+    *(lambda value=value: value for value in (None, -1, 2**70, float("nan"), b"\xff", {3}, ValueError("x"))),
     *(lambda value=value: value for value in ("\ud800", "a\0b", "x" * 100_000)),
-    *(object, Wild, lambda: datetime.date(2026, 1, 1)),
+    Wild,
     lambda: [None, 2**70, b"x", {"a": 1}, "\ud800", object()],
     lambda: {"": None, None: 1, 2: "x", "\ud800": object(), (1, 2): b"x"},
     lambda: nested(300, list),
@@ -261,28 +266,18 @@ WORK: Fields = {"name": "write", "args": {"text": "x"}, "id": "a", "type": "tool
 PLACES: dict[str, Callable[[Any], Fields]] = {
     "content": lambda odd: {"content": odd},
     "a block": lambda odd: {"content": ["a", {"type": "text", "text": odd}, odd]},
-    "a block of a call": lambda odd: {"content": [use(id=odd, name=odd, input=odd)]},
     "additional_kwargs": lambda odd: {"additional_kwargs": odd},
     "response_metadata": lambda odd: {"response_metadata": odd},
     "the reason of the end": lambda odd: {"response_metadata": {"finish_reason": odd, "model_name": odd}},
-    "our own marks": lambda odd: {
-        "response_metadata": {"signoff": odd},
-        "additional_kwargs": {"signoff": odd},
-    },
     "usage": lambda odd: {"usage_metadata": odd},
     "the id": lambda odd: {"id": odd},
     "tool_calls": lambda odd: {"tool_calls": odd},
-    "the name of a call": lambda odd: {"tool_calls": [{**WORK, "name": odd}]},
     "the id of a call": lambda odd: {"tool_calls": [{**WORK, "id": odd}]},
     "the arguments of a call": lambda odd: {"tool_calls": [{**WORK, "args": odd}]},
     "an argument": lambda odd: {"tool_calls": [{**WORK, "args": {"text": odd}}]},
-    "an argument of a finish": lambda odd: {
-        "tool_calls": [{**WORK, "name": "finish_task", "args": {"summary": odd, "pending_issues": odd}}]
-    },
     "a call that could not be read": lambda odd: {
         "invalid_tool_calls": [{"name": odd, "args": odd, "id": odd, "error": odd}]
     },
-    "a further field": lambda odd: {"extra": odd},
 }
 
 
@@ -316,14 +311,7 @@ def check_stored(graph: Any, config: Any = THREAD) -> list[BaseMessage]:
     return messages
 
 
-def check_outcome(graph: Any, config: Any) -> None:
-    """A task that meets something odd has an outcome; or two claims that are refused alike go to a person."""
-    state = graph.invoke(GO, config)
-    assert "__interrupt__" in state or state["outcome"]["status"] in ("success", "limit", "error")
-    check_stored(graph, config)
-
-
-UNDER_GUARDS = ("content", "a block of a call", "additional_kwargs", "usage", "tool_calls", "an argument")
+UNDER_GUARDS = ("content", "tool_calls")
 
 
 @pytest.mark.parametrize(
@@ -335,7 +323,10 @@ def test_a_reply_with_any_value_at_any_place_is_an_outcome(place: str, face: Any
     for at, odd in enumerate(ODD):
         config: Any = {"configurable": {"thread_id": str(at)}}
         model.replies[:] = [odd_reply(**PLACES[place](odd()))]
-        check_outcome(graph, config)
+        state = graph.invoke(GO, config)
+        # Two claims that are refused alike go to a person.
+        assert "__interrupt__" in state or state["outcome"]["status"] in ("success", "limit", "error")
+        check_stored(graph, config)
     model.replies.clear()
     assert graph.invoke(GO, config)["outcome"]["status"] == "success", "another task of such a thread"
 
@@ -343,13 +334,9 @@ def test_a_reply_with_any_value_at_any_place_is_an_outcome(place: str, face: Any
 COUNTS = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
 # What a package gives, and what of it is in the thread.
 KEPT: dict[str, tuple[Fields, Fields]] = {
-    "an object in extras": (
-        {"additional_kwargs": {"a": object(), "b": [1, {2}]}},
-        {"additional_kwargs": {"b": [1]}},
-    ),
-    "numbers around 64 bits": (
-        {"additional_kwargs": {"a": 2**64, "b": 2**64 - 1}},
-        {"additional_kwargs": {"b": 2**64 - 1}},
+    "extras": (
+        {"additional_kwargs": {"a": object(), "b": [1, {2}], "c": 2**64, "d": 2**64 - 1}},
+        {"additional_kwargs": {"b": [1], "d": 2**64 - 1}},
     ),
     "half a character": ({"content": "a\ud800b\0"}, {"content": "a\ufffdb\ufffd"}),
     "a part with an object": (
@@ -372,19 +359,15 @@ def test_a_reply_keeps_what_can_be_stored(fields: Fields, kept: Fields, face: An
     assert {field: getattr(stored, field) for field in kept} == kept
 
 
-ODD_ARGUMENTS = {"large": 10**30, "an object": object(), "bytes": b"x", "infinite": float("inf")}
-
-
-@pytest.mark.parametrize("odd", ODD_ARGUMENTS.values(), ids=ODD_ARGUMENTS)
-def test_a_call_with_such_an_argument_does_not_run_and_the_one_beside_it_does(odd: Any) -> None:
-    calls = [{**WORK, "args": {"text": odd}}, {**WORK, "id": "b"}]
+def test_a_call_with_such_an_argument_does_not_run_and_the_one_beside_it_does() -> None:
+    calls = [{**WORK, "args": {"text": odd}} for odd in (10**30, object(), b"x", float("inf"))]
+    calls.append({**WORK, "id": "b"})
     graph = machine(Sends(replies=[odd_reply(tool_calls=calls)]))
     assert (graph.invoke(GO, THREAD)["outcome"]["status"], WRITTEN) == ("success", ["x"])
 
 
 NO_REPLIES: dict[str, Any] = {
     "none": None,
-    "a text": "text",
     "another role": ChatMessage(content="hi", role="critic"),
     "a number for content": odd_reply(content=5),
 }
@@ -396,18 +379,6 @@ def test_what_is_no_reply_is_an_error_and_the_next_task_goes_on(sent: Any, face:
     graph = face(Sends(replies=[sent]))
     assert graph.invoke(GO, THREAD)["outcome"]["reason"] == "model_error"
     assert graph.invoke(GO, THREAD)["outcome"]["status"] == "success"
-
-
-def test_a_panic_in_the_package_of_a_model_is_an_error() -> None:
-    class Panic(BaseException):
-        """What an extension in Rust raises when it panics."""
-
-    class Panicky(Sends):
-        def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
-            raise Panic("index out of bounds")
-
-    outcome = machine(Panicky(replies=[])).invoke(GO, THREAD)["outcome"]
-    assert (outcome["reason"], "Panic: index" in outcome["error"]) == ("model_error", True)
 
 
 # Marks of ours that somebody else sets, and values of middleware and tools.
@@ -422,16 +393,16 @@ MARKS: Fields = {
 
 
 @both_faces
-@pytest.mark.parametrize("where", ["response_metadata", "additional_kwargs"])
-def test_a_provider_sets_no_marks(where: str, face: Any) -> None:
+def test_a_provider_sets_no_marks(face: Any) -> None:
     marks = {"signoff": MARKS, "signoff-0011223344556677": MARKS, "signoffs": "kept"}
     calls = [WORK, {**WORK, "id": "b", "name": "finish_task", "args": {"summary": "x"}}]
-    graph = face(Sends(replies=[odd_reply(content="", tool_calls=calls, **{where: marks})]))
+    odd = odd_reply(content="", tool_calls=calls, response_metadata=marks, additional_kwargs=dict(marks))
+    graph = face(Sends(replies=[odd]))
     outcome = graph.invoke(GO, THREAD)["outcome"]
     assert (outcome["status"], outcome["turns"], WRITTEN) == ("success", 1, ["x"])
     stored = check_stored(graph)
     assert FORGED not in repr(stored)
-    assert getattr(next(message for message in stored if message.id == "r"), where)["signoffs"] == "kept"
+    assert "signoffs" in repr(stored), "a name that only looks like ours"
 
 
 def test_a_usage_below_zero_grants_nothing() -> None:
@@ -440,32 +411,15 @@ def test_a_usage_below_zero_grants_nothing() -> None:
     assert (outcome.usage.total_tokens > 0, outcome.usage.estimated) == (True, True)
 
 
-class Changes(AgentMiddleware[Any, Any]):
-    """Does this to the first reply."""
-
-    def __init__(self, change: Callable[[AIMessage], Any]) -> None:
-        super().__init__()
-        self.changes = [change]
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        answer = handler(request).result[0]
-        return self.changes.pop()(answer) if self.changes else answer
-
-
-def in_place(answer: AIMessage) -> AIMessage:
-    answer.additional_kwargs["raw"] = object()
-    answer.response_metadata.update(raw=10**30, signoff={"answer": FORGED})
-    return answer
-
-
-def of_its_own(answer: AIMessage) -> AIMessage:
-    return Own(content="Mine.", extra=2**70, response_metadata={"signoff": {"answer": FORGED}})
-
-
 @both_faces
-@pytest.mark.parametrize("change", [in_place, of_its_own])
-def test_a_reply_of_a_middleware_is_made_sound(change: Any, face: Any) -> None:
-    graph = face(ScriptedModel([WRITE, FINISH]), Changes(change))
+def test_a_reply_of_a_middleware_is_made_sound(face: Any) -> None:
+    @wrap_model_call
+    def changes(request: Any, handler: Callable[[Any], Any]) -> Any:
+        answer = handler(request).result[0]
+        answer.response_metadata.update(raw=10**30, signoff={"answer": FORGED})
+        return Own(**{**dict(answer), "extra": 2**70, "additional_kwargs": {"raw": object()}})
+
+    graph = face(ScriptedModel([WRITE, FINISH]), changes)
     assert graph.invoke(GO, THREAD)["outcome"]["status"] == "success"
     answer = next(message for message in check_stored(graph) if isinstance(message, AIMessage))
     assert ("raw" in answer.additional_kwargs, "raw" in answer.response_metadata) == (False, False)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, tool
+from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, tool
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel, Field, field_validator
 
@@ -51,7 +51,6 @@ def looking(work: Any, calls: int, *, kind: str = "read", saver: Any = None, **p
 
 
 BOUNDS: dict[str, tuple[str, int, int | None, int]] = {
-    "reads": ("read", 5, None, 5),
     "eight reads at most": ("read", 16, None, 8),
     "as many reads as the policy says": ("read", 12, 3, 3),
     "writes, one after the other": ("write", 3, None, 1),
@@ -113,11 +112,6 @@ class Listener(BaseCallbackHandler):
         self.heard.append(serialized["name"])
 
 
-class Plain(BaseModel):
-    n: int
-    near: list[int] = []
-
-
 class Even(BaseModel):
     n: int
 
@@ -137,16 +131,8 @@ def simple(n: int, near: list[int] | None = None, *, much: float = 1.5) -> str:
     return repr((n, near, much))
 
 
-def identified(n: int, call_id: Annotated[str, InjectedToolCallId]) -> str:
-    return repr((n, call_id))
-
-
 def injected(n: int, key: Annotated[str, InjectedToolArg] = "none") -> str:
     return repr((n, key))
-
-
-async def awaited(n: int) -> str:
-    return repr(n)
 
 
 def any_arguments(**given: Any) -> str:
@@ -155,10 +141,7 @@ def any_arguments(**given: Any) -> str:
 
 SIGNATURES: dict[str, StructuredTool] = {
     "a function": made_of(simple),
-    "a coroutine": made_of(awaited),
-    "with the call's id": made_of(identified),
     "with an injected argument": made_of(injected),
-    "a schema of more than the function": made_of(any_arguments, args_schema=Plain),
     "another name outside": made_of(any_arguments, args_schema=Renamed),
     "a validator": made_of(any_arguments, args_schema=Even),
 }
@@ -230,23 +213,18 @@ def test_the_same_error_in_the_tool_itself_is_work_that_ran() -> None:
     assert (outcome["tool_calls"], RAN) == (1, [2])
 
 
-both_kinds = pytest.mark.parametrize("bad", [MANY, UNKNOWN], ids=["does not fit", "no such tool"])
-
-
-@both_kinds
-def test_a_call_that_is_not_run_is_no_work_between_two_finishes(bad: Any) -> None:
-    outcome, _ = paying([bad, FINISH], [bad, FINISH])
+def test_a_call_that_is_not_run_is_no_work_between_two_finishes() -> None:
+    outcome, _ = paying([UNKNOWN, FINISH], [UNKNOWN, FINISH])
     assert (outcome["status"], outcome["reason"]) == ("limit", "review_deadlock")
 
 
-@both_kinds
 @pytest.mark.parametrize("rule", [True, "hand_over"], ids=["approval", "handing over"])
-def test_nobody_is_asked_about_a_call_that_is_not_run(bad: Any, rule: Any) -> None:
-    graph = build_graph(ScriptedModel([bad, FINISH]), [PLAIN], approvals={"pay": rule}, **saved())
+def test_nobody_is_asked_about_a_call_that_is_not_run(rule: Any) -> None:
+    graph = build_graph(ScriptedModel([[MANY, UNKNOWN], FINISH]), [PLAIN], approvals={"pay": rule}, **saved())
     assert graph.invoke(GO, THREAD)["outcome"]["status"] == "success"
 
 
-# Slips, in replies that come in pieces, or whole.
+# Slips.
 
 
 def write(text: str) -> str:
@@ -260,11 +238,10 @@ def read_page(page: int = 1) -> str:
     return str(page)
 
 
-def run_slip(slip: Any, way: str = "in pieces", tools: Any = (write, read_page)) -> tuple[Any, str, Any]:
+def run_slip(slip: Any) -> tuple[Any, str, Any]:
     """The state, what the model is told, and its own calls as it is shown them."""
     model = ScriptedModel([slip, FINISH], chunk_size=100_000)
-    streaming = "always" if way == "in pieces" else "never"
-    state = build_graph(model, list(tools), policy={"streaming": streaming}).invoke(GO)
+    state = build_graph(model, [write, read_page]).invoke(GO)
     assert state["outcome"]["status"] == "success"
     (sent,) = [message for message in model.seen[-1].messages if isinstance(message, AIMessage)]
     return state, "\n".join(texts(state)), sent.tool_calls
@@ -295,12 +272,6 @@ def test_a_slip_in_a_name_is_read_past_and_another_name_is_answered(name: str) -
     assert all(0 < len(name) <= 64 and name.replace("_", "").isalnum() for name in names), "providers take it"
 
 
-def test_a_name_that_could_mean_two_tools_is_not_guessed() -> None:
-    twins = [tool(name)(write) for name in ("write", "Write")]
-    assert "WRITE" in run_slip(call("WRITE", text="x"), "whole", twins)[1]
-    assert RAN == []
-
-
 FITS = {
     "an object": '{"text": "x"}',
     "an object in a string": json.dumps('{"text": "x"}'),
@@ -310,15 +281,12 @@ FITS = {
 DOES_NOT_FIT = {
     "null": ("null", "text"),
     "nothing": ("", "text"),
-    "another argument": ('{"words": "x"}', "text"),
     "a list": ('[{"text": "x"}]', "JSON"),
+    "no number": ('{"text": "x", "n": NaN}', "NaN"),
     "cut": ('{"text": "x', "JSON"),
     "two objects": ('{"text": "x"}{"text": "y"}', "JSON"),
-    "no number": ('{"text": "x", "n": NaN}', "NaN"),
     "a number beyond all": ('{"text": "x", "n": 1e999}', "JSON"),
     "an integer beyond 64 bits": ('{"text": "x", "n": 1' + "0" * 40 + "}", "JSON"),
-    "nested too deep to read": ('{"text": ' + "[" * 100_000, "JSON"),
-    "nested too deep to save": ('{"text": ' + "[" * 200 + "]" * 200 + "}", "JSON"),
 }
 
 
@@ -329,9 +297,8 @@ def test_arguments_are_read_or_answered(name: str) -> None:
     assert (RAN, named in told) == (["x"] if name in FITS else [], True), told
 
 
-@pytest.mark.parametrize("way", ["in pieces", "whole"])
-def test_a_malformed_call_among_others_takes_its_place_and_no_other(way: str) -> None:
-    state, _, _ = run_slip([call("write", text="a"), call("write", raw='{"te'), call("write", text="c")], way)
+def test_a_malformed_call_among_others_takes_its_place_and_no_other() -> None:
+    state, _, _ = run_slip([call("write", text="a"), call("write", raw='{"te'), call("write", text="c")])
     assert RAN == ["a", "c"]
     statuses = {message.tool_call_id: message.status for message in results(state)}
     assert statuses == {"call_1": "success", "call_2": "error", "call_3": "success"}

@@ -71,7 +71,7 @@ class Client:
 
 
 def of(name: str, **options: Any) -> Provider:
-    """A provider of tests/replies, with more options of its client."""
+    """A provider, with more options of its client."""
     (provider,) = [provider for provider in PROVIDERS if provider.name == name]
     return replace(provider, options={**provider.options, **options})
 

@@ -19,6 +19,17 @@ WAYS: tuple[Way, ...] = ("build_graph, streamed", "build_graph, whole", "Guards,
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 
 
+def agent_of(way: str, model: Any, tools: Sequence[Any], *middleware: Any, **options: Any) -> Any:
+    """An agent of this way, which remembers its threads. A `policy` is that of `build_graph`."""
+    options = {"policy": {}, "limits": None, **saved(), **options}
+    policy, limits = options.pop("policy"), options.pop("limits")
+    if way.startswith("Guards"):
+        return create_agent(model, tools, middleware=[Guards(limits=limits), *middleware], **options)
+    streaming = "always" if way.endswith("streamed") else "never"
+    policy = {"streaming": streaming, "model_retries": ModelRetries(tries=1), **policy}
+    return build_graph(model, tools, middleware=middleware, limits=limits, policy=policy, **options)
+
+
 class Playing:
     """Runs one thread after the script `answers`; `ran` is what was written, in order."""
 
@@ -28,17 +39,8 @@ class Playing:
         self.client, self.server = client, StrictServer(client, answers)
         self.ran = list[str]()
         self.guarded, self._streamed = way.startswith("Guards"), way.endswith("streamed")
-        tools = self._tools()
-        if self.guarded:
-            guards = Guards(limits=limits)
-            self._agent: Any = create_agent(self.server.model, tools, middleware=[guards], **saved())
-        else:
-            streaming, retries = (
-                "always" if self._streamed else "never",
-                ModelRetries(tries=3, first_wait=0.01),
-            )
-            policy = {"streaming": streaming, "model_retries": retries, **policy}
-            self._agent = build_graph(self.server.model, tools, limits=limits, policy=policy, **saved())
+        policy = {"model_retries": ModelRetries(tries=3, first_wait=0.01), **policy}
+        self._agent = agent_of(way, self.server.model, self._tools(), limits=limits, policy=policy)
 
     def _tools(self) -> list[Any]:
         def write(text: str) -> str:

@@ -1,19 +1,15 @@
 """The providers whose replies are tried: the client of each, its words, and where they stand."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk
 
 from tests.support.replies import wire
 from tests.support.replies.wire import Event, WireReply
-from tests.support.servers.fake_provider import FakeProvider, Fault
+from tests.support.servers.fake_provider import Fault
 
 
 @dataclass(frozen=True)
@@ -155,35 +151,3 @@ PROVIDERS = [
         calls="texts",
     ),
 ]
-
-
-def pay(to: str = "", amount: int = 0) -> str:
-    """Pay somebody."""
-    raise NotImplementedError
-
-
-@contextmanager
-def reader(provider: Provider) -> Iterator[Callable[[Iterable[Event]], list[AIMessageChunk]]]:
-    """What the provider's client makes of a reply that consists of these events."""
-    with FakeProvider() as server:
-        # Anthropic's client takes calls for a mistake where no tool was offered.
-        model = provider.client(server.root).bind_tools([pay])
-
-        def read(events: Iterable[Event]) -> list[AIMessageChunk]:
-            server.script.append(provider.answer(events))
-            return [chunk for chunk in model.stream("Pay Ada.") if isinstance(chunk, AIMessageChunk)]
-
-        yield read
-
-
-def recorded_streams(provider: Provider) -> Iterator[tuple[dict[str, str], list[Event]]]:
-    """Streams that the tests of a client have recorded, or that a documentation shows: shortened, and written
-    anew where the licence is not ours. In the file a line about each stream stands before its events."""
-    rows = map(json.loads, Path(__file__).with_name("recorded.jsonl").read_text("utf-8").splitlines())
-    streams: list[tuple[dict[str, str], list[Event]]] = []
-    for row in rows:
-        if "licence" in row:
-            streams.append((row, []))
-        else:
-            streams[-1][1].append(row)
-    yield from (stream for stream in streams if stream[0]["provider"] == provider.name)

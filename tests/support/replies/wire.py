@@ -1,5 +1,5 @@
 """How providers write a streamed reply: the events of OpenAI's two protocols, Anthropic, Gemini, Bedrock,
-Ollama and Mistral, as they were recorded (`recorded.jsonl` names the sources), with texts of our own.
+Ollama and Mistral, as they are documented and were recorded, with texts of our own.
 """
 
 import json
@@ -26,7 +26,7 @@ class WireReply:
     text: str = ""
     calls: tuple[tuple[str, str], ...] = ()
     reason: str = ""
-    usage: Literal["last", "each", "none"] = "last"
+    usage: Literal["last", "each"] = "last"
     size: int = 1
     ids: tuple[str, ...] = ()
     serial: int = 1
@@ -53,8 +53,10 @@ def line(event: Event) -> bytes:
 
 
 def _openai_usage(reply: WireReply, *, last: bool) -> Event:
-    counts = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
-    return {"usage": counts} if reply.usage == "each" or (last and reply.usage == "last") else {}
+    """Where it comes with each event, it counts up."""
+    written = 3 if last else 1
+    counts = {"prompt_tokens": 9, "completion_tokens": written, "total_tokens": 9 + written}
+    return {"usage": counts} if last or reply.usage == "each" else {}
 
 
 _CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
@@ -78,8 +80,7 @@ def openai_events(reply: WireReply) -> Iterator[Event]:
             yield _openai_chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}, **each)
     if reply.reason:
         yield _openai_chunk({}, reply.reason, **each)
-    if last := _openai_usage(reply, last=True):
-        yield {**_openai_chunk({}), "choices": [], **last}
+    yield {**_openai_chunk({}), "choices": [], **_openai_usage(reply, last=True)}
 
 
 def openai_calls(reply: WireReply) -> list[Event]:
@@ -101,8 +102,7 @@ def mistral_events(reply: WireReply) -> Iterator[Event]:
 def _response(reply: WireReply, status: str, items: list[Event]) -> Event:
     counts = {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}
     details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
-    counted = reply.usage == "each" or (reply.usage == "last" and status != "in_progress")
-    usage = {**counts, **details} if counted else None
+    usage = {**counts, **details} if reply.usage == "each" or status != "in_progress" else None
     detail = reply.reason.partition(":")[2]
     why = {"reason": detail} if detail and status == "incomplete" else None
     base = {"id": f"resp_{reply.serial}", "object": "response", "created_at": 1, "model": "m"}
@@ -227,8 +227,7 @@ def gemini_events(reply: WireReply) -> Iterator[Event]:
         if last and reply.reason:
             candidate["finishReason"] = reply.reason
         counts = {"promptTokenCount": 9, "candidatesTokenCount": 3, "totalTokenCount": 12}
-        counted = reply.usage == "each" or (last and reply.usage == "last")
-        usage = {"usageMetadata": counts} if counted else {}
+        usage = {"usageMetadata": counts} if last or reply.usage == "each" else {}
         yield {"candidates": [candidate], "modelVersion": "m", **usage}
 
 
@@ -252,9 +251,8 @@ def bedrock_events(reply: WireReply) -> Iterator[Event]:
         yield {"contentBlockStop": {"contentBlockIndex": index}}
     if reply.reason:
         yield {"messageStop": {"stopReason": reply.reason}}
-    if reply.usage != "none":
-        counts = {"inputTokens": 9, "outputTokens": 3, "totalTokens": 12}
-        yield {"metadata": {"usage": counts, "metrics": {"latencyMs": 1}}}
+    counts = {"inputTokens": 9, "outputTokens": 3, "totalTokens": 12}
+    yield {"metadata": {"usage": counts, "metrics": {"latencyMs": 1}}}
 
 
 def frame(event: Event) -> bytes:
@@ -282,6 +280,6 @@ def ollama_events(reply: WireReply) -> Iterator[Event]:
     for name, arguments in reply.calls:
         call = {"function": {"name": name, "arguments": json.loads(arguments or "{}")}}
         yield {**head, "message": {"role": "assistant", "content": "", "tool_calls": [call]}, "done": False}
-    counts = {} if reply.usage == "none" else {"prompt_eval_count": 9, "eval_count": 3}
+    counts = {"prompt_eval_count": 9, "eval_count": 3}
     reason = {"done_reason": reply.reason} if reply.reason else {}
     yield {**head, "message": {"role": "assistant", "content": ""}, "done": True, **reason, **counts}

@@ -1,1 +1,0 @@
-"""What is a cut reply (law 7): a pure function of the core, which these tests import."""
