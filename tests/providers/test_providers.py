@@ -193,6 +193,14 @@ def test_a_call_without_a_name_and_a_system_message_in_the_middle_are_sent_as_th
         assert (playing.send(given), playing.server.refused) == ("success", [])
 
 
+def test_a_prompt_that_gemini_blocks_is_no_dropped_reply() -> None:
+    """It has no reason of a finish then."""
+    blocked = GEMINI.provider.answer([{"promptFeedback": {"blockReason": "SAFETY"}, "modelVersion": "m"}])
+    with Playing(GEMINI, STREAMED, [blocked, finish()]) as playing:
+        succeeds(playing, [], nudges=1)
+        assert playing.outcome["retries"] == 0
+
+
 def overload_in_the_stream() -> Fault:
     failure = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     events = [*wire.anthropic_events(WireReply("I be")), failure]
