@@ -85,8 +85,8 @@ def test_an_error_names_what_was_said_and_what_to_change_and_the_thread_goes_on(
 ) -> None:
     answer, named = CASES[name]
     server.plays(answer, DONE)
-    options = {"disable_streaming": name in NOT_STREAMED, "timeout": 0.4 if name in LATE else 10}
-    session = session_of(chat(server.url, **options), **NEVER)
+    seconds = 0.4 if name in LATE else 10
+    session = session_of(chat(server.url, disable_streaming=name in NOT_STREAMED, timeout=seconds), **NEVER)
     outcome = ended(session.run("do it"))
     assert (outcome.reason, len(server.requests)) == ("model_error", 1)
     assert [word for word in named if word not in str(outcome.error)] == [], outcome.error
