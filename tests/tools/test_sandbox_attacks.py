@@ -180,7 +180,7 @@ def noticed(sandbox: Sandbox, code: str, arena: Path) -> set[str]:
     return signs | leaks | ({"secret"} if SECRET in text else set())
 
 
-@pytest.mark.parametrize("name", WRITABLE)
+@pytest.mark.parametrize("name", sorted(WRITABLE))
 def test_it_is_contained(arena: Path, name: str) -> None:
     assert noticed(LinuxSandbox(arena / "workspace", writable=True), ATTACKS[name], arena) == set()
 
