@@ -194,7 +194,7 @@ TAGGED: Mapping[tuple[str, str], Sequence[str]] = {
         "Constitution, approach, evidence and status are the state",
         "A graph elsewhere goes on with the same",
     ),
-    ("models/test_tagged_loop.py", "its code failed"): ("The code of a reply that finishes runs first",),
+    ("models/test_tagged_loop.py", "code_that_failed"): ("The code of a reply that finishes runs first",),
     ("models/test_tagged_model.py", "test_made_up_evidence"): ("Evidence is never the model's word",),
     ("models/test_tagged_reading.py", "test_what_finishes_a_task_and_in_a_part_left_open_is_void"): (
         "[FINALIZE] in the plan ends the task",
@@ -234,7 +234,7 @@ ELSEWHERE: Mapping[int, Mapping[str, tuple[str, str]]] = {
         "Progress has a blue card": ("page/test_shown.py", '"blue"'),
     },
     4: {
-        "The application drives them in a pane that people see": ("web/test_browser.py", ".xterm-rows"),
+        "The application drives them in a pane that people see": ("web/test_browser.py", "#view-terminal"),
         "The command line shows what they write while they run": ("cli/test_process.py", "LIVE"),
     },
 }
