@@ -31,6 +31,12 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    # They test what measures the product, not the product.
+    if item.path.parent.name in ("conformance", "benchmarks"):
+        item.add_marker(pytest.mark.thorough)
+
+
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all processes of a run share."""

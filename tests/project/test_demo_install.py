@@ -16,6 +16,7 @@ SCRIPT = REPOSITORY / "examples" / "demo" / "install.py"
 DEMO = runpy.run_path(str(SCRIPT))
 
 
+@pytest.mark.thorough
 def test_the_group_of_the_demo_is_the_embedded_model_and_no_more() -> None:
     settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
     assert settings["dependency-groups"]["demo"] == ["signoff[local]"]

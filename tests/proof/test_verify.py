@@ -172,6 +172,7 @@ def test_what_cannot_be_verified_is_told(bench: Bench, words: list[str], told: s
     assert result.stdout == ""
 
 
+@pytest.mark.thorough
 def test_what_the_graphs_own_code_prints_stays_out_of_the_document(bench: Bench) -> None:
     result = bench("verify", "talks.py:plain", "--json")
     told = json.loads(result.stdout)

@@ -126,7 +126,9 @@ WAYS: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", ["a run", "a cancel", pytest.param("a command", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "way", ["a cancel", *(pytest.param(way, marks=pytest.mark.thorough) for way in ("a run", "a command"))]
+)
 def test_the_run_is_cancelled_and_what_it_has_done_stays_and_goes_on(
     client: SyncLangGraphClient, server: Server, shared: Shared, way: str
 ) -> None:
@@ -157,6 +159,7 @@ REFUSED: dict[str, tuple[str, str, Any]] = {
 ALLOWED = {**RUN, "multitask_strategy": "enqueue", "input": message("rollback")}
 
 
+@pytest.mark.thorough
 def test_where_nothing_is_to_be_undone_nothing_changes(client: SyncLangGraphClient, server: Server) -> None:
     thread = new(client)
     wait(client, thread, input=message("ask"))

@@ -49,6 +49,7 @@ def test_the_server_goes_away_in_mid_run_and_comes_back(
         assert acts.done == ["one", "two"]
 
 
+@pytest.mark.thorough
 def test_a_call_waits_for_the_server_but_not_for_ever(
     own_postgres_url: str, own_postgres_server: Server
 ) -> None:
