@@ -186,7 +186,7 @@ def write_map(clone: Path, options: Sequence[str]) -> None:
     settings = clone / "build" / "reached.ini"
     settings.write_text(
         "[run]\ndynamic_context = test_function\nconcurrency = multiprocessing, thread\n"
-        f"data_file = {data}\nparallel = true\nsource = {','.join(ROOMS)}\n"
+        f"data_file = {data}\nparallel = true\nsource = {','.join(ROOMS)}\npatch = subprocess\n"
     )
     coverage = [python(clone), "-m", "coverage"]
     command = [*coverage, "run", f"--rcfile={settings}", "-m", "pytest", "-q", "-p", "no:cacheprovider"]

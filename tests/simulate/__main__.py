@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from signoff.machine import TRANSITIONS
 from tests.simulate.choices import Choices, shortest
 from tests.simulate.guarded import GuardedWorld
-from tests.simulate.world import World
+from tests.simulate.world import HANGS, World
 from tests.support.arguments import at_least
 
 
@@ -37,6 +37,8 @@ class Broken:
     taken: Sequence[int]
 
     def __str__(self) -> str:
+        if self.fault.startswith(HANGS):
+            return f"seed {self.seed}: {self.fault}"
         kind = self.fault[:12]
         few = shortest(self.taken, lambda given: played(Choices(given=given), Counter()).startswith(kind))
         why = played(Choices(given=few), Counter())

@@ -54,6 +54,7 @@ FAULTS = (
 )  # fmt: skip
 UNKNOWN = "0" * 32
 """The id of no interrupt."""
+HANGS = "law 1: what another process runs does not end"
 STALL = 3_600
 """Seconds for which a process stands still: its hold has run out by then."""
 
@@ -491,8 +492,10 @@ class World:
             except BaseException as error:  # noqa: BLE001  it is raised below
                 raised.append(error)
 
-        thread = threading.Thread(target=done)
+        thread = threading.Thread(target=done, daemon=True)
         thread.start()
-        thread.join()
+        thread.join(60)
+        if thread.is_alive():
+            raise AssertionError(HANGS)
         if raised:
             raise raised[0]
