@@ -52,7 +52,7 @@ test: .venv/installed
 quick:
 	@$(MAKE) --no-print-directory --jobs 2 promises check
 
-## thorough: the sweeps, the full proof, fuzzing, random histories, all sizes; the time budget is 24 minutes
+## thorough: the full proof, the lowest and newest versions, the sweeps; the time budget is 24 minutes
 thorough: .venv/installed
 	@$(RUN) python -m tests.budget "make thorough" 24 $(MAKE) --no-print-directory all-thorough
 

@@ -30,6 +30,7 @@ from signoff import (
 from signoff.models import ScriptedModel, call, reply
 from signoff.outcome import TreeUse
 from signoff.session import expire
+from tests.support.ends import to_the_end
 from tests.support.trees import (
     ASK,
     BLOCKED,
@@ -596,12 +597,9 @@ MEANWHILE: dict[str, Callable[[Session], Session]] = {
 
 def answered(session: Session) -> TreeUse:
     """The one that has used nothing yet goes on first; that of the other must be known to it."""
-    while waits := session.status().waits:
-        session.resume("yes", waits[0].interrupt_id)
-    outcome = session.status().outcome
-    assert outcome is not None
-    assert outcome.tree is not None
-    return outcome.tree
+    tree = to_the_end(session).tree
+    assert tree is not None
+    return tree
 
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE)

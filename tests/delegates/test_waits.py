@@ -32,6 +32,7 @@ from signoff import (
 )
 from signoff.models import ScriptedModel, call, reply
 from signoff.session import expire
+from tests.support.ends import to_the_end
 from tests.support.trees import (
     ASK,
     BLOCKED,
@@ -419,10 +420,7 @@ FIRST, SECOND = ["deep", "left", "right", "top"], ["right again", "top again"]
 
 
 def answered(session: Session) -> None:
-    while waits := session.status().waits:
-        session.resume("yes", waits[0].interrupt_id)
-    outcome = session.status().outcome
-    assert outcome is not None
+    outcome = to_the_end(session)
     assert outcome.tree is not None
     assert (outcome.status, outcome.tree.turns) == ("success", 4 + 3 + 3 + 4)
 

@@ -21,7 +21,7 @@ from signoff.graph.inside.installing import install_hint
 from signoff.models import ScriptedModel, call
 from signoff.storage import PostgresStorage
 from signoff.storage.schema import SCHEMA
-from tests.storage.test_sqlite import bomb, swaps_whole_values
+from tests.storage.test_sqlite import bomb
 from tests.support.adapted import adapted
 from tests.support.rows import ids
 from tests.support.servers.postgres import PASSWORD, Server, execute
@@ -201,29 +201,3 @@ def test_the_store_keeps_any_text_and_refuses_what_is_no_json(postgres_url: str)
             assert storage.store.swap(names, "swapped\0", given, {"next": given})
             found = {item.key: item.value for item in storage.store.search(names)}
             assert sorted(map(str, found.values())) == sorted(map(str, (kept, {"next": kept})))
-
-
-@pytest.mark.parametrize("before", [None, {"status": "started", "attempt": 1}])
-def test_of_many_that_claim_the_same_entry_one_gets_it(
-    before: dict[str, Any] | None, postgres_url: str
-) -> None:
-    names = ("signoff", "journal", "t", "r")
-    with postgres_storage(postgres_url) as storage:
-        for nth in range(10):
-            key = f"call-{nth}"
-            if before is not None:
-                storage.store.put(names, key, before)
-
-            def claim(who: int, key: str = key) -> bool:
-                return storage.store.swap(names, key, before, {"who": who})
-
-            with ThreadPoolExecutor(8) as pool:
-                won = list(pool.map(claim, range(8)))
-            item = storage.store.get(names, key)
-            assert item is not None
-            assert [who for who, is_winner in enumerate(won) if is_winner] == [item.value["who"]]
-
-
-def test_a_swap_looks_at_the_whole_value(postgres_url: str) -> None:
-    with postgres_storage(postgres_url) as storage:
-        swaps_whole_values(storage.store)

@@ -100,25 +100,6 @@ def test_threads_and_outcomes_are_in_one_file(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.sqlite", "t.sqlite.locks"]
 
 
-def swaps_whole_values(store: Any) -> None:
-    """Fails unless a swap compares the whole value, whatever the order of its keys, and who wrote it."""
-    swap = store.swap
-    assert not swap(("a",), "k", {}, {"n": 1})
-    assert swap(("a",), "k", None, {"n": 1, "m": {"x": []}})
-    assert not swap(("a",), "k", None, {"n": 2})
-    assert not swap(("a",), "k", {"n": 1}, {"n": 2})
-    assert swap(("a",), "k", {"m": {"x": []}, "n": 1}, {"n": 2})
-    store.put(("a",), "k", {"n": 3, "ä": [1, 2]})
-    assert not swap(("a",), "k", {"n": 3}, {"n": 4})
-    assert swap(("a",), "k", {"n": 3, "ä": [1, 2]}, {"n": 4})
-    assert [item.value for item in store.search(("a",))] == [{"n": 4}]
-
-
-def test_a_swap_looks_at_the_whole_value(tmp_path: Path) -> None:
-    with sqlite_storage(tmp_path / "threads.sqlite") as storage:
-        swaps_whole_values(storage.store)
-
-
 @pytest.mark.parametrize(("version", "says"), [(99, "a newer .*upgrade"), (SCHEMA - 1, "an older .*another")])
 def test_a_database_in_another_form_is_refused_and_left_alone(
     version: int, says: str, tmp_path: Path

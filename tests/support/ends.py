@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
-from signoff import Ended, ThreadError, outcome_of
+from signoff import Ended, Outcome, Session, ThreadError, outcome_of
 
 
 def saved_outcome(values: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -14,6 +14,15 @@ def saved_outcome(values: Mapping[str, Any]) -> dict[str, Any] | None:
         return outcome_of(values).model_dump(mode="json")
     except ThreadError:
         return None
+
+
+def to_the_end(session: Session[Any]) -> Outcome[Any]:
+    """The outcome of a thread whose every question is answered by "yes"."""
+    while waits := session.status().waits:
+        session.resume("yes", waits[0].interrupt_id)
+    outcome = session.status().outcome
+    assert outcome is not None
+    return outcome
 
 
 def is_finished(decision: Any) -> TypeGuard[Ended[Any]]:
