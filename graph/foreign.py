@@ -349,10 +349,7 @@ class Outputs:
     @classmethod
     def of(cls, folder: Path, saver: Any, thread_id: str | None) -> "Outputs":
         """The texts of a thread of this checkpointer, identified by its database."""
-        file = getattr(saver, "file", None)
-        database = (
-            os.path.abspath(file) if file else getattr(getattr(saver, "database", None), "address", None)
-        )
+        database = getattr(getattr(saver, "database", None), "address", None)
         return cls(folder, f"{database or type(saver).__name__}\0{thread_id}" if saver and thread_id else "")
 
     @property
@@ -441,14 +438,18 @@ def strict_serde() -> "SerializerProtocol":
 
 # A lone surrogate cannot be encoded, and databases end a text at NUL.
 _UNUSABLE = re.compile("[\ud800-\udfff\0]")
+# PostgreSQL's indexes cannot hold much more.
+_LONGEST_ID = 512
 
 
 def checked_thread_id(given: object) -> str:
     """`given`, if it is a valid thread id. Raises SetupError, with the same message everywhere."""
-    if isinstance(given, str) and given and _UNUSABLE.search(given) is None:
+    if isinstance(given, str) and not _UNUSABLE.search(given) and 0 < len(given.encode()) <= _LONGEST_ID:
         return given
     quoted = quote_id(given) if isinstance(given, str) else reprlib.repr(given)
-    raise SetupError(f"A thread id must be valid text, not empty and without NUL, not {quoted}.")
+    raise SetupError(
+        f"A thread id must be valid text without NUL, of 1 to {_LONGEST_ID} bytes in UTF-8, not {quoted}."
+    )
 
 
 OUTCOMES = "outcomes"

@@ -362,7 +362,7 @@ class HistoryChannel(DeltaChannel[list[Any]]):
     With copies at a fixed interval, those of a long thread would outgrow the messages; this way they stay in
     proportion to the messages, and so does the amount to read when the thread is opened. LangGraph's own
     bound on the interval (5,000 super-steps) applies as well, except in Signoff's storages
-    (`signoff.storage.steps`). `snapshot_frequency`: the minimum number of updates between two copies.
+    (`signoff.storage.base`). `snapshot_frequency`: the minimum number of updates between two copies.
     """
 
     @property

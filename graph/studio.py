@@ -30,7 +30,7 @@ from langgraph.types import StateSnapshot, StateUpdate
 from signoff import Graph, SetupError, SignoffError
 from signoff.front.settings import Given, settle
 from signoff.front.working import graph_of, policy_of, working_tools
-from signoff.graph.compiled.graph import JournalledGraph, in_thread
+from signoff.graph.compiled.graph import JournalledGraph
 from signoff.graph.errors import ApprovalWarning
 from signoff.graph.state import Output
 from signoff.models.choose import Chosen, choose_model
@@ -158,8 +158,7 @@ class ServedGraph(JournalledGraph):
         if _enters.get():
             return await super().abulk_update_state(config, supersteps)
         with _refusals():
-            async with in_thread(self.runner(config)):
-                return await super().abulk_update_state(config, supersteps)
+            return await super().abulk_update_state(config, supersteps)
 
 
 def _changes_nothing(item: Any) -> bool:

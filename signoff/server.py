@@ -9,10 +9,9 @@ The database is that of the commands: SIGNOFF_DATABASE, else that of signoff.tom
 data folder. With the store in the same database as the checkpoints an effect runs at most once, whoever runs
 the thread.
 
-The server wraps every checkpointer that it is given, and its wrapper makes the channels' version strings by a
-rule of its own, wider than ours. LangGraph orders versions as strings, so one thread must not hold both: the
-newer would count as the older, and the next state would never run. What the server saves is therefore
-written with our short strings, and what it reads is given with its wide ones.
+The server wraps every checkpointer that it is given, and its wrapper makes the channels' versions by
+LangGraph's own rule, as strings. In a SQLite file ours are whole numbers, which cannot be compared with
+strings: what the server saves there is written with numbers, and what it reads is given with its strings.
 """
 
 import asyncio
@@ -20,11 +19,10 @@ import logging
 import os
 import re
 import uuid
-import zlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 import orjson
@@ -50,14 +48,7 @@ from signoff import Session, SignoffError
 from signoff.front.database import OpenStorage, database
 from signoff.front.settings import config_file
 from signoff.session.status import reading_graph
-from signoff.storage.base import (
-    FORK_MARK,
-    SaverInThreads,
-    fork_mark,
-    short_version,
-    version_mark,
-    version_number,
-)
+from signoff.storage.base import in_executor
 
 _log = logging.getLogger("signoff.server")
 
@@ -67,38 +58,38 @@ NO_ROLLBACK = (
 )
 
 
-class SaverStorage(Protocol):
-    """A checkpointer of `signoff.storage.base` and its store."""
-
-    @property
-    def checkpointer(self) -> Any: ...
-
-    @property
-    def store(self) -> BaseStore: ...
-
-
-class ServerSaver(SaverInThreads):
+class ServerSaver(BaseCheckpointSaver[str]):
     """The checkpointer of `storage`, for async use by the server alone."""
 
-    def __init__(self, storage: SaverStorage) -> None:
+    aget_tuple = in_executor("get_tuple")
+    aput = in_executor("put")
+    aput_writes = in_executor("put_writes")
+    adelete_thread = in_executor("delete_thread")
+    aget_delta_channel_history = in_executor("get_delta_channel_history")
+
+    def __init__(self, storage: OpenStorage) -> None:
         super().__init__(serde=storage.checkpointer.serde)
         self.storage = storage
-        self.saver: BaseCheckpointSaver[str] = storage.checkpointer
-        # By these a thread's kept outputs are found again, from here and from elsewhere.
-        self.file = getattr(storage.checkpointer, "file", None)
-        self.database = getattr(storage.checkpointer, "database", None)
+        self.saver: Any = storage.checkpointer
+        # By its address a thread's kept outputs are found again, from here and from elsewhere.
+        self.database = self.saver.database
+        self._counts = isinstance(self.saver.get_next_version(None, None), int)
 
-    def runner(self, thread_id: str) -> AbstractContextManager[None]:
+    def runner(self, thread_id: str) -> AbstractContextManager[Any]:
         """Holds the thread, so that no other runner of any process can. Raises ThreadBusy."""
-        held: AbstractContextManager[None] = self.storage.checkpointer.runner(thread_id)
+        held: AbstractContextManager[Any] = self.saver.runner(thread_id)
         return held
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         found = self.saver.get_tuple(config)
-        return found and _widened(found)
+        return found and self._given(found)
 
     def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
-        return map(_widened, self.saver.list(config, **options))
+        return map(self._given, self.saver.list(config, **options))
+
+    async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
+        async for found in self.saver.alist(config, **options):
+            yield self._given(found)
 
     def put(
         self,
@@ -107,11 +98,24 @@ class ServerSaver(SaverInThreads):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        new = _each(new_versions, narrow)
-        return self.saver.put(config, _with_versions(checkpoint, narrow), metadata, new)
+        if self._counts:
+            checkpoint, new_versions = _with_versions(checkpoint, _number), _each(new_versions, _number)
+        saved: RunnableConfig = self.saver.put(config, checkpoint, metadata, new_versions)
+        return saved
 
-    def put_writes(self, *written: Any) -> None:
-        self.saver.put_writes(*written)
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        self.saver.put_writes(config, writes, task_id, task_path)
+
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        # The server asks its own wrapper.
+        return _string(_number(current or 0) + 1)
+
+    def _given(self, found: CheckpointTuple) -> CheckpointTuple:
+        if not self._counts:
+            return found
+        return found._replace(checkpoint=_with_versions(found.checkpoint, _string))
 
     def delete_thread(self, thread_id: str) -> None:
         with _refusals():
@@ -133,10 +137,6 @@ class ServerSaver(SaverInThreads):
 
         await asyncio.to_thread(copy)
 
-    def get_next_version(self, current: str | None, channel: None) -> str:
-        # The server asks its own wrapper; other callers must not mix the two kinds.
-        return wide(self.saver.get_next_version(narrow(current) if current else None, None))
-
 
 @contextmanager
 def _refusals() -> Iterator[None]:
@@ -151,32 +151,25 @@ def _refusals() -> Iterator[None]:
         raise HTTPException(409, str(error)) from error
 
 
-def wide(version: str) -> str:
-    """Our version string as the server's: the same number, in 32 digits."""
-    return f"{version_number(version):032}.{version_mark(version)}"
+def _string(version: Any) -> str:
+    """A number as the server's version string."""
+    return f"{int(version):032}."
 
 
-def narrow(version: str) -> str:
-    """The server's version string as ours: the same number, and a hash of what tells forks apart. One that
-    came from us comes back as it was."""
-    number, _, rest = version.partition(".")
-    own = rest if len(rest) in (0, FORK_MARK) else fork_mark(zlib.crc32(rest.encode()))
-    return short_version(int(number), own)
+def _number(version: Any) -> int:
+    """The number of the server's version string."""
+    return int(str(version).partition(".")[0])
 
 
-def _widened(found: CheckpointTuple) -> CheckpointTuple:
-    return found._replace(checkpoint=_with_versions(found.checkpoint, wide))
-
-
-def _with_versions(checkpoint: Checkpoint, how: Callable[[str], str]) -> Checkpoint:
+def _with_versions(checkpoint: Checkpoint, how: Callable[[Any], Any]) -> Checkpoint:
     changed = checkpoint.copy()
     changed["channel_versions"] = _each(checkpoint["channel_versions"], how)
     changed["versions_seen"] = {node: _each(seen, how) for node, seen in checkpoint["versions_seen"].items()}
     return changed
 
 
-def _each(versions: ChannelVersions, how: Callable[[str], str]) -> ChannelVersions:
-    return {channel: how(str(version)) for channel, version in versions.items()}
+def _each(versions: ChannelVersions, how: Callable[[Any], Any]) -> ChannelVersions:
+    return {channel: how(version) for channel, version in versions.items()}
 
 
 _PAGES = re.compile(

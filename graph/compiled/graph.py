@@ -9,18 +9,16 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
     aclosing,
     asynccontextmanager,
-    closing,
     contextmanager,
     nullcontext,
-    suppress,
 )
 from functools import partial
-from typing import Any, Generic, Literal, NoReturn, Self, cast, overload
+from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
 from langchain_core.runnables import RunnableConfig
@@ -35,6 +33,7 @@ from langgraph.types import Durability, GraphOutput, StateSnapshot, StateUpdate
 from pydantic import ValidationError
 
 from signoff.graph.compiled.going_on import instruction_of, stop
+from signoff.graph.compiled.holds import Hold, busy, closed, hold_of, holding
 from signoff.graph.compiled.inputs import (
     EXAMPLE,
     Entry,
@@ -54,8 +53,8 @@ from signoff.graph.compiled.inputs import (
     with_input,
 )
 from signoff.graph.compiled.listening import STOP, RunRequest
-from signoff.graph.errors import BadAnswer, SetupError, StorageError, ThreadBusy, ThreadLost, quote_id
-from signoff.graph.foreign import checked_thread_id, explain
+from signoff.graph.errors import BadAnswer, SetupError, StorageError
+from signoff.graph.foreign import checked_thread_id, explain, label
 from signoff.graph.inside.private import has_saver
 from signoff.graph.inside.speed import with_light_runtime
 from signoff.graph.machine import FIRST
@@ -68,6 +67,8 @@ from signoff.tools.processes.held import end_graph
 
 # A runner that is just releasing the thread must not make the next one fail.
 GRACE_SECONDS = 0.2
+
+_T = TypeVar("_T")
 
 _lock = threading.Lock()
 _held: WeakKeyDictionary[BaseCheckpointSaver[Any], set[str]] = WeakKeyDictionary()
@@ -96,11 +97,21 @@ def thread_to_hold(checkpointer: Any, own: RunnableConfig | None, given: Runnabl
     return name if saved else None
 
 
-def runner(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> AbstractContextManager[None]:
-    """Holds the thread while the context lasts. Raises ThreadBusy when another runner holds it."""
+@contextmanager
+def runner(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> Iterator[Hold]:
+    """Holds the thread while the context lasts, and gives the hold by which its run writes. Raises ThreadBusy
+    when another runner holds it."""
     own = getattr(checkpointer, "runner", None)
-    found: AbstractContextManager[None] = (own or _in_process(checkpointer))(thread_id)
-    return found
+    with (own or _in_process(checkpointer))(thread_id) as found:
+        if isinstance(found, Hold):
+            yield found
+            return
+        # A storage of somebody else's may hold threads and know nothing of holds.
+        hold = Hold(thread_id, checkpointer)
+        try:
+            yield hold
+        finally:
+            hold.end()
 
 
 @contextmanager
@@ -124,31 +135,9 @@ def storage_errors() -> Iterator[None]:
         ) from error
 
 
-def closed() -> StorageError:
-    """The error for a graph used after its storage was closed."""
-    return StorageError(
-        "The storage of this graph is closed: its `with` block has ended, or the graph was closed. Use the "
-        "graph before that, or open the storage again and build the graph again."
-    )
-
-
-def busy(thread_id: str) -> ThreadBusy:
-    """The error for a second runner."""
-    return ThreadBusy(
-        f"Thread {quote_id(thread_id)} is running elsewhere; wait until it ends, or pause it there."
-    )
-
-
-def lost(thread_id: str) -> ThreadLost:
-    """The error for a runner that lost its connection and whose thread another runner has taken over."""
-    return ThreadLost(
-        f"Another runner has taken thread {quote_id(thread_id)} over; this one has stopped, nothing is lost."
-    )
-
-
 def _in_process(checkpointer: BaseCheckpointSaver[Any]) -> Any:
     @contextmanager
-    def hold(thread_id: str) -> Iterator[None]:
+    def runner(thread_id: str) -> Iterator[None]:
         until = time.monotonic() + GRACE_SECONDS
         while not _try_hold(checkpointer, thread_id):
             if time.monotonic() > until:
@@ -160,7 +149,7 @@ def _in_process(checkpointer: BaseCheckpointSaver[Any]) -> Any:
             with _lock:
                 _held[checkpointer].discard(thread_id)
 
-    return hold
+    return runner
 
 
 def is_held(checkpointer: BaseCheckpointSaver[Any], thread_id: str) -> bool:
@@ -250,8 +239,8 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     ) -> RunResult[ResultT]: ...
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         if not _asks_for_values(kwargs):
-            return super().invoke(input, config, **kwargs, shown=False)
-        return self._result(super().invoke(input, config, **kwargs, shown=False, version="v2"))
+            return super().invoke(input, config, **kwargs)
+        return self._result(super().invoke(input, config, **kwargs, version="v2"))
 
     @overload  # type: ignore[override]  # as above
     async def ainvoke(
@@ -267,8 +256,8 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     ) -> RunResult[ResultT]: ...
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         if not _asks_for_values(kwargs):
-            return await super().ainvoke(input, config, **kwargs, shown=False)
-        return self._result(await super().ainvoke(input, config, **kwargs, shown=False, version="v2"))
+            return await super().ainvoke(input, config, **kwargs)
+        return self._result(await super().ainvoke(input, config, **kwargs, version="v2"))
 
     def _result(self, output: GraphOutput[Any]) -> Any:
         """The return value of the older form of `invoke`, with the type of its result."""
@@ -290,8 +279,8 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         return node.deps.channels if isinstance(node, Node) else {}
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
-        with self.runner(config), storage_errors():
-            request = self._request(config, kwargs)
+        with self.runner(config) as hold, storage_errors():
+            config, request = holding(config, hold), self._request(config, kwargs)
             if request is None:
                 yield from self.stream_held(input, config, **kwargs)
                 return
@@ -312,12 +301,29 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
 
     # LangGraph's own is a generator; with no thread to hold, a second one around it would only cost time.
     def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
-        holding, request = self.runner(config), self._request(config, kwargs)
-        if isinstance(holding, nullcontext):
+        runner = self.runner(config)
+        if isinstance(runner, nullcontext):
             return self.astream_held(input, config, **kwargs)
-        if request is None:
-            return _while_held(self.astream_held(input, config, **kwargs), holding)
-        return _while_held(self._alistening(request, input, config, **kwargs), holding)
+        return self._astream(runner, input, config, **kwargs)
+
+    async def _astream(
+        self,
+        runner: AbstractContextManager[Hold | None],
+        input: Any,
+        config: RunnableConfig | None,
+        **kwargs: Any,
+    ) -> AsyncIterator[Any]:
+        # If the caller leaves early, the thread is released only once the run has really stopped.
+        with storage_errors():
+            async with in_thread(runner) as hold:
+                config, request = holding(config, hold), self._request(config, kwargs)
+                if request is None:
+                    stream = self.astream_held(input, config, **kwargs)
+                else:
+                    stream = self._alistening(request, input, config, **kwargs)
+                async with aclosing(stream):
+                    async for item in stream:
+                        yield item
 
     async def _alistening(
         self, request: RunRequest, input: Any, config: RunnableConfig | None, **kwargs: Any
@@ -353,21 +359,17 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         config: RunnableConfig | None = None,
         *,
         durability: Durability | None = None,
-        shown: bool = True,
         **kwargs: Any,
     ) -> Iterator[Any]:
-        """`stream`, for a caller that holds the thread already.
+        """`stream`, for a caller whose configuration holds the thread already.
 
-        shown: whether a person sees the items one by one; a state that was shown has been saved.
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
         self._check(input, config, kwargs)
         begun = carry_out(self._entry(input, config, kwargs.get("context")), self)
         options = {"durability": self._raised(durability), **_with_context(kwargs)}
         begun, config = _told_no_answer(begun, config)
-        stream = super().stream(begun, self._prepared(config), **options)
-        steps = self._steps(config, options["durability"])
-        return stream if steps is None else _saved(stream, *steps, shown)
+        return super().stream(begun, self._prepared(config), **options)
 
     def astream_held(
         self,
@@ -375,10 +377,9 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         config: RunnableConfig | None = None,
         *,
         durability: Durability | None = None,
-        shown: bool = True,
         **kwargs: Any,
     ) -> AsyncGenerator[Any, None]:
-        """`astream`, for a caller that holds the thread already; `shown` as for `stream_held`.
+        """`astream`, for a caller whose configuration holds the thread already.
 
         Raises ThreadError when the thread stands in a state that this graph does not have.
         """
@@ -387,16 +388,14 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         if self._place_to_hold(config) is None:
             self._check_without_thread(input)
             return cast(AsyncGenerator[Any, None], super().astream(input, self._prepared(config), **options))
-        return self._astream_begun(input, config, options, shown)
+        return self._astream_begun(input, config, options)
 
     async def _astream_begun(
-        self, input: Any, config: RunnableConfig | None, options: dict[str, Any], shown: bool
+        self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
     ) -> AsyncGenerator[Any, None]:
         begun = await acarry_out(self._entry(input, config, options.get("context")), self)
         begun, config = _told_no_answer(begun, config)
         stream = cast(AsyncGenerator[Any, None], super().astream(begun, self._prepared(config), **options))
-        if (steps := self._steps(config, options["durability"])) is not None:
-            stream = _asaved(stream, *steps, shown)
         async with aclosing(stream):
             async for item in stream:
                 yield item
@@ -429,24 +428,35 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
     def bulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
-        at = self._place_to_hold(config)
-        with storage_errors():
+        with storage_errors(), self._writer(config) as hold:
+            config = cast(RunnableConfig, holding(config, hold))
+            at = self._place_to_hold(config)
             if at is not None and is_unsettled(at[0].get_tuple(at[1])):
-                # The runner of the thread applies it by itself.
-                with suppress(ThreadBusy), self.runner(config):
-                    self.settle(config)
+                self.settle(config)
             return super().bulk_update_state(config, supersteps)
 
     async def abulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
-        at = self._place_to_hold(config)
         with storage_errors():
-            if at is not None and is_unsettled(await at[0].aget_tuple(at[1])):
-                with suppress(ThreadBusy):
-                    async with in_thread(self.runner(config)):
-                        await self.asettle(config)
-            return await super().abulk_update_state(config, supersteps)
+            async with in_thread(self._writer(config)) as hold:
+                config = cast(RunnableConfig, holding(config, hold))
+                at = self._place_to_hold(config)
+                if at is not None and is_unsettled(await at[0].aget_tuple(at[1])):
+                    await self.asettle(config)
+                return await super().abulk_update_state(config, supersteps)
+
+    def _writer(self, config: RunnableConfig | None) -> AbstractContextManager[Hold | None]:
+        """`runner`, for one write; does nothing where the caller holds the thread already."""
+        thread_id = self._thread(config)
+        configurable = merge_configs(self.config, config).get("configurable", {})
+        if thread_id is not None and self._hold(thread_id, configurable) is not None:
+            return nullcontext()
+        return self.runner(config)
+
+    def _hold(self, thread_id: str, configurable: Mapping[str, Any]) -> Hold | None:
+        database = getattr(self.checkpointer, "database", None)
+        return hold_of(label(thread_id), getattr(database, "name", self.checkpointer), configurable)
 
     # LangGraph's own are generators, which would report an error only when iterated.
     def get_state_history(self, config: RunnableConfig, **kwargs: Any) -> Iterator[StateSnapshot]:
@@ -480,8 +490,9 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         async for _ in super().astream(None, self._own(config), **options):
             pass
 
-    def runner(self, config: RunnableConfig | None) -> AbstractContextManager[None]:
-        """Holds the thread that `config` names. Raises ThreadBusy when another runner holds it."""
+    def runner(self, config: RunnableConfig | None) -> AbstractContextManager[Any]:
+        """Holds the thread that `config` names, and gives the hold; None where there is none to hold. Raises
+        ThreadBusy when another runner holds it."""
         thread_id = self._thread(config)
         if thread_id is None or not isinstance(self.checkpointer, BaseCheckpointSaver):
             return nullcontext()
@@ -529,17 +540,6 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         if channels and (values := channels_of(given, channels)):
             checked_input(values, channels, {}, None)
 
-    def _steps(
-        self, config: RunnableConfig | None, durability: Durability | None
-    ) -> tuple[Any, str, AbstractContextManager[None]] | None:
-        """The saver, the thread, and what saves its steps as a whole during a run, if the saver can do that
-        (see `signoff.storage.steps`)."""
-        at = self._place_to_hold(config)
-        if at is None or not hasattr(at[0], "whole_steps"):
-            return None
-        saver, thread_id = at[0], at[1]["configurable"]["thread_id"]
-        return saver, thread_id, saver.whole_steps(thread_id, keeps_entries=durability == "sync")
-
     def _place_to_hold(
         self, config: RunnableConfig | None
     ) -> tuple[BaseCheckpointSaver[Any], RunnableConfig] | None:
@@ -551,7 +551,8 @@ class DurableGraph(CompiledStateGraph[AgentState, Any, Any, Output], Generic[Res
         place = {"thread_id": thread_id, "checkpoint_ns": ""}
         if named := configurable.get("checkpoint_id"):
             place["checkpoint_id"] = named
-        return self.checkpointer, {"configurable": place}
+        held = holding({"configurable": place}, self._hold(thread_id, configurable))
+        return self.checkpointer, cast(RunnableConfig, held)
 
     def _saver_of_input(
         self, state: StateSnapshot, config: RunnableConfig
@@ -584,70 +585,26 @@ class JournalledGraph(DurableGraph[ResultT]):
         return "sync" if self.checkpointer else durability
 
 
-def _saved(
-    stream: Iterator[Any], saver: Any, thread_id: str, whole_steps: AbstractContextManager[None], shown: bool
-) -> Iterator[Any]:
-    """The items of a run whose node writes are held back until their checkpoint."""
-    with whole_steps, closing(cast(Generator[Any, None, None], stream)):
-        for item in stream:
-            if shown:
-                saver.save_held(thread_id)
-            yield item
-
-
-async def _asaved(
-    stream: AsyncGenerator[Any, None],
-    saver: Any,
-    thread_id: str,
-    whole_steps: AbstractContextManager[None],
-    shown: bool,
-) -> AsyncGenerator[Any, None]:
-    """`_saved`, for an event loop."""
-    with whole_steps:
-        try:
-            async with aclosing(stream):
-                async for item in stream:
-                    if shown and saver.holds(thread_id):
-                        await asyncio.to_thread(saver.save_held, thread_id)
-                    yield item
-        finally:
-            if saver.holds(thread_id):
-                # The error that ended the run is raised; what could not be saved is tried once more at the
-                # end.
-                with suppress(Exception):
-                    await asyncio.to_thread(saver.save_held, thread_id)
-
-
-async def _while_held(
-    stream: AsyncGenerator[Any, None], holding: AbstractContextManager[None]
-) -> AsyncGenerator[Any, None]:
-    # If the caller leaves early, the thread is released only once the run has really stopped.
-    with storage_errors():
-        async with in_thread(holding), aclosing(stream):
-            async for item in stream:
-                yield item
-
-
 @asynccontextmanager
-async def in_thread(context: AbstractContextManager[None]) -> AsyncIterator[None]:
+async def in_thread(context: AbstractContextManager[_T]) -> AsyncIterator[_T]:
     """Enters a context manager that may block on disk or network, without blocking the event loop."""
     if isinstance(context, nullcontext):
-        yield
+        yield context.enter_result
         return
     entering = asyncio.ensure_future(asyncio.to_thread(context.__enter__))
     try:
-        await asyncio.shield(entering)
+        entered = await asyncio.shield(entering)
     except asyncio.CancelledError:
         # A pool thread cannot be cancelled: whatever it acquires is released once it has it.
         entering.add_done_callback(partial(_give_back, context))
         raise
     try:
-        yield
+        yield entered
     finally:
         await asyncio.to_thread(context.__exit__, None, None, None)
 
 
-def _give_back(context: AbstractContextManager[None], entered: asyncio.Future[None]) -> None:
+def _give_back(context: AbstractContextManager[Any], entered: asyncio.Future[Any]) -> None:
     if not entered.cancelled() and entered.exception() is None:
         asyncio.get_running_loop().run_in_executor(None, context.__exit__, None, None, None)
 

@@ -12,6 +12,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
 from signoff.graph.arguments import describe
+from signoff.graph.compiled.holds import closed
 from signoff.graph.errors import SetupError
 from signoff.graph.foreign import valid_text
 from signoff.graph.limits import Limits
@@ -161,6 +162,8 @@ def _check_storage(storage: Any) -> None:
         raise SetupError(
             f"storage= is a saver ({_kind(storage)}); pass it as checkpointer=, together with a store=."
         )
+    if getattr(storage, "is_open", True) is False:
+        raise closed()
     saver, store = getattr(storage, "checkpointer", None), getattr(storage, "store", None)
     if inspect.isclass(storage) or not isinstance(saver, BaseCheckpointSaver):
         raise SetupError(_no_storage(storage))

@@ -33,7 +33,6 @@ from signoff.graph.history.reader import calls_left
 from signoff.graph.history.replies import Call, Reply
 from signoff.graph.history.task import Task
 from signoff.graph.history.usage import of_reply
-from signoff.graph.inside.private import saver_of
 from signoff.graph.inside.speed import lazy
 from signoff.graph.limits import Limits
 from signoff.graph.machine import Event, State, next_state
@@ -101,39 +100,20 @@ _ONE_BY_ONE = threading.Lock()
 
 @dataclass(frozen=True)
 class _Change:
-    """Changes the ledger of the tree; returns the result of the edit, which may run more than once.
-
-    at_once: it is stored before the node goes on, not just with the checkpoint that follows.
-    """
+    """Changes the ledger of the tree; returns the result of the edit, which may run more than once."""
 
     root: str
     kept: RunLedger | None
     edit: _Edit[Any]
-    at_once: bool = False
 
     def do(self, run: NodeContext) -> Any:
-        if self.kept is not None:
-            return self.kept.change(self.edit)
-        if (held := self._held(run)) is None:
-            return self._swapped(run)
-        found = held.change(self._edited)
-        if self.at_once:
-            _saver(run).save_held(run.thread_id)
-        return found
+        return self._swapped(run) if self.kept is None else self.kept.change(self.edit)
 
     async def ado(self, run: NodeContext) -> Any:
-        held = None if self.at_once else self._held(run)
-        if self.kept is not None or (held is not None and held.is_read):
-            return self.do(run)
-        return await asyncio.to_thread(self.do, run)
+        return self.do(run) if self.kept is not None else await asyncio.to_thread(self.do, run)
 
     def _name(self, run: NodeContext) -> tuple[tuple[str, ...], str]:
         return ("signoff", LEDGER, label(run.thread_id)), self.root
-
-    def _held(self, run: NodeContext) -> Any:
-        """The ledger, if it is saved with the checkpoints of the thread (see `signoff.storage.steps`)."""
-        entry = getattr(_saver(run), "entry", None)
-        return entry and entry(run.thread_id, run.store, self._name(run))
 
     def _edited(self, before: Mapping[str, Any] | None) -> tuple[dict[str, Any], Any]:
         machines, found = self.edit(before["machines"] if before else {})
@@ -157,10 +137,6 @@ class _Change:
                         last[place, key] = after
                     return found
                 before = None
-
-
-def _saver(run: NodeContext) -> Any:
-    return saver_of(run.config.get("configurable", {}))
 
 
 def _begun(entry: LedgerEntry, name: str) -> float:
@@ -379,9 +355,9 @@ def _machine(task: Task, state: AgentState, run: NodeContext) -> TreeMachine:
     return TreeMachine(run.ns, task, run.limits, bounds, again)
 
 
-def _change(run: NodeContext, task: Task, edit: _Edit[_T], *, at_once: bool = False) -> _Change:
+def _change(run: NodeContext, task: Task, edit: _Edit[_T]) -> _Change:
     above = run.descent
-    return _Change(above.root if above else task.id, above.ledger if above else None, edit, at_once)
+    return _Change(above.root if above else task.id, above.ledger if above else None, edit)
 
 
 def fresh(task: Task, run: NodeContext) -> Part[Task]:
@@ -433,9 +409,7 @@ def _kept(state: State, work: Work) -> Work:
             task = run.task(held)
             machine = _machine(task, held, run)
             # The reply that is begun again is asked for in this very step.
-            yield _change(
-                run, task, lambda machines: machine.begun_again(machines, calling=calling), at_once=True
-            )
+            yield _change(run, task, lambda machines: machine.begun_again(machines, calling=calling))
         if state is State.FINISH:
             return (yield from _ended(work, held, run))
         found = work(held, run)

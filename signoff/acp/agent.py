@@ -56,7 +56,7 @@ from signoff.front.text import one_line
 from signoff.front.thread_ids import checked_thread_id, new_thread_id
 from signoff.front.threads import row
 from signoff.front.work import Models, News
-from signoff.graph.compiled.graph import busy
+from signoff.graph.compiled.holds import busy
 from signoff.models.choose import check_model
 from signoff.session import Choose, Condition, ThreadCommand
 from signoff.text import quote_id

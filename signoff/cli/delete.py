@@ -22,7 +22,7 @@ from signoff.front.options import DryRun, Json, Yes, moment, takes
 from signoff.front.text import one_line
 from signoff.front.thread_ids import checked_thread_id
 from signoff.front.threads import Row, find_threads, row
-from signoff.graph.compiled.graph import busy
+from signoff.graph.compiled.holds import busy
 from signoff.text import count_noun, label
 
 _ENDED = ("success", "limit", "error")

@@ -39,7 +39,7 @@ from signoff.front.programs import check_tools
 from signoff.front.report import CommandReport, Exit, command, next_command
 from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
-from signoff.graph.compiled.graph import busy
+from signoff.graph.compiled.holds import busy
 from signoff.graph.compiled.inputs import is_repeated
 from signoff.load import load_graph
 from signoff.models.choose import check_model, choose_model

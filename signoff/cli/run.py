@@ -31,7 +31,7 @@ from signoff.front.report import ANSWER, CommandReport, command
 from signoff.front.settings import Given, recall, remember, settle
 from signoff.front.text import plain, shell_command
 from signoff.front.thread_ids import checked_thread_id, forked_thread_id, new_thread_id
-from signoff.graph.compiled.graph import busy
+from signoff.graph.compiled.holds import busy
 from signoff.session import Condition, request_pause
 from signoff.session.status import is_guarded, look, reading_graph
 from signoff.storage import PostgresStorage

@@ -98,14 +98,14 @@ def _ended(file: Database, thread: str | None) -> list[TaskRecord]:
     file.check_named()
     if not file.exists():
         return []
-    with file.entries() as found:
+    with file.open() as found:
         return read_ended(found.store, thread)
 
 
 def _known(file: Database, thread_id: str) -> None:
     """Raises ThreadError for a thread that is not in the database. Does not create a missing file."""
     if file.exists():
-        with file.entries() as found:
+        with file.open() as found:
             if thread_id in found.checkpointer.threads() or read_ended(found.store, thread_id):
                 return
     raise unknown(thread_id, file)

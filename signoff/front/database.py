@@ -1,8 +1,8 @@
 """The database of a command: a SQLite file, or a PostgreSQL address."""
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,7 +12,6 @@ from platformdirs import user_data_dir
 from signoff import SetupError, ThreadError
 from signoff.front.settings import Source, environment, flag, read_options, user_file
 from signoff.graph.foreign import users_folder
-from signoff.storage.entries import entry_reader
 from signoff.text import quote_id
 
 if TYPE_CHECKING:
@@ -21,16 +20,6 @@ if TYPE_CHECKING:
 _SCHEMES = ("postgresql://", "postgres://")
 _ADDRESS = re.compile(r"(?P<scheme>[\w.+-]+://)(?P<place>[^/?#]*)(?P<rest>.*)", re.S)
 _SECRET = re.compile(r"(?<=[?&])(?:ssl)?password=[^&]*&?")
-
-
-class Readable(Protocol):
-    """A database whose entries can be read."""
-
-    @property
-    def checkpointer(self) -> Any: ...
-
-    @property
-    def store(self) -> Any: ...
 
 
 class OpenStorage(Protocol):
@@ -96,18 +85,6 @@ class Database:
         from signoff import sqlite_storage
 
         return sqlite_storage(self.where)
-
-    @contextmanager
-    def entries(self) -> Iterator[Readable]:
-        """Opens the database to read the records of tasks, a SQLite file without LangGraph.
-
-        Raises the errors of `open`.
-        """
-        with ExitStack() as opened:
-            found: Readable | None = None
-            if not self.is_postgres:
-                found = opened.enter_context(entry_reader(Path(self.where)))
-            yield found or opened.enter_context(self.open())
 
     @property
     def options(self) -> list[str]:

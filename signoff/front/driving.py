@@ -12,7 +12,7 @@ from signoff.front.answering import make_too_late_error
 from signoff.front.database import OpenStorage
 from signoff.front.settings import Given
 from signoff.front.work import Models, News, Work
-from signoff.graph.compiled.graph import busy
+from signoff.graph.compiled.holds import busy
 from signoff.session import ThreadCommand
 from signoff.session.status import look, reading_graph
 from signoff.tools.processes.held import OpenResources

@@ -15,7 +15,7 @@ from signoff.front.database import OpenStorage
 from signoff.front.programs import check_tools
 from signoff.front.settings import Given, Settings, recall, remember, settle
 from signoff.front.working import for_waiting, graph_of, policy_of, working_tools
-from signoff.graph.compiled.graph import busy
+from signoff.graph.compiled.holds import busy
 from signoff.models.choose import Chosen, check_model, choose_model
 from signoff.session import Choose, ThreadCommand
 from signoff.session.status import look, reading_graph

@@ -23,6 +23,7 @@ from langgraph.types import Command, Durability
 
 from signoff.graph.compiled.going_on import GoOn, Instruction, continuation, instruction_of, turn_limit
 from signoff.graph.compiled.graph import add_result, in_thread, runner, storage_errors, thread_to_hold
+from signoff.graph.compiled.holds import Hold, holding
 from signoff.graph.compiled.inputs import (
     Entry,
     beside_saved,
@@ -74,7 +75,8 @@ class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         return next(owner for owner in owners if isinstance(owner, Guards))
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
-        with self._hold(config), storage_errors():
+        with self._hold(config) as hold, storage_errors():
+            config = holding(config, hold)
             given = carry_out(self._entered(input, config, kwargs.get("context")), None)
             options = self._saved(kwargs)
             try:
@@ -91,7 +93,8 @@ class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
         with storage_errors():
-            async with in_thread(self._hold(config)):
+            async with in_thread(self._hold(config)) as hold:
+                config = holding(config, hold)
                 given = await acarry_out(self._entered(input, config, kwargs.get("context")), None)
                 options = self._saved(kwargs)
                 stream: Any = super().astream(given, config, **options)
@@ -110,7 +113,7 @@ class GuardedGraph(CompiledStateGraph[Any, Any, Any, Any]):
                             return
                     raise
 
-    def _hold(self, config: RunnableConfig | None) -> AbstractContextManager[None]:
+    def _hold(self, config: RunnableConfig | None) -> AbstractContextManager[Hold | None]:
         thread_id = thread_to_hold(self.checkpointer, self.config, config)
         if thread_id is None or not isinstance(self.checkpointer, BaseCheckpointSaver):
             return nullcontext()

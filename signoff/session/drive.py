@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableConfig
@@ -26,6 +26,7 @@ from signoff.graph import clock
 from signoff.graph.build import Graph
 from signoff.graph.compiled.going_on import stop, turn_limit
 from signoff.graph.compiled.graph import in_thread, is_running, storage_errors
+from signoff.graph.compiled.holds import holding
 from signoff.graph.errors import ThreadError, quote_id
 from signoff.graph.history.replies import Call
 from signoff.graph.history.task import Task
@@ -34,7 +35,7 @@ from signoff.graph.outcome import typed_outcome
 from signoff.nodes.delegates.descent import LISTENS
 from signoff.nodes.journal import hand_out, handed_to
 from signoff.nodes.node import Dependencies
-from signoff.nodes.requests import Operation, Store, atell, tell
+from signoff.nodes.requests import Operation, Store, Swap, atell, tell
 from signoff.nodes.tool_calls.progress import ListeningControl
 from signoff.session.commands import (
     OnPending,
@@ -68,27 +69,47 @@ END = object()
 """What `Stretch` returns when the graph has returned."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Held:
     """The resources of a driver until it is done, and the scope of its requests."""
 
     store: BaseStore | None
     stack: Any
     """An ExitStack, or an AsyncExitStack in an event loop."""
+    hold: Any = None
+    """The hold on the thread, once it has one."""
 
 
 @dataclass(frozen=True)
-class Hold:
-    """Holds the thread until the driver is done. Raises ThreadBusy."""
+class HoldThread:
+    """Holds the thread until the driver is done; returns the configuration by which it writes. Raises
+    ThreadBusy."""
 
     graph: Graph
     config: RunnableConfig
 
-    def do(self, held: Held) -> None:
-        held.stack.enter_context(self.graph.runner(self.config))
+    def do(self, held: Held) -> RunnableConfig:
+        held.hold = held.stack.enter_context(self.graph.runner(self.config))
+        return cast(RunnableConfig, holding(self.config, held.hold))
 
-    async def ado(self, held: Held) -> None:
-        await held.stack.enter_async_context(in_thread(self.graph.runner(self.config)))
+    async def ado(self, held: Held) -> RunnableConfig:
+        held.hold = await held.stack.enter_async_context(in_thread(self.graph.runner(self.config)))
+        return cast(RunnableConfig, holding(self.config, held.hold))
+
+
+@dataclass(frozen=True)
+class ByHold:
+    """A swap of an entry that only the runner of the thread may write."""
+
+    swap: Swap
+
+    def do(self, held: Held) -> bool:
+        with held.hold.here():
+            return self.swap.do(held)
+
+    async def ado(self, held: Held) -> bool:
+        with held.hold.here():
+            return await self.swap.ado(held)
 
 
 @dataclass
@@ -114,7 +135,6 @@ class Stretch:
             "context": self.context,
             "control": self.control,
             "stream_mode": modes,
-            "shown": self.listened,
             **({"subgraphs": True} if self.below else {}),
         }
 
@@ -305,7 +325,7 @@ def drive(thread: DrivenThread, command: ThreadCommand, wanted: Wanted) -> Drive
     """Runs the thread to its next decision."""
     thread.asked.begin()
     try:
-        yield Hold(thread.graph, thread.config)
+        thread = replace(thread, config=(yield HoldThread(thread.graph, thread.config)))
         status = yield from thread.look()
         begun = start(command, status, thread.on_pending, thread.deps.texts, thread.turns, thread.handed)
         yield Store([drop_request(thread.thread_id)])
@@ -450,7 +470,7 @@ def _handed_out(thread: DrivenThread, status: Standing, action: Action) -> Part[
     made = _call_of(action, status)
     if made is None or thread.graph.store is None:
         return action
-    first = yield hand_out(thread.thread_id, *made, action._machine)
+    first = yield ByHold(hand_out(thread.thread_id, *made, action._machine))
     if not decision:
         thread.beside.update({own} if first else ())
         return action

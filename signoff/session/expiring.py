@@ -48,7 +48,7 @@ def expire(graph: Graph, thread_id: str, now: float | None = None) -> Expired | 
 def expire_all(graph: Graph, thread_id: str, now: float | None = None) -> list[Expired]:
     """Like `expire`, but returns all questions that it has answered."""
     found = list[Expired]()
-    with graph.runner(config_of(thread_id)):
+    with graph.runner(config_of(thread_id)) as hold, hold.here():
         status, texts = look(graph, thread_id), deps_of(graph).texts
         moment, answered = clock.now() if now is None else now, list[Any]()
         for waiting in status.waits:

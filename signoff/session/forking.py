@@ -39,7 +39,7 @@ def fork(graph: Graph, thread_id: str, at: int | str | None, target: str) -> Non
     """
     if at is not None and (isinstance(at, bool) or not isinstance(at, int | str)):
         raise SetupError(f"Fork at a number of turns, at the id of a checkpoint, or at None; not at {at!r}.")
-    with graph.runner(config_of(target)):
+    with graph.runner(config_of(target)) as hold, hold.here():
         if graph.get_state(config_of(target)).created_at is not None:
             raise ThreadError(f"Thread {target!r} already exists; choose another id.")
         with readable(thread_id):

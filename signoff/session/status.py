@@ -82,12 +82,13 @@ class Standing(ThreadStatus[Any]):
     """A thread for whoever continues it: only what is saved, so it is never `running`.
 
     go_on: the input that continues a thread with work left. left: the step that it has left to run, or that a
-    killed process has partly saved. checkpoint_id: the newest checkpoint.
+    killed process has partly saved. checkpoint_id: the newest checkpoint. asked: its interrupts, by id.
     """
 
     go_on: Command[Any] | None = None
     left: str = ""
     checkpoint_id: str = ""
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
 
 def config_of(thread_id: str) -> RunnableConfig:
@@ -245,6 +246,7 @@ def read_status(graph: Graph, thread_id: str, state: StateSnapshot) -> Standing:
         go_on=None if state.tasks else entering(Event.GO_ON),
         left=state.tasks[0].name if state.tasks and not waits else "",
         checkpoint_id=str(state.config["configurable"].get("checkpoint_id", "")),
+        asked={found.id: found.value for found in interrupts},
     )
 
 

@@ -34,7 +34,7 @@ class RecordedItem(Protocol):
 
 
 class Entries(Protocol):
-    """A store to read entries from: LangGraph's, or that of `signoff.storage.entries`."""
+    """A store to read entries from."""
 
     def search(
         self, namespace_prefix: tuple[str, ...], /, *, limit: int = 10, offset: int = 0

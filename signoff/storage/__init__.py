@@ -7,17 +7,17 @@ from signoff.public import lazily
 if TYPE_CHECKING:
     from signoff.storage.postgres import PostgresStorage
     from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads
-    from signoff.storage.sqlite import SqliteStorage, ThreadSaver, ThreadStore
+    from signoff.storage.sqlite import SqliteEntries, SqliteStorage, SqliteThreads
     from signoff.storage.threads import ThreadRow
 
 __all__ = [
     "PostgresEntries",
     "PostgresStorage",
     "PostgresThreads",
+    "SqliteEntries",
     "SqliteStorage",
+    "SqliteThreads",
     "ThreadRow",
-    "ThreadSaver",
-    "ThreadStore",
 ]
 
 __getattr__ = lazily(
@@ -25,7 +25,7 @@ __getattr__ = lazily(
     {
         "signoff.storage.postgres": ("PostgresStorage",),
         "signoff.storage.postgres_tables": ("PostgresEntries", "PostgresThreads"),
-        "signoff.storage.sqlite": ("SqliteStorage", "ThreadSaver", "ThreadStore"),
+        "signoff.storage.sqlite": ("SqliteEntries", "SqliteStorage", "SqliteThreads"),
         "signoff.storage.threads": ("ThreadRow",),
     },
 )

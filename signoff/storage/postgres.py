@@ -1,4 +1,10 @@
-"""Storage for threads that several machines share: a checkpointer and a store in PostgreSQL."""
+"""Storage for threads that several machines share: LangGraph's saver and store for PostgreSQL.
+
+A runner has a session of its own, which holds an advisory lock for the thread and makes all writes to it.
+When the session ends, however it ends, the server rolls back what it had not committed, and only then frees
+the lock: whoever writes holds the thread, and there is no token to check. A session that has ended is not
+replaced: the run fails, and its thread can be continued.
+"""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,13 +17,10 @@ from signoff.storage.threads import Storage
 if TYPE_CHECKING:
     from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads
 
-__all__ = [
-    "PostgresStorage",
-    "postgres_storage",
-]
+__all__ = ["PostgresStorage", "postgres_storage"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class PostgresStorage(Storage):
     """A checkpointer and a store in one PostgreSQL database."""
 
@@ -30,27 +33,22 @@ def postgres_storage(url: str) -> PostgresStorage:
 
     url: `postgresql://user:password@host:5432/database`, or libpq's `key=value` form. Do not use a pooler
     that shares sessions between transactions: a runner locks its thread with its session. Usable from sync
-    and async graphs, by any number of processes at once. A runner that lost its connection and whose thread
-    another runner took over gets ThreadLost at its next write. Only known types are read back (strict
-    msgpack, no pickle), so that a crafted database cannot run code.
+    and async graphs, by any number of processes at once. A runner that lost its session gets ThreadLost at
+    its next write. Only known types are read back (strict msgpack, no pickle), so that a crafted database
+    cannot run code.
 
     Raises SetupError without the extra `signoff[postgres]`, StorageError when the database cannot be reached
     or used, or was written in another form. No message contains the password.
     """
     try:
         from signoff.storage.postgres_address import Address
-        from signoff.storage.postgres_pool import SharedDatabase, new_pool
-        from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads, set_up
+        from signoff.storage.postgres_tables import opened
         from signoff.tools.processes.held import end_with
     except ImportError as error:
         raise SetupError(
             f"PostgreSQL needs packages that are missing ({error}): {install_hint('postgres')}"
         ) from error
-    address = Address(url)
-    scope = set_up(address)
-    with ExitStack() as opened:
-        database = SharedDatabase(address, opened.enter_context(new_pool(address)), scope)
-        threads, entries = PostgresThreads(database), PostgresEntries(database)
-        threads.entries = entries
-        opened.callback(end_with, threads)
-        return PostgresStorage(threads, entries, opened.pop_all())
+    with ExitStack() as stack:
+        threads, entries = stack.enter_context(opened(Address(url)))
+        stack.callback(end_with, threads)
+        return PostgresStorage(threads, entries, _opened=stack.pop_all())

@@ -1,16 +1,17 @@
 """The address of a PostgreSQL database: connecting to it, and reporting its errors."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection, Connection
+from psycopg import Connection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import PoolClosed
 
-from signoff.graph.compiled.graph import closed
+from signoff.graph.compiled.holds import closed
 from signoff.graph.errors import StorageError, Unreadable
 
 CONNECTION: dict[str, Any] = {"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0}
@@ -27,15 +28,8 @@ _DEFAULTS: dict[str, str | int | None] = {
 }
 # The settings that sessions rely on, whatever the server, the database, the user or the address sets.
 _SESSION = {
-    # A write reads the fencing token after it has waited for a lock. On another isolation level it would read
-    # the token from before the wait, and write although another runner has the thread.
     "default_transaction_isolation": "read committed",
-    "default_transaction_deferrable": "off",
     "client_encoding": "UTF8",
-    "standard_conforming_strings": "on",
-    "bytea_output": "hex",
-    "DateStyle": "ISO",
-    "IntervalStyle": "postgres",
     # The session that locks a thread is idle while a tool runs.
     "idle_session_timeout": "0",
     # A stopped process must not block the one that takes over its thread.
@@ -47,6 +41,8 @@ _SESSION = {
 }
 # PostgreSQL's classes of errors: a value that does not fit, a limit of the program.
 _BY_DATA = ("22", "54")
+# The driver gives an error of connecting no number.
+_FULL = re.compile("too many (clients|connections)|remaining connection slots")
 _FORM = (
     "write postgresql://user:password@host:5432/database, with the special characters of the user and the "
     "password percent-encoded."
@@ -101,7 +97,12 @@ class Address:
             cut_off = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and (
                 error.sqlstate is None or error.sqlstate[:2] in ("08", "57")
             )
-            if not cut_off:
+            if _FULL.search(str(error)):
+                advice = (
+                    "each running thread has a connection: raise the server's max_connections, or run fewer "
+                    "threads at once"
+                )
+            elif not cut_off:
                 advice = "nothing that was saved is lost"
             what = "cannot be reached" if cut_off else "refused a request"
             # Not chained: the driver's message may quote the address.
@@ -118,16 +119,10 @@ class Address:
 
 def configure(connection: Connection[Any]) -> None:
     """Applies the settings that every session relies on."""
-    connection.execute(_settings())
+    connection.execute(settings())
 
 
-async def aconfigure(connection: AsyncConnection[Any]) -> None:
-    """Like `configure`, for a session that need not be in autocommit mode."""
-    await connection.execute(_settings())
-    await connection.commit()
-
-
-def _settings() -> bytes:
+def settings() -> bytes:
     """Returns one statement, without settings that an older server does not know.
 
     The record that an effect has started must survive a crash of the server, so `synchronous_commit` may be

@@ -1,245 +1,275 @@
-"""The checkpointer and the store in PostgreSQL, and the creation of their tables."""
+"""The PostgreSQL database of `postgres_storage`: its sessions, its checkpointer and its store."""
 
-import builtins
+import hashlib
+import logging
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
-from typing import Any, cast
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from typing import Any, TypeVar
+from weakref import WeakSet
 
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
+import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
-from langgraph.store.base import GetOp, Op, PutOp, Result
 from langgraph.store.postgres import PostgresStore
-from psycopg import Connection, Cursor
+from psycopg import Connection
 from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
+from psycopg_pool import ConnectionPool
 
+from signoff.graph.compiled.graph import GRACE_SECONDS
+from signoff.graph.compiled.holds import Hold, busy, lost
 from signoff.graph.errors import StorageError
-from signoff.graph.foreign import label, strict_serde, valid_text, valid_values
-from signoff.storage.base import StoreInThreads
-from signoff.storage.deleting import POSTGRES, delete_rows, delete_thread, lock_of, workspace_of
-from signoff.storage.postgres_address import Address
-from signoff.storage.postgres_pool import FencedPool, SharedDatabase, usable, writing
+from signoff.graph.foreign import label, strict_serde
+from signoff.storage.base import Database, EntryStore, ThreadSaver, never_freed
+from signoff.storage.deleting import lock_of
+from signoff.storage.postgres_address import CONNECTION, Address, configure
 from signoff.storage.schema import SCHEMA, check_schema
-from signoff.storage.steps import EntryName, Statement, StepSaver, recorded, recorder
 
-__all__ = [
-    "PostgresEntries",
-    "PostgresThreads",
-]
+__all__ = ["PostgresEntries", "PostgresThreads"]
+
+_POLL_SECONDS, _SETUP_SECONDS = 0.02, 30.0
+_MOST_CONNECTIONS, _WAIT_SECONDS = 8, 8.0
+# Shorter than the wait: a pool that has given up tries again at the next request.
+_RECONNECT_SECONDS = 4.0
+_SETTING_UP = 0x5167_6E0F_F5E7_0001
+"""The key of the lock for setting up a database, which no other program uses."""
+_T = TypeVar("_T")
+_MIGRATIONS = len(PostgresSaver.MIGRATIONS) + len(PostgresStore.MIGRATIONS)
+_LOCKS = (
+    "FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND classid = %s::bigint::oid "
+    "AND objid = %s::bigint::oid "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+_writes_by: ContextVar[Connection[DictRow] | None] = ContextVar("_writes_by", default=None)
+"""The session of the write that is being made; None for whoever reads."""
 
 
-class PostgresThreads(StepSaver, PostgresSaver):
-    """LangGraph's PostgreSQL checkpointer, usable from sync and async runs alike, by several machines.
+def value_of(connection: Connection[DictRow], sql: str, *values: object) -> Any:
+    """The one value that a statement gives; None without a row."""
+    row = connection.execute(sql.encode(), values).fetchone()
+    return None if row is None else next(iter(row.values()))
 
-    Writes to a thread that this process holds succeed only while it still holds the thread: see `runner`.
+
+class SessionHold(Hold):
+    """A hold, and the session that has its lock and makes its writes."""
+
+    def __init__(self, thread_id: str, owner: object, session: Connection[DictRow]) -> None:
+        super().__init__(thread_id, owner)
+        self.session, self.pid = session, session.info.backend_pid
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        with super().writing():
+            token = _writes_by.set(self.session)
+            try:
+                yield
+            finally:
+                _writes_by.reset(token)
+
+
+class Sessions(ConnectionPool[Connection[DictRow]]):
+    """A pool that gives a write the session of its hold."""
+
+    @contextmanager
+    def connection(self, timeout: float | None = None) -> Iterator[Connection[DictRow]]:
+        if (session := _writes_by.get()) is not None:
+            yield session
+        else:
+            with super().connection(timeout) as connection:
+                yield connection
+
+
+class PostgresDatabase(Database):
+    """The open database.
+
+    schema: where its tables are. session: the `application_name` of the sessions that hold threads; empty for
+    the default name.
     """
 
-    def __init__(self, database: SharedDatabase) -> None:
-        super().__init__(FencedPool(database), serde=strict_serde())
-        self.database = database
+    parameter = "%s"
 
-    def runner(self, thread_id: str) -> AbstractContextManager[None]:
-        """Holds the thread's lock, so that no other runner in any process can. Raises ThreadBusy."""
-        return self.database.holds.hold(thread_id)
+    def __init__(self, address: Address, schema: str) -> None:
+        super().__init__((address.conninfo, schema))
+        self.address, self.schema, self.session = address, schema, ""
+        self._sessions = WeakSet[Connection[DictRow]]()
+        self.check()
 
-    def is_running(self, thread_id: str) -> bool:
-        """Whether a process runs the thread now."""
-        with self.database.cursor() as cursor:
-            return self.database.holds.is_held(cursor, thread_id)
+    def begin(self) -> None:
+        self.executor = ThreadPoolExecutor(_MOST_CONNECTIONS, "signoff-postgres")
+        self.pool = Sessions(
+            self.address.conninfo,
+            kwargs=CONNECTION,
+            min_size=1,
+            max_size=_MOST_CONNECTIONS,
+            open=True,
+            configure=configure,
+            check=ConnectionPool.check_connection,
+            timeout=_WAIT_SECONDS,
+            reconnect_timeout=_RECONNECT_SECONDS,
+        )
+        for user in self.users:
+            user.conn = self.pool
 
-    def threads(self) -> builtins.list[str]:
-        """Returns the ids of all threads, the most recently changed first."""
-        return [thread_id for _, thread_id in self.newest_first()]
+    def leave(self) -> None:
+        super().leave()
+        never_freed(self.pool)
+        for session in self._sessions:
+            never_freed(session)
+            # Otherwise this child would keep it open, and with it the lock, when its parent dies.
+            with suppress(OSError, psycopg.Error):
+                os.close(session.fileno())
 
-    def newest_first(self) -> builtins.list[tuple[str, str]]:
-        """Returns the newest checkpoint of every thread, and the thread, newest first."""
-        with self.database.cursor() as cursor:
-            # By characters, as Python compares them.
-            cursor.execute(
-                'SELECT max(checkpoint_id COLLATE "C") AS newest, thread_id FROM checkpoints '
-                'GROUP BY thread_id ORDER BY newest DESC, thread_id COLLATE "C" DESC'
-            )
-            return [(row["newest"], row["thread_id"]) for row in cursor.fetchall()]
+    def do(self, work: Callable[[], _T], hold: Hold | None = None) -> _T:
+        self.check()
+        try:
+            with self.address.errors():
+                return work() if hold is None else hold.write(work)
+        except StorageError:
+            if isinstance(hold, SessionHold) and hold.session.closed and self._is_taken_over(hold):
+                raise lost(hold.thread_id) from None
+            raise
 
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        usable(config["configurable"]["thread_id"])
-        self.save_all_held(config)
-        return super().get_tuple(config)
+    def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        with self.connection() as connection:
+            found = connection.execute(sql.encode(), values)
+            return [tuple(row.values()) for row in found] if found.description else []
 
-    def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
-        self.save_all_held(config)
-        return super().list(config, **options)
+    def end(self) -> None:
+        self.pool.close()
 
-    def get_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        self.save_all_held(config)
-        return super().get_delta_channel_history(config=config, channels=channels)
+    @contextmanager
+    def hold(self, thread_id: str) -> Iterator[Hold]:
+        self.check()
+        with self.address.connect() as session:
+            self._sessions.add(session)
+            hold = SessionHold(thread_id, self.name, session)
+            with self.address.errors():
+                if self.session:
+                    session.execute("SELECT set_config('application_name', %s, false)", (self.session,))
+                if not _taken(session, self._key(hold.label), GRACE_SECONDS):
+                    raise busy(thread_id)
+            try:
+                yield hold
+            finally:
+                hold.end()
+                # Where the session has ended, so has its lock.
+                with suppress(psycopg.Error):
+                    session.execute("SELECT pg_advisory_unlock(%s)", (self._key(hold.label),))
+
+    def is_held(self, thread_id: str) -> bool:
+        with self.connection() as connection:
+            return bool(self._holders(connection, thread_id))
+
+    def _is_taken_over(self, hold: SessionHold) -> bool:
+        with suppress(StorageError), self.address.connect() as connection:
+            # The server may not have noticed yet that the session of this hold has ended.
+            return bool(self._holders(connection, hold.thread_id) - {hold.pid})
+        return False
+
+    def _holders(self, connection: Connection[DictRow], thread_id: str) -> set[int]:
+        """The sessions that have the lock of a thread: one, or none."""
+        found = connection.execute(f"SELECT pid {_LOCKS}".encode(), self._halves(thread_id))
+        return {row["pid"] for row in found}
+
+    def cut_off(self, thread_id: str, session: str) -> None:
+        """Ends the session of this name that holds the thread, if any: its process is presumed dead."""
+        query = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s "
+            f"AND pid IN (SELECT pid {_LOCKS})"
+        )
+        self.query(query, session, *self._halves(thread_id))
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection[DictRow]]:
+        """A pooled connection, for what no runner writes. Raises StorageError."""
+        self.check()
+        with self.address.errors(), self.pool.connection() as connection:
+            yield connection
+
+    def _key(self, name: str) -> int:
+        """The key of the lock of the thread with this label in this schema."""
+        text = f"signoff\0{self.schema}\0{name}".encode(errors="surrogatepass")
+        return int.from_bytes(hashlib.sha256(text).digest()[:8], signed=True)
+
+    def _halves(self, thread_id: str) -> tuple[int, int]:
+        """The key of a thread as `pg_locks` shows it."""
+        return divmod(self._key(label(thread_id)) % 2**64, 2**32)
+
+
+def _taken(session: Connection[DictRow], key: int, seconds: float) -> bool:
+    """Whether the session gets this lock within so many seconds.
+
+    It polls, because LangGraph creates an index CONCURRENTLY, which waits for every statement that was
+    running before: also one that waits for a lock.
+    """
+    until = time.monotonic() + seconds
+    while not value_of(session, "SELECT pg_try_advisory_lock(%s)", key):
+        if time.monotonic() > until:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+class PostgresEntries(EntryStore, PostgresStore):
+    """LangGraph's store for PostgreSQL, for sync and async runs, with an atomic `swap`."""
+
+    def __init__(self, database: Any) -> None:
+        super().__init__(database.pool)
+        self.database: PostgresDatabase = database
+        database.users.append(self)
+        # LangGraph's lock would make all threads of a process wait for each other's round trips.
+        self.lock: Any = nullcontext()
+
+    def swap_now(self, prefix: str, key: str, before: Any, after: Any) -> bool:
+        with self.database.pool.connection() as connection:
+            return swap_in(connection, prefix, key, before, after)
+
+
+def swap_in(connection: Connection[Any], prefix: str, key: str, before: Any, after: Any) -> bool:
+    """What `swap` does, as a part of the connection's transaction."""
+    if before is None:
+        query = "INSERT INTO store (prefix, key, value) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
+        return connection.execute(query, (prefix, key, Jsonb(after))).rowcount == 1
+    query = "UPDATE store SET value = %s, updated_at = now() WHERE prefix = %s AND key = %s AND value = %s"
+    return connection.execute(query, (Jsonb(after), prefix, key, Jsonb(before))).rowcount == 1
+
+
+class PostgresThreads(ThreadSaver, PostgresSaver):
+    """LangGraph's checkpointer for PostgreSQL, for sync and async runs; a runner holds its thread."""
+
+    def __init__(self, database: Any, entries: Any) -> None:
+        super().__init__(database.pool, serde=strict_serde())
+        self.database: PostgresDatabase = database
+        self.entries = entries
+        self.lock: Any = nullcontext()
+        database.users.append(self)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Deletes the thread and all that is stored of it. Raises ThreadBusy while it runs."""
-        delete_thread(self, thread_id)
-
-    def delete_rows(self, thread_id: str) -> None:
-        """Deletes the rows of a thread in one transaction; `delete_thread` also deletes the rest."""
-        with writing((label(thread_id),)), self.database.cursor(together=True) as cursor:
-            execute = partial(_first, cursor)
-            delete_rows(execute, POSTGRES, thread_id)
-            if execute("SELECT to_regclass('procrastinate_jobs') IS NOT NULL", ()):
-                # This also deletes the events of the jobs.
-                execute("DELETE FROM procrastinate_jobs WHERE lock = %s", (lock_of(thread_id),))
-
-    def workspace_of(self, thread_id: str) -> str | None:
-        """Returns the workspace of this thread in the command line; None when it is unknown."""
-        with self.database.cursor() as cursor:
-            return workspace_of(partial(_first, cursor), POSTGRES, thread_id)
-
-    def save(self, thread_id: str, statements: Sequence[Statement]) -> None:
-        with writing((label(thread_id),)):
-            self.database.save(statements)
-
-    def entry_saved(self, name: EntryName, value: Mapping[str, Any]) -> Statement:
-        namespace, key = name
-        values = (".".join(namespace), valid_text(key), Jsonb(valid_values(value)))
-        return _UPSERT, [values]
-
-    def record(self, thread_id: str, write: Callable[[], Any]) -> builtins.list[Statement]:
-        # A saver that does not use our cursor writes immediately.
-        with writing((label(thread_id),)):
-            return super().record(thread_id, write)
-
-    @contextmanager
-    def _cursor(self, *, pipeline: bool = False) -> Iterator[Cursor[DictRow]]:
-        """Yields the cursor of all operations of LangGraph's saver; `pipeline` asks for one transaction.
-
-        The method is private in LangGraph: a saver without it uses its connection pool.
-        """
-        if (kept := recorder()) is not None:
-            yield cast(Cursor[DictRow], kept)
-            return
-        with self.database.cursor(together=pipeline) as cursor:
-            yield cursor
+        super().delete_thread(thread_id)
+        if self.database.query("SELECT to_regclass('procrastinate_jobs')") != [(None,)]:
+            # This also deletes the events of the jobs.
+            self.database.query("DELETE FROM procrastinate_jobs WHERE lock = %s", lock_of(thread_id))
 
 
-def _first(cursor: Cursor[DictRow], statement: str, values: tuple[str, ...]) -> Any:
-    cursor.execute(statement.encode(), values)
-    # In a pipeline a cursor knows only afterwards whether its statement returns rows.
-    row = cursor.fetchone() if statement.startswith("SELECT") else None
-    return row and next(iter(row.values()))
+@contextmanager
+def opened(address: Address) -> Iterator[tuple[PostgresThreads, PostgresEntries]]:
+    """The checkpointer and the store of the database at an address, with all its tables."""
+    # The driver logs warnings of lost connections, which Python prints when logging is not configured. The
+    # failing calls raise what matters.
+    logging.getLogger("psycopg").addHandler(logging.NullHandler())
+    database = PostgresDatabase(address, _set_up(address))
+    try:
+        entries = PostgresEntries(database)
+        yield PostgresThreads(database, entries), entries
+    finally:
+        database.close()
 
 
-_UPSERT = (
-    "INSERT INTO store (prefix, key, value) VALUES (%s, %s, %s) ON CONFLICT (prefix, key) "
-    "DO UPDATE SET value = EXCLUDED.value, updated_at = CURRENT_TIMESTAMP"
-)
-
-
-class PostgresEntries(StoreInThreads, PostgresStore):
-    """LangGraph's PostgreSQL store, usable from sync and async runs alike, and with an atomic `swap`.
-
-    Writes for a thread that this process holds succeed only while it still holds the thread
-    (`PostgresThreads.runner`). NUL and lone surrogates, which PostgreSQL refuses, become U+FFFD.
-    """
-
-    def __init__(self, database: SharedDatabase) -> None:
-        super().__init__(FencedPool(database))
-        self.database = database
-
-    def batch(self, ops: Iterable[Op]) -> list[Result]:
-        ops = [_savable(op) for op in ops]
-        with writing({_thread_of(op.namespace) for op in ops if isinstance(op, PutOp)}):
-            if any(not isinstance(op, PutOp) for op in ops):
-                return super().batch(ops)
-            self.database.save(recorded(lambda: super(PostgresEntries, self).batch(ops)))
-            return [None] * len(ops)
-
-    def swap(
-        self, namespace: tuple[str, ...], key: str, before: dict[str, Any] | None, after: dict[str, Any]
-    ) -> bool:
-        """Replaces the value by `after` if it is still `before` (None: no entry); otherwise returns False.
-
-        Atomic across threads and processes: if two claim the same entry, one gets it.
-        """
-        with writing((_thread_of(namespace),)):
-            return self.database.save([_swapped(namespace, key, before, after)]) is not None
-
-    @contextmanager
-    def _cursor(self, *, pipeline: bool = False) -> Iterator[Cursor[DictRow]]:
-        """Yields the cursor of all operations of LangGraph's store, private like the saver's.
-
-        `pipeline` asks for one transaction.
-        """
-        if (kept := recorder()) is not None:
-            yield cast(Cursor[DictRow], kept)
-            return
-        with self.database.cursor(together=pipeline) as cursor:
-            yield cursor
-
-
-def swap_in(
-    cursor: Cursor[DictRow],
-    namespace: tuple[str, ...],
-    key: str,
-    before: dict[str, Any] | None,
-    after: dict[str, Any],
-) -> bool:
-    """Does what `PostgresEntries.swap` does, as a part of the cursor's transaction."""
-    query, (values,) = _swapped(namespace, key, before, after)
-    cursor.execute(query.encode(), values)
-    return cursor.fetchone() is not None
-
-
-def _swapped(
-    namespace: tuple[str, ...], key: str, before: dict[str, Any] | None, after: dict[str, Any]
-) -> Statement:
-    """Returns the statement of a swap; it returns a row if the swap was done."""
-    entry = (".".join(namespace), valid_text(key))
-    value = Jsonb(valid_values(after))
-    if before is None:
-        insert = (
-            "INSERT INTO store (prefix, key, value) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING RETURNING key"
-        )
-        return insert, [(*entry, value)]
-    update = (
-        "UPDATE store SET value = %s, updated_at = CURRENT_TIMESTAMP "
-        "WHERE prefix = %s AND key = %s AND value = %s RETURNING key"
-    )
-    return update, [(value, *entry, Jsonb(valid_values(before)))]
-
-
-def _thread_of(namespace: tuple[str, ...]) -> str:
-    """Returns the label of the thread that an entry of ours belongs to: ("signoff", "journal", label, …)."""
-    return namespace[2] if namespace[:1] == ("signoff",) and len(namespace) > 2 else ""
-
-
-def _savable(op: Op) -> Op:
-    if isinstance(op, GetOp):
-        return op._replace(key=valid_text(op.key))
-    if isinstance(op, PutOp):
-        value = None if op.value is None else valid_values(op.value)
-        return op._replace(key=valid_text(op.key), value=value)
-    return op
-
-
-# An arbitrary number that no other program uses.
-_LOCK = 0x5167_6E0F_F5E7_0001
-
-_WAIT_SECONDS = 30.0
-
-_MISSING = -1
-
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS signoff_schema (version integer NOT NULL)",
-    # One row for each thread that was ever run: how often runners have taken it.
-    "CREATE TABLE IF NOT EXISTS signoff_runners (thread_id text PRIMARY KEY, token bigint NOT NULL)",
-)
-
-
-def set_up(address: Address) -> int:
-    """Creates missing tables; returns a number that identifies these tables in this database.
+def _set_up(address: Address) -> str:
+    """Creates missing tables; returns the schema that they are in.
 
     Raises StorageError when the database cannot be used or was written in another form.
     """
@@ -249,70 +279,56 @@ def set_up(address: Address) -> int:
             raise StorageError(
                 f"The database {address} has the encoding {encoding}; create one with ENCODING 'UTF8'."
             )
-        if _version(connection, address) == _MISSING or not _is_current(connection):
+        _check_sessions(connection, address)
+        # A user who may not create tables can use those that are there.
+        if _migrations(connection, address) < _MIGRATIONS:
             with alone(connection, address):
-                _migrate(connection, address)
-        row = connection.execute("SELECT 'signoff_runners'::regclass::oid::bigint AS scope").fetchone()
-        assert row is not None, "a SELECT without FROM has one row"
-        return int(row["scope"])
+                _migrate(connection)
+        return str(value_of(connection, "SELECT current_schema()"))
 
 
-def _version(connection: Connection[DictRow], address: Address) -> int:
-    version = _highest(connection, "signoff_schema", "version")
-    if version != _MISSING:
-        check_schema(version, address)
-    return version
+def _check_sessions(connection: Connection[DictRow], address: Address) -> None:
+    """Raises StorageError behind a pooler that lends one session to several clients."""
+    with address.connect() as other:
+        first, second, again = (
+            value_of(one, "SELECT pg_backend_pid()") for one in (connection, other, connection)
+        )
+    if first == second or first != again:
+        raise StorageError(
+            f"The database {address} is behind a pooler that shares sessions between transactions; use its "
+            "session mode, or the server's own address: a runner locks its thread with its session."
+        )
 
 
-def _is_current(connection: Connection[DictRow]) -> bool:
-    """Whether LangGraph's tables are up to date: creating them needs rights that a runner may not have."""
-    migrations = {
-        "checkpoint_migrations": PostgresSaver.MIGRATIONS,
-        "store_migrations": PostgresStore.MIGRATIONS,
-    }
-    return all(_highest(connection, table, "v") >= len(all_) - 1 for table, all_ in migrations.items())
+def _migrations(connection: Connection[DictRow], address: Address) -> int:
+    """How many of LangGraph's migrations the database has had. Raises StorageError for another form."""
+    if value_of(connection, "SELECT to_regclass('signoff_schema')") is None:
+        return 0
+    for row in connection.execute("SELECT * FROM signoff_schema"):
+        check_schema(row["version"], address)
+        return int(row["migrations"])
+    return 0
 
 
-def _highest(connection: Connection[DictRow], table: str, column: str) -> int:
-    """Returns the highest number in a table; `_MISSING` when the table is missing or empty."""
-    found = connection.execute("SELECT to_regclass(%s) AS found", (table,)).fetchone()
-    if found is None or found["found"] is None:
-        return _MISSING
-    row = connection.execute(f"SELECT max({column}) AS v FROM {table}".encode()).fetchone()
-    return _MISSING if row is None or row["v"] is None else int(row["v"])
-
-
-def _migrate(connection: Connection[DictRow], address: Address) -> None:
-    is_new = _version(connection, address) == _MISSING
+def _migrate(connection: Connection[DictRow]) -> None:
     PostgresSaver(connection).setup()
     PostgresStore(connection).setup()
-    for statement in _TABLES:
-        connection.execute(statement.encode())
-    if is_new:
-        connection.execute("INSERT INTO signoff_schema (version) VALUES (%s)", (SCHEMA,))
+    with connection.transaction():
+        columns = "version integer NOT NULL, migrations integer NOT NULL"
+        connection.execute(f"CREATE TABLE IF NOT EXISTS signoff_schema ({columns})".encode())
+        connection.execute("DELETE FROM signoff_schema")
+        connection.execute("INSERT INTO signoff_schema VALUES (%s, %s)", (SCHEMA, _MIGRATIONS))
 
 
 @contextmanager
 def alone(connection: Connection[DictRow], address: Address) -> Iterator[None]:
-    """Lets one process at a time set up the database.
-
-    Polls for the lock, because LangGraph creates an index CONCURRENTLY, which waits for every statement that
-    was running before: also one that waits for this lock.
-    """
-    until = time.monotonic() + _WAIT_SECONDS
-    while not _locked(connection):
-        if time.monotonic() > until:
-            raise StorageError(
-                f"The database {address} is being set up by another process; try again when it has finished."
-            )
-        time.sleep(0.05)
+    """Lets one process at a time set up the database."""
+    if not _taken(connection, _SETTING_UP, _SETUP_SECONDS):
+        raise StorageError(
+            f"The database {address} is being set up by another process; try again when it has finished."
+        )
     try:
         yield
     finally:
         if not connection.closed:
-            connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
-
-
-def _locked(connection: Connection[DictRow]) -> bool:
-    row = connection.execute("SELECT pg_try_advisory_lock(%s) AS got", (_LOCK,)).fetchone()
-    return row is not None and bool(row["got"])
+            connection.execute("SELECT pg_advisory_unlock(%s)", (_SETTING_UP,))

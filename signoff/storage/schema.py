@@ -2,13 +2,10 @@
 
 from signoff.graph.errors import StorageError
 
-SCHEMA = 3
+SCHEMA = 4
 """The number of the form in which threads are stored: SQLite's `user_version`, PostgreSQL's `signoff_schema`.
 
 It is incremented whenever this code would misread a thread in the form before."""
-
-BUSY_SECONDS = 30.0
-"""Seconds to wait for a SQLite file that another process writes to."""
 
 
 def check_schema(version: int, database: object) -> None:

@@ -1,23 +1,32 @@
-"""What every storage offers: its threads as rows, a hold on one of them, and deleting one whole."""
+"""What every storage offers: its threads as rows, a hold on one of them, and deleting one whole.
+
+The row of a thread is an entry of the store, written when a runner takes the thread (`running`) and when it
+lets go (how it stands then), so that a list reads no checkpoints. It names the checkpoint that it describes.
+A row that is not of the newest one, or says `running` while nobody holds the thread, is read anew and mended.
+"""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
-from signoff.graph.compiled.graph import is_running, storage_errors
-from signoff.graph.errors import SetupError, StorageError, ThreadError
-from signoff.graph.foreign import checked_thread_id
+from signoff.graph.compiled.graph import storage_errors
+from signoff.graph.compiled.holds import Hold, closed
+from signoff.graph.errors import SetupError, ThreadError, Unreadable
+from signoff.graph.foreign import checked_thread_id, label
 
 if TYPE_CHECKING:
     from signoff.graph.outcome import Outcome
     from signoff.session.decisions import AnyWaiting
     from signoff.session.status import Condition
+
+ROWS = "rows"
+_KEY, _PAGE, _RUNNING = "row", 10_000, "running"
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,7 @@ class ThreadRow:
     cursor: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Storage:
     """A checkpointer and a store on one database: `sqlite_storage(path)` or `postgres_storage(url)`.
 
@@ -48,7 +57,8 @@ class Storage:
 
     checkpointer: BaseCheckpointSaver[Any]
     store: BaseStore
-    _opened: ExitStack = field(default_factory=ExitStack, repr=False, compare=False)
+    is_open: bool = field(default=True, init=False, repr=False)
+    _opened: ExitStack = field(default_factory=ExitStack, repr=False)
 
     def threads(
         self,
@@ -66,13 +76,16 @@ class Storage:
         from signoff.session.status import Condition
 
         words = [str(each) for each in Condition]
-        if condition is not None and (not isinstance(condition, str) or condition not in words):
+        if condition is not None and condition not in words:
             raise SetupError(f"threads(condition=) takes one of {', '.join(words)}, not {condition!r:.80}.")
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise SetupError(f"threads(limit=) takes a whole number, at least 1, not {limit!r:.80}.")
-        wanted = None if condition is None else Condition(condition)
+        first = _place(before)
+        if not self.is_open:
+            raise closed()
         with storage_errors():
-            return [*islice(self._rows(wanted, _place(before)), limit)]
+            rows = (row for row in self._rows(first) if condition in (None, row.condition))
+            return [*islice(rows, limit)]
 
     async def athreads(
         self,
@@ -84,11 +97,11 @@ class Storage:
         """`threads` for an event loop."""
         return await asyncio.to_thread(self.threads, condition, limit=limit, before=before)
 
-    def runner(self, thread_id: str) -> AbstractContextManager[None]:
+    def runner(self, thread_id: str) -> AbstractContextManager[object]:
         """Holds the thread during a `with` block, so that nothing else in any process runs it. Raises
         ThreadBusy if something does."""
-        hold: AbstractContextManager[None] = self._saver.runner(checked_thread_id(thread_id))
-        return hold
+        held: AbstractContextManager[object] = self._saver.runner(checked_thread_id(thread_id))
+        return held
 
     def swap(
         self, namespace: tuple[str, ...], key: str, before: dict[str, Any] | None, after: dict[str, Any]
@@ -106,6 +119,7 @@ class Storage:
 
     def close(self) -> None:
         """Closes the database, and what tools hold open. A second time it does nothing."""
+        self.is_open = False
         self._opened.close()
 
     def __enter__(self) -> Self:
@@ -114,23 +128,100 @@ class Storage:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
     @property
     def _saver(self) -> Any:
         return self.checkpointer
 
-    def _rows(self, wanted: "Condition | None", before: tuple[str, str] | None) -> Iterator[ThreadRow]:
-        from signoff.session.status import Condition
-
+    def _rows(self, before: tuple[str, str] | None) -> Iterator[ThreadRow]:
+        known = {item.namespace[2]: item.value for item in self.store.search(("signoff", ROWS), limit=_PAGE)}
         for checkpoint_id, thread_id in self._saver.newest_first():
             if before is not None and (checkpoint_id, thread_id) >= before:
                 continue
-            # Asked first: otherwise a run that ends in between would look as if it had been stopped.
-            running = is_running(self.checkpointer, thread_id)
-            if wanted is not None and running is not (wanted is Condition.RUNNING):
-                continue
-            row = _row(self, thread_id, f"{checkpoint_id}{_BETWEEN}{thread_id}", running=running)
-            if wanted in (None, row.condition):
-                yield row
+            value: Mapping[str, Any] | None = known.get(label(thread_id))
+            if value is None or value["checkpoint"] != checkpoint_id or value["condition"] == _RUNNING:
+                value = self._mended(thread_id, value)
+            yield _row_of(thread_id, value, f"{checkpoint_id}{_BETWEEN}{thread_id}")
+
+    def _mended(self, thread_id: str, known: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """The row of a thread that runs, was killed, or was written without one."""
+        # Asked first: otherwise a run that ends in between would look as if it had been stopped.
+        running = self._saver.is_running(thread_id)
+        found = row(self.checkpointer, self.store, thread_id)
+        if running:
+            return {**found, "condition": _RUNNING, "waits": [], "outcome": None}
+        if found != known:
+            self.store.put(*_entry(thread_id), dict(found))
+        return found
+
+
+def _entry(thread_id: str) -> tuple[tuple[str, ...], str]:
+    return ("signoff", ROWS, label(thread_id)), _KEY
+
+
+@contextmanager
+def told(saver: BaseCheckpointSaver[Any], store: BaseStore, hold: Hold) -> Iterator[None]:
+    """Keeps the row of a thread that is held for a run."""
+    place = _entry(hold.thread_id)
+    with hold.here():
+        store.put(*place, {"checkpoint": "", "condition": _RUNNING})
+    try:
+        yield
+    finally:
+        # A row that cannot be written now is mended by whoever lists it; what ended the run is reported.
+        with suppress(Exception), hold.here():
+            found = row(saver, store, hold.thread_id)
+            # A run that has saved nothing has made no thread.
+            store.put(*place, found) if found["checkpoint"] else store.delete(*place)
+
+
+def row(saver: BaseCheckpointSaver[Any], store: BaseStore, thread_id: str) -> dict[str, Any]:
+    """How a thread stands that nobody runs, read from its newest checkpoint."""
+    # These import the whole graph.
+    from signoff.session.status import Condition, Standing, look, reading_graph
+
+    try:
+        status = look(reading_graph(Storage(saver, store)), thread_id)
+    except (Unreadable, ThreadError):
+        newest = saver.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
+        found = newest and newest.config["configurable"]["checkpoint_id"]
+        return {"checkpoint": found or "", "condition": str(Condition.UNKNOWN)}
+    assert isinstance(status, Standing), "nobody was asked whether it runs"
+    task = status.task.messages[0].text if status.task.messages else ""
+    return {
+        "checkpoint": status.checkpoint_id,
+        "condition": str(status.condition),
+        "task": next(iter(task.strip().splitlines()), ""),
+        "waits": [
+            [wait.interrupt_id, status.asked[wait.interrupt_id], wait._reply_id] for wait in status.waits
+        ],
+        "outcome": None if status.outcome is None else status.outcome.model_dump(mode="json"),
+        "changed": status.changed,
+    }
+
+
+def _row_of(thread_id: str, value: Mapping[str, Any], cursor: str) -> ThreadRow:
+    from signoff.graph.outcome import Outcome
+    from signoff.session.decisions import waiting_of
+    from signoff.session.status import Condition
+
+    outcome = value.get("outcome")
+    return ThreadRow(
+        thread_id,
+        Condition(value["condition"]),
+        value.get("task", ""),
+        tuple(
+            replace(waiting_of(one, asked), _reply_id=reply) for one, asked, reply in value.get("waits", ())
+        ),
+        outcome and Outcome.model_validate(outcome),
+        value.get("changed", ""),
+        cursor,
+    )
 
 
 _BETWEEN = "/"
@@ -146,23 +237,3 @@ def _place(cursor: str | None) -> tuple[str, str] | None:
     if not (checkpoint_id and between and thread_id):
         raise SetupError(f"threads(before=) takes the cursor of a row, not {cursor!r:.80}.")
     return checkpoint_id, thread_id
-
-
-def _row(storage: Storage, thread_id: str, cursor: str, *, running: bool) -> ThreadRow:
-    from signoff.session.status import Condition, look, reading_graph, running_now
-
-    try:
-        status = look(reading_graph(storage), thread_id)
-    except (StorageError, ThreadError):
-        return ThreadRow(thread_id, Condition.UNKNOWN, cursor=cursor)
-    status = running_now(status) if running else status
-    task = status.task.messages[0].text if status.task.messages else ""
-    return ThreadRow(
-        thread_id,
-        status.condition,
-        next(iter(task.strip().splitlines()), ""),
-        status.waits,
-        status.outcome,
-        status.changed,
-        cursor,
-    )

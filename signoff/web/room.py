@@ -19,7 +19,7 @@ from signoff.front.record.reading import read_run
 from signoff.front.settings import Given, Settings, options_of, recall
 from signoff.front.text import cut, one_line, plain
 from signoff.front.work import Loading, Models, News, Ready, Work
-from signoff.graph.compiled.graph import busy
+from signoff.graph.compiled.holds import busy
 from signoff.session import Condition, ThreadCommand, request_pause
 from signoff.session.drive import was_handed_out
 from signoff.session.status import look, reading_graph

@@ -11,7 +11,7 @@ from signoff.workers.inbox import DEAD_AFTER, HEARTBEAT_SECONDS, TASK, THREAD
 
 if TYPE_CHECKING:
     # An extra.
-    from psycopg import Cursor
+    from psycopg import Connection
     from psycopg.rows import DictRow
 
 # The workers' heartbeat is not known here, so the default is assumed.
@@ -71,11 +71,11 @@ class QueueFigures:
 
 def backlog(storage: Any) -> QueueFigures | None:
     """Returns the figures of the workers of this database; None when it has none."""
-    with _queue(storage) as cursor:
-        if cursor is None:
+    with _queue(storage) as connection:
+        if connection is None:
             return None
-        jobs = cursor.execute(_JOBS.encode()).fetchone()
-        ended = cursor.execute(_ENDED.encode()).fetchone()
+        jobs = connection.execute(_JOBS.encode()).fetchone()
+        ended = connection.execute(_ENDED.encode()).fetchone()
     assert jobs is not None, "a query of counts has one row"
     assert ended is not None, "a query of counts has one row"
     minutes = max(60.0, float(ended["seconds"] or 0)) / 60
@@ -93,10 +93,10 @@ def backlog(storage: Any) -> QueueFigures | None:
 
 def job_states(storage: Any) -> dict[str, str]:
     """Returns the states of threads in the queue, by id: `queued`, `running`, `stalled`, `failed`, `done`."""
-    with _queue(storage) as cursor:
-        if cursor is None:
+    with _queue(storage) as connection:
+        if connection is None:
             return {}
-        rows = cursor.execute(_STATES.encode()).fetchall()
+        rows = connection.execute(_STATES.encode()).fetchall()
     words = {"todo": "queued", "doing": "running", "failed": "failed"}
     return {
         row["thread_id"]: "stalled" if row["stalled"] else words.get(row["status"], "done")
@@ -107,11 +107,11 @@ def job_states(storage: Any) -> dict[str, str]:
 
 
 @contextmanager
-def _queue(storage: Any) -> "Iterator[Cursor[DictRow] | None]":
-    """Yields a cursor for the tables of the queue; None when the database has none."""
+def _queue(storage: Any) -> "Iterator[Connection[DictRow] | None]":
+    """Yields a connection for the tables of the queue; None when the database has none."""
     if not isinstance(storage, PostgresStorage):
         yield None
         return
-    with storage.checkpointer.database.cursor() as cursor:
-        found = cursor.execute("SELECT to_regclass('procrastinate_jobs') IS NOT NULL AS found").fetchone()
-        yield cursor if found is not None and found["found"] else None
+    with storage.checkpointer.database.connection() as connection:
+        found = connection.execute("SELECT to_regclass('procrastinate_jobs') IS NOT NULL AS found").fetchone()
+        yield connection if found is not None and found["found"] else None

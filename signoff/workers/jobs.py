@@ -22,7 +22,7 @@ from procrastinate import PsycopgConnector
 from procrastinate.exceptions import ConnectorException, UniqueViolation
 from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager, NotificationCallback
-from psycopg import Cursor, InterfaceError, OperationalError
+from psycopg import AsyncConnection, Connection, InterfaceError, OperationalError
 from psycopg.errors import ForeignKeyViolation
 from psycopg.rows import DictRow
 
@@ -30,7 +30,7 @@ from signoff import StorageError, ThreadError
 from signoff.nodes.requests import Swap
 from signoff.storage import PostgresStorage
 from signoff.storage.deleting import lock_of
-from signoff.storage.postgres_address import Address, aconfigure
+from signoff.storage.postgres_address import Address, settings
 from signoff.storage.postgres_tables import swap_in
 from signoff.text import count_noun, quote_id
 from signoff.workers.inbox import MOST_DEATHS, TASK, THREAD, Inbox, edit_inbox, read_inbox
@@ -81,13 +81,13 @@ def _take(storage: PostgresStorage, job: Job, *, blamed: bool, wait: float) -> b
 
     def write(change: Swap) -> bool:
         nonlocal taken
-        with database.transaction() as connection, connection.cursor(binary=True) as cursor:
-            cursor.execute(_TAKEN_FROM.encode(), {"job_id": job.id, "worker_id": job.worker_id})
-            if cursor.fetchone() is None:
+        with database.connection() as connection, connection.transaction():
+            found = connection.execute(_TAKEN_FROM.encode(), {"job_id": job.id, "worker_id": job.worker_id})
+            if found.fetchone() is None:
                 return True
-            if not swap_in(cursor, change.namespace, change.key, change.before, change.after):
+            if not swap_in(connection, ".".join(change.namespace), change.key, change.before, change.after):
                 return False
-            _put_back(cursor, job, change.after["deaths"], wait)
+            _put_back(connection, job, change.after["deaths"], wait)
             taken = True
             return True
 
@@ -97,7 +97,7 @@ def _take(storage: PostgresStorage, job: Job, *, blamed: bool, wait: float) -> b
     return taken
 
 
-def _put_back(cursor: Cursor[DictRow], job: Job, deaths: int, wait: float) -> None:
+def _put_back(connection: Connection[DictRow], job: Job, deaths: int, wait: float) -> None:
     values: Mapping[str, Any] = {
         "job_id": job.id,
         "lock": job.lock,
@@ -106,12 +106,12 @@ def _put_back(cursor: Cursor[DictRow], job: Job, deaths: int, wait: float) -> No
         "priority": -deaths,
     }
     if deaths >= MOST_DEATHS:
-        cursor.execute(_DROP_OTHER.encode(), values)
-        cursor.execute(_FAIL.encode(), values)
-    elif cursor.execute(_DELAY_OTHER.encode(), values).fetchone() is None:
-        cursor.execute(_PUT_BACK.encode(), values)
+        connection.execute(_DROP_OTHER.encode(), values)
+        connection.execute(_FAIL.encode(), values)
+    elif connection.execute(_DELAY_OTHER.encode(), values).fetchone() is None:
+        connection.execute(_PUT_BACK.encode(), values)
     else:
-        cursor.execute(_DROP.encode(), values)
+        connection.execute(_DROP.encode(), values)
 
 
 def _deaths(inbox: Inbox | None) -> int:
@@ -157,9 +157,14 @@ _HEARTBEAT = (
 
 def connector(address: Address) -> PsycopgConnector:
     """Returns procrastinate's connector. Its sessions have the same settings as all of ours."""
+
+    async def configure(connection: AsyncConnection[Any]) -> None:
+        await connection.execute(settings())
+        await connection.commit()
+
     return PsycopgConnector(
         conninfo=address.conninfo,
-        configure=aconfigure,
+        configure=configure,
         min_size=1,
         max_size=4,
         timeout=5.0,
@@ -201,7 +206,7 @@ class JobQueries(JobManager):
     async def register_worker(self) -> int:
         self._own = worker_id = await super().register_worker()
         # The lock of a dead worker's thread is released by this name.
-        self._database.holds.session = session_of(worker_id)
+        self._database.session = session_of(worker_id)
         return worker_id
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
@@ -344,8 +349,7 @@ class JobQueries(JobManager):
         return True
 
     def _cut_off(self, thread_id: str, worker_id: int) -> None:
-        with self._database.cursor() as cursor:
-            self._database.holds.cut_off(cursor, thread_id, session_of(worker_id))
+        self._database.cut_off(thread_id, session_of(worker_id))
 
     async def _insist(self, query: Callable[[], Awaitable[_T]]) -> _T | None:
         """Waits for the database to come back.

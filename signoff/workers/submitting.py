@@ -194,18 +194,23 @@ def _refuse_second(inbox: Inbox, status: ThreadStatus, request: Request) -> None
 def _hand_over(storage: PostgresStorage, thread_id: str, queue: str, edit: Edit, note: Swap | None) -> None:
     """Changes the inbox, writes `note` and wakes a worker, in one transaction."""
     with packages():
-        from signoff.storage.postgres_tables import swap_in
         from signoff.workers.tables import prepare, wake
     database = storage.checkpointer.database
     prepare(database)
 
     def write(change: Swap) -> bool:
-        with database.transaction() as connection, connection.cursor(binary=True) as cursor:
-            changed = swap_in(cursor, change.namespace, change.key, change.before, change.after)
+        with database.connection() as connection, connection.transaction():
+            changed = _swapped(connection, change)
             if changed and note:
-                swap_in(cursor, note.namespace, note.key, note.before, note.after)
+                _swapped(connection, note)
             if changed:
                 wake(connection, database.address, thread_id, queue)
             return changed
 
     edit_inbox(storage.store, thread_id, edit, make=True, swap=write)
+
+
+def _swapped(connection: Any, change: Swap) -> bool:
+    from signoff.storage.postgres_tables import swap_in
+
+    return swap_in(connection, ".".join(change.namespace), change.key, change.before, change.after)

@@ -15,8 +15,7 @@ from psycopg.rows import DictRow
 from signoff import SetupError, StorageError
 from signoff.storage.deleting import lock_of
 from signoff.storage.postgres_address import Address
-from signoff.storage.postgres_pool import SharedDatabase
-from signoff.storage.postgres_tables import alone
+from signoff.storage.postgres_tables import PostgresDatabase, alone
 from signoff.text import valid_text
 from signoff.workers.inbox import TASK
 
@@ -32,13 +31,13 @@ def usable_queue(name: str) -> str:
     return name
 
 
-def prepare(database: SharedDatabase) -> None:
+def prepare(database: PostgresDatabase) -> None:
     """Creates missing tables of the queue; safe when several processes do so at the same time.
 
     Raises StorageError when the tables are of another version of procrastinate.
     """
     address = database.address
-    with database.transaction() as connection:
+    with database.connection() as connection:
         if _is_there(connection):
             _check(connection, address)
             return

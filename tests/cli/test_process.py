@@ -211,11 +211,6 @@ def test_a_stream_without_unicode_gets_escapes_and_a_pipe_no_control_codes_but_c
         assert "Traceback" not in process.stderr.read(), "the reader has gone away"
 
 
-# The words of a command, what it prints, and what it must not import: it starts as fast as what it needs.
-STARTS: dict[str, tuple[str, set[str]]] = {
-    "--version": ("signoff ", {"langgraph", "langchain_core", "langchain", "pydantic", "rich"}),
-    "stats": ("1 on 1", {"langgraph", "langchain_core", "langchain"}),
-}
 MAIN = (
     "import atexit, sys; from signoff.cli import main; "
     "atexit.register(lambda: sys.stderr.write(' '.join(sys.modules))); main()"
@@ -223,12 +218,8 @@ MAIN = (
 
 
 @pytest.mark.slow
-def test_a_command_imports_no_more_than_it_needs(bench: Bench) -> None:
-    bench.model(steps(LOOK, DONE))
-    bench.run()
-    env = {**os.environ, **{name: value for name, value in bench.env.items() if value is not None}}
-    for word, (prints, needless) in STARTS.items():
-        program = [sys.executable, "-c", MAIN, word]
-        done = subprocess.run(program, capture_output=True, text=True, env=env)
-        assert prints in done.stdout, done.stderr
-        assert needless.isdisjoint(done.stderr.split()), word
+def test_a_command_imports_no_more_than_it_needs() -> None:
+    done = subprocess.run([sys.executable, "-c", MAIN, "--version"], capture_output=True, text=True)
+    assert done.stdout.startswith("signoff ")
+    needless = {"langgraph", "langchain_core", "langchain", "pydantic", "rich"}
+    assert needless.isdisjoint(done.stderr.split())

@@ -190,11 +190,11 @@ FACES = [f"signoff.{name}" for name in ("workers", "stats", "otel", "front", *FR
 # session and a storage show, the tables and drawing of the machine, the errors of a face, the records of a
 # thread, and tools and storages that are written anew.
 BEYOND: Mapping[str, int] = {
-    "signoff.graph": 54,
+    "signoff.graph": 53,
     "signoff.models": 12,
     "signoff.nodes": 6,
     "signoff.session": 20,
-    "signoff.storage": 13,
+    "signoff.storage": 7,
     "signoff.tools": 11,
 }
 

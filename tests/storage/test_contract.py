@@ -6,12 +6,16 @@ storage, and LangGraph's own suite for checkpointers.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from contextvars import copy_context
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import langgraph.checkpoint.base.id
 import pytest
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
@@ -20,7 +24,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 from langgraph.types import Command
 
-from signoff import Graph, Storage, StorageError, ThreadBusy, build_graph
+from signoff import Graph, Storage, StorageError, ThreadBusy, ThreadLost, TooLate, build_graph
 from signoff.models import ScriptedModel, call
 from tests.support.databases import storage_at
 from tests.support.rows import ids
@@ -83,6 +87,109 @@ def test_one_runner_holds_a_thread_whoever_asks_for_it(opened: Open) -> None:
     assert graph.invoke(GO, THREAD)["outcome"]["summary"] == "Done."
 
 
+OURS = ("signoff", "journal", "t", "r")
+WRITES: Mapping[str, Callable[[Storage, Graph], Any]] = {
+    "an entry": lambda storage, graph: storage.store.put(OURS, "k", {}),
+    "an entry, in a loop": lambda storage, graph: asyncio.run(storage.store.aput(OURS, "k", {})),
+    "a swap": lambda storage, graph: storage.swap(OURS, "k", None, {}),
+    "an edit": lambda storage, graph: graph.update_state(THREAD, GO, as_node="compress"),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("held", [False, True], ids=["nobody has it", "the next one has it"])
+def test_whoever_has_let_go_of_a_thread_writes_to_it_no_more(opened: Open, name: str, held: bool) -> None:
+    """As does the thread of a tool that was given up, in whose context the run's own hold is."""
+    storage = opened()
+    graph = build_graph(ScriptedModel([DONE]), storage=storage)
+    saver: Any = storage.checkpointer
+    with saver.runner("t") as hold, hold.here():
+        late = copy_context()
+    with ExitStack() as stack:
+        if held:
+            stack.enter_context(storage.runner("t"))
+        with pytest.raises(ThreadLost):
+            late.run(WRITES[name], storage, graph)
+    assert storage.store.search(("signoff", "journal")) == []
+    assert graph.get_state(THREAD).values == {}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_who_does_not_hold_a_thread_that_somebody_runs_does_not_write_to_it(opened: Open, name: str) -> None:
+    storage, elsewhere = opened(), opened()
+    graph = build_graph(ScriptedModel([DONE]), storage=storage)
+    with elsewhere.runner("t"), pytest.raises(ThreadBusy):
+        WRITES[name](storage, graph)
+    with elsewhere.runner("t"):
+        for sort in ("requests", "ratings", "inbox", "threads"):
+            storage.store.put(("signoff", sort, "t"), "k", {})
+    WRITES[name](storage, graph)
+
+
+def test_a_list_need_not_read_a_thread_that_somebody_has_let_go(opened: Open) -> None:
+    """Its row in the store says how it stands; what was written without one is read, and its row mended."""
+    storage = opened()
+    graph = build_graph(ScriptedModel([ASKS, DONE]), storage=storage)
+
+    def kept() -> list[str]:
+        return [item.value["condition"] for item in storage.store.search(("signoff", "rows"))]
+
+    graph.invoke(GO, THREAD)
+    assert kept() == ["waiting"]
+    with pytest.raises(TooLate):
+        graph.invoke(Command(resume={"0" * 32: "red"}), THREAD)
+    assert kept() == ["waiting"]
+    with storage.runner("t"):
+        assert kept() == ["running"]
+    graph.invoke(Command(resume="red"), THREAD)
+    assert kept() == ["ended"]
+    storage.store.delete(("signoff", "rows", "t"), "row")
+    assert [str(row.condition) for row in storage.threads()] == kept() == ["ended"]
+
+
+def test_a_forked_child_works_but_does_not_hold_what_its_parent_holds(opened: Open) -> None:
+    storage = opened()
+    graph = build_graph(ScriptedModel([DONE] * 2), storage=storage)
+
+    def in_child() -> None:
+        for write in WRITES.values():
+            with pytest.raises(ThreadLost):
+                write(storage, graph)
+        for name, own in (("inherited", storage), ("own", opened())):
+            child = build_graph(ScriptedModel([DONE]), storage=own)
+            assert child.invoke(GO, {"configurable": {"thread_id": name}})["outcome"]["status"] == "success"
+
+    saver: Any = storage.checkpointer
+    with saver.runner("t") as hold, hold.here():
+        child = get_context("fork").Process(target=in_child)
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+    assert graph.invoke(GO, THREAD)["outcome"]["status"] == "success"
+    assert sorted(ids(storage)) == ["inherited", "own", "t"]
+
+
+@pytest.mark.parametrize(("behind", "comes"), [(0.3, True), (60.0, False)])
+def test_what_a_clock_behind_would_hide_is_waited_for_or_refused(
+    opened: Open, behind: float, comes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LangGraph takes the checkpoint with the greatest id for the newest one, and it begins with a clock."""
+    storage = opened()
+    graph = build_graph(ScriptedModel([ASKS, DONE]), storage=storage)
+    time_ns = time.time_ns
+    with monkeypatch.context() as ahead:
+        ahead.setattr(time, "time_ns", lambda: time_ns() + int(behind * 1e9))
+        ahead.setattr(langgraph.checkpoint.base.id, "_last_v6_timestamp", None)
+        assert graph.invoke(GO, THREAD)["__interrupt__"]
+    monkeypatch.setattr(langgraph.checkpoint.base.id, "_last_v6_timestamp", None)
+    if comes:
+        assert graph.invoke(Command(resume="red"), THREAD)["outcome"]["status"] == "success"
+    else:
+        with pytest.raises(StorageError, match="clock"):
+            graph.invoke(Command(resume="red"), THREAD)
+        assert [str(row.condition) for row in storage.threads()] == ["waiting"]
+
+
 def test_what_one_has_saved_another_reads_and_goes_on_with(opened: Open) -> None:
     first = build_graph(ScriptedModel([ASKS]), storage=opened())
     waiting = first.invoke(GO, THREAD)
@@ -100,6 +207,7 @@ def test_a_storage_that_was_closed_is_closed_for_everybody(opened: Open) -> None
     storage.close()
     for use in (
         storage.threads,
+        lambda: build_graph(ScriptedModel([]), storage=storage),
         lambda: storage.swap(("a",), "k", None, {}),
         lambda: graph.invoke(GO, THREAD),
         lambda: storage.delete("t"),

@@ -73,13 +73,13 @@ def test_processes_that_open_a_new_file_at_once_all_get_it(tmp_path: Path) -> No
 _MANY = """
 import resource, sys
 from contextlib import ExitStack
-from pathlib import Path
-from signoff.storage.sqlite import thread_lock
+from signoff import sqlite_storage
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 try:
     with ExitStack() as stack:
+        storage = stack.enter_context(sqlite_storage(sys.argv[1]))
         for number in range(100):
-            stack.enter_context(thread_lock(Path(sys.argv[1]), str(number)))
+            stack.enter_context(storage.runner(str(number)))
 except Exception as error:
     print(type(error).__name__, error)
 """

@@ -73,7 +73,7 @@ def test_the_page_of_what_is_stored_names_every_channel_mark_and_sort_of_entry(r
     assert first_cells(state) >= set(get_type_hints(AgentState))
     assert first_cells(marks) == set(get_type_hints(Marks)) >= recording.marks()
     sorts = {sort for sort, _ in recording.entries}
-    assert sorts == {"figures", "journal", "outcomes"}
+    assert sorts == {"figures", "journal", "outcomes", "rows"}
     assert [sort for sort in (*sorts, "requests", "inbox") if f"`{sort}`" not in entries] == []
 
 
