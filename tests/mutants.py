@@ -1,14 +1,14 @@
 """How much the tests notice: seeded mutants of the product, put into clones of the repository one by one.
 
 - `python -m tests.mutants map CLONE [OPTION…]` runs a clone's tests once under coverage, pytest with these
-  options, and keeps which test file reaches which line, and how long it takes.
+  options, and keeps which test reaches which line, and how long the tests of a file take.
 - `draw --seed S --count N [--also CLONE]` prints N mutants, one line of JSON each; with `--also` only such as
   an older clone has, too. Whoever judges strikes out those that change nothing but a text, a type or speed
   before anything has run.
 - `fixes --seed S` prints commits that change product and tests and whose part of the product can be taken
   back, in an order that the seed draws. Whoever judges strikes out those that mend nothing.
-- `run FILE CLONE…` puts each of either into each clone, runs the test files that reach its lines, the
-  quickest first, for at most 45 seconds (90 for a fix), and appends to FILE.results what became of it:
+- `run FILE CLONE…` puts each of either into each clone, runs the tests that reach its lines, the quickest
+  first, for at most 45 seconds (90 for a fix), and appends to FILE.results what became of it:
   `killed` by which test, or `alive`, also when time is up. An interrupted run goes on where it stopped.
 """
 
@@ -29,8 +29,8 @@ import pytest
 ROOMS = ("graph", "nodes", "tools", "signoff/session", "signoff/storage", "signoff/guards")
 PRODUCT = ("graph", "nodes", "tools", "signoff")
 SECONDS, SECONDS_OF_A_FIX = 45, 90
-FIRST = 12
-"""Files in the first call of pytest; each further call has twice as many, since all are collected first."""
+FIRST = 24
+"""Tests in the first call of pytest; each further call has twice as many, since all are collected first."""
 MAP = "build/reached.json"
 TESTS = "not thorough"
 SWAPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -194,32 +194,44 @@ def write_map(clone: Path, options: Sequence[str]) -> None:
     done = subprocess.run([*command, *more], cwd=clone, capture_output=True, text=True)
     print(done.stdout[-2000:])
     subprocess.run([*coverage, "combine", f"--rcfile={settings}"], cwd=clone, check=True)
-    (clone / MAP).write_text(json.dumps({"lines": _reached(clone, data), "seconds": _seconds(done.stdout)}))
+    lines = _reached(clone, data)
+    seconds = _each(_seconds(done.stdout), lines)
+    (clone / MAP).write_text(json.dumps({"lines": lines, "seconds": seconds}))
 
 
 def _reached(clone: Path, data: Path) -> dict[str, dict[str, list[str]]]:
-    """For each file of the product, the test modules that reach each line."""
+    """For each file of the product, the tests that reach each line."""
     from coverage import CoverageData
 
     kept = CoverageData(str(data))
     kept.read()
+    listed = [python(clone), "-m", "pytest", "--collect-only", "-q", "-m", TESTS]
+    out = subprocess.run(listed, cwd=clone, capture_output=True, text=True).stdout
+    tests = {row.partition("[")[0] for row in out.splitlines() if "::" in row}
     reached: dict[str, dict[str, list[str]]] = {}
     for file in kept.measured_files():
         name = str(Path(file).resolve().relative_to(clone.resolve()))
         for line, contexts in kept.contexts_by_lineno(file).items():
-            modules = {_test_file(clone, context) for context in contexts} - {""}
-            reached.setdefault(name, {})[str(line)] = sorted(modules)
+            found = {_test(clone, context) for context in contexts} & tests
+            reached.setdefault(name, {})[str(line)] = sorted(found)
     return reached
 
 
-def _test_file(clone: Path, context: str) -> str:
-    """The test file of a context such as `tests.graph.test_rules.test_it`; empty if it is none."""
+def _test(clone: Path, context: str) -> str:
+    """The test of a context such as `tests.graph.test_rules.test_it`; empty if it is none."""
     parts = context.split(".")
     for length in range(len(parts), 0, -1):
         file = "/".join(parts[:length]) + ".py"
         if parts[0] == "tests" and (clone / file).is_file():
-            return file
+            return "::".join([file, *parts[length:]])
     return ""
+
+
+def _each(took: dict[str, float], lines: dict[str, dict[str, list[str]]]) -> dict[str, float]:
+    """How long each test takes, if those of a file share its time evenly."""
+    tests = {test for of_file in lines.values() for found in of_file.values() for test in found}
+    shares = Counter(test.partition("::")[0] for test in tests)
+    return {test: took.get(file, 0.0) / shares[file] for test in tests for file in [test.partition("::")[0]]}
 
 
 def _seconds(out: str) -> dict[str, float]:
@@ -287,15 +299,15 @@ def _changed_lines(difference: str) -> dict[str, list[int]]:
 
 
 def _fate(clone: Path, lines: dict[str, list[int]], seconds: float) -> dict[str, str]:
-    """Whether one of the test files that reach these lines fails now, the quickest first."""
+    """Whether one of the tests that reach these lines fails now, the quickest first."""
     kept = json.loads((clone / MAP).read_text())
-    files = set[str]()
+    tests = set[str]()
     for name, numbers in lines.items():
         reached = kept["lines"].get(name, {})
         # A line that only an import runs counts for all that reach its file.
         exact = {test for number in numbers for test in reached.get(str(number), ())}
-        files |= exact or {test for tests in reached.values() for test in tests}
-    queue = sorted(files, key=lambda one: kept["seconds"].get(one, 0.0))
+        tests |= exact or {test for found in reached.values() for test in found}
+    queue = sorted(tests, key=lambda one: (kept["seconds"][one], one))
     begun, size = time.monotonic(), FIRST
     while queue:
         left = begun + seconds - time.monotonic()
@@ -305,12 +317,12 @@ def _fate(clone: Path, lines: dict[str, list[int]], seconds: float) -> dict[str,
         if failed:
             return {"fate": "killed", "why": f"{failed[:150]} ({time.monotonic() - begun:.0f} s)"}
         queue, size = queue[size:], 2 * size
-    return {"fate": "alive", "why": f"all of {len(files)} files pass"}
+    return {"fate": "alive", "why": f"all of {len(tests)} tests pass"}
 
 
-def _failed(clone: Path, files: Sequence[str], seconds: float) -> str | None:
-    """The first test of these files that fails, empty if none does; None if time is up."""
-    command = [python(clone), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", TESTS, *files]
+def _failed(clone: Path, tests: Sequence[str], seconds: float) -> str | None:
+    """The first of these tests that fails, empty if none does; None if time is up."""
+    command = [python(clone), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", TESTS, *tests]
     process = subprocess.Popen(
         command, cwd=clone, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
