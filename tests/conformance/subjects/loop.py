@@ -1,4 +1,4 @@
-"""A small agent loop as a subject: `python loop.py [WORDS]`. Standard library only.
+"""A small agent loop as a subject: `python loop.py [WORDS]`.
 
 It keeps its thread in a file, and does what its user may rely on. WORDS: what it is careless in.
 """
@@ -15,33 +15,17 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+from loopcheck.case import FEATURES
+
 careless = set(sys.argv[1:])
-LACKS = [
-    "structured",
-    "turn_limit",
-    "call_limit",
-    "gate",
-    "approval",
-    "approval_ids",
-    "edit",
-    "one_runner",
-    "deadline",
-    "stop",
-    "children",
-    "child_limit",
-    "tree_limit",
-    "child_wait",
-    "child_durable",
-    "recursion",
-    "compaction",
-]
+HAS = {"ask", "crash", "durable_wait", "finish_again", "finish_call", "memory"}
 HELLO: dict[str, Any] = {
     "protocol": 1,
     "framework": "A small loop",
     "versions": {"loop": "1.0"},
     "finish": {"any": {"text": "$text"}, "call": {"name": "done", "args": {"summary": "$text"}}},
     "ask": {"name": "ask_user", "args": {"question": "$text"}},
-    "lacks": dict.fromkeys(LACKS, "it is small"),
+    "lacks": dict.fromkeys(FEATURES.keys() - HAS, "it is small"),
 }
 Message = dict[str, Any]
 SETUP: Message = {}
