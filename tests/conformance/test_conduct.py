@@ -8,7 +8,7 @@ import pytest
 
 from loopcheck import VERSION
 from loopcheck.case import load_cases
-from loopcheck.conduct import CASES, Part, list_parts, read_lines, work
+from loopcheck.conduct import CASES, Part, read_lines, work
 from loopcheck.sources.registry import SOURCES
 from loopcheck.sources.task import Source, Task
 from loopcheck.subjects import Subject
@@ -27,12 +27,6 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     there = cast(dict[str, Source], SOURCES)
     monkeypatch.setitem(there, SOURCE.name, SOURCE)
     monkeypatch.setitem(there, "gone", Source("gone", "Gone", (), "MIT", "https://example.org", _gone))
-
-
-def test_parts_are_a_subject_on_the_cases_and_on_each_source_with_each_seed() -> None:
-    parts = list_parts([SMALL, Subject("other", "Other")], [CASES, "tiny"], [1, 2], full=False)
-    names = [f"{subject}.{part}" for subject in ("loop", "other") for part in ("cases", "tiny.1", "tiny.2")]
-    assert [part.name for part in parts] == names
 
 
 @pytest.mark.slow
@@ -83,9 +77,3 @@ def test_a_case_is_played_anew_when_its_version_is_another_one(
     assert work(Part(SMALL, CASES), tmp_path) == ""
     told = capfd.readouterr().err.splitlines()
     assert told[1:] == ["loop.cases: plain_answer ok", "loop.cases: loop fail"]
-
-
-def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
-    for text, kept in (("", 0), ('{"a": 1}\n{"b": 2}', 2), ('{"a": 1}\n{"b": ', 1)):
-        (tmp_path / "part.jsonl").write_text(text)
-        assert read_lines(tmp_path / "part.jsonl") == [{"a": 1}, {"b": 2}][:kept]

@@ -19,7 +19,7 @@ from loopcheck.results import Results
 from tests.conformance.test_results import RESULTS
 from tests.conformance.tiny import LOOP, SUITE
 
-pytestmark = [pytest.mark.slow, pytest.mark.thorough]
+pytestmark = pytest.mark.slow
 
 OWN = ["--command", shlex.join(LOOP), "--name", "loop"]
 

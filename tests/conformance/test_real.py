@@ -14,7 +14,7 @@ from loopcheck.stage import ModelRequest, Stage
 from loopcheck.world import TaskWorld
 from tests.conformance.tiny import LOOP, QUESTION, TURNS
 
-pytestmark = [pytest.mark.slow, pytest.mark.thorough]
+pytestmark = pytest.mark.slow
 
 
 class Knows(Player):

@@ -87,7 +87,6 @@ def test_results_are_read_as_they_were_saved(tmp_path: Path) -> None:
 UNFIT: dict[str, tuple[tuple[Any, ...], Any]] = {
     "a source": (("subjects", 0, "runs", 0, 0), "mine"),
     "a seed": (("subjects", 0, "runs", 0, 3), "airline 3"),
-    "a lost effect": (("subjects", 0, "runs", 1, 4, "lost"), [5]),
     "a name twice": (("subjects", 1, "name"), "one"),
     "no number": (("seeds", 0), float("inf")),
 }
@@ -122,7 +121,6 @@ APART = {
         OTHER, columns=[Column("two", "Two", {}, {"promise": ("ok", ".", 2)})]
     ),
     "other seeds": replace(OTHER, seeds=[2], columns=[Column("two", "Two", runs=[RIGHT])]),
-    "all, not a sample": replace(OTHER, seeds=[1], full=True, columns=[Column("two", "Two", runs=[RIGHT])]),
 }
 
 

@@ -9,7 +9,6 @@ from loopcheck.sources.registry import SOURCES
 from loopcheck.sources.task import Ask, Call, Move, State, Task
 
 pytestmark = [
-    pytest.mark.thorough,
     pytest.mark.timeout(900),
     # Of the clients of models that the packages import.
     pytest.mark.filterwarnings("ignore"),
