@@ -2,28 +2,23 @@
 
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from benchmarks.overhead import __main__ as program
 from benchmarks.overhead import crowd, start
 from benchmarks.overhead.client import CLIENTS, clients, provider
-from benchmarks.overhead.crowd import QUICK, SLOW, Crowd, Writers
-from benchmarks.overhead.crowd_targets import memory, starving, walls, writing
-from benchmarks.overhead.embedded import waiting
 from benchmarks.overhead.measure import Figure, Subject
 from benchmarks.overhead.pages import PAGE, PICTURES, page
 from benchmarks.overhead.pictures import CLIENT, CPU, CROWD, DISK, draw, mark
 from benchmarks.overhead.record import RESULTS, Recorded
 from benchmarks.overhead.sessions import sessions
-from benchmarks.overhead.start import COMMANDS, starting
+from benchmarks.overhead.start import COMMANDS
 from benchmarks.overhead.subjects import own, own_client, own_crowd
 from benchmarks.overhead.subjects.of_guards import guards
-from benchmarks.overhead.targets import EQUAL, growth, ratios
+from benchmarks.overhead.targets import ratios
 from benchmarks.prompt_tokens import o200k
 
 needs_tokens = pytest.mark.skipif(o200k() is None, reason="bpe-openai is not here")
@@ -51,7 +46,6 @@ def test_so_does_one_of_many_at_once(name: str, is_async: bool) -> None:
 
 
 @needs_tokens
-@pytest.mark.thorough
 def test_a_session_is_counted_on_the_wire() -> None:
     subject = Subject("signoff", "own_session")
     whole, shortened = sessions([subject], [subject], lengths=(3,), longest=14, budget=3_000)
@@ -61,41 +55,15 @@ def test_a_session_is_counted_on_the_wire() -> None:
     assert whole.dollars == pytest.approx((whole.read * 3 + whole.cached * 0.3 + whole.written * 15) / 1e6)
 
 
-def figure(subject: str, turns: int, cpu: float, kilobytes: float | None = None) -> Figure:
-    return Figure(subject, turns, kilobytes is not None, cpu, cpu, kilobytes or 0.0, 1)
+def figure(subject: str, cpu: float) -> Figure:
+    return Figure(subject, 200, False, cpu, cpu, 0.0, 1)
 
 
-def at(subject: str, runs: int, wall: float, model: float = QUICK) -> Crowd:
-    return Crowd(subject, runs, model, wall, wall, 1)
-
-
-BESIDE = [figure("create_agent", 200, 1.0), figure("create_agent", 200, 9.0, kilobytes=30.0)]
-GROWN = [
-    *(figure("signoff", turns, cpu) for turns, cpu in ((50, 2.0), (1_000, 5.0))),
-    *(figure("model alone", turns, cpu) for turns, cpu in ((50, 1.0), (1_000, 3.5))),
-]
-CROWDS = [
-    at("signoff", 100, 1.1),
-    at("raw graph, 2 nodes", 100, 1.0),
-    at(EQUAL, 100, 2.0),
-    at("signoff", 1_000, 13.0),
-    at("raw graph, 2 nodes", 1_000, 10.0),
-    at("signoff", 100, 20.0, SLOW),
-]
-JUDGED: dict[str, tuple[Callable[[], list[Any]], list[tuple[float, bool]]]] = {
-    "a ratio that is met": (lambda: ratios([figure("signoff", 200, 0.75), *BESIDE]), [(0.75, True)]),
-    "a ratio that is missed": (lambda: ratios([figure("signoff", 200, 0.8), *BESIDE]), [(0.8, False)]),
-    "growth, less that of the model": (lambda: growth(GROWN), [(1.5, False)]),
-    "crowds": (lambda: walls(CROWDS), [(0.55, True), (1.1, True), (1.3, False), (1.11, True)]),
-    "a writer that failed": (lambda: writing([Writers(100, 4, 1, "x", 1.0)]), [(1, False)]),
-    "nothing measured": (lambda: [*starving(None), *memory(None, 1), *waiting(None), *starting({})], []),
-}
-
-
-@pytest.mark.parametrize("case", JUDGED)
-def test_what_is_measured_is_judged_by_the_targets(case: str) -> None:
-    judged, wanted = JUDGED[case]
-    assert [(round(one.measured, 2), one.met) for one in judged()] == wanted
+def test_a_target_is_met_up_to_its_bound() -> None:
+    """How the recorded results are judged stands on the page."""
+    other = figure("create_agent", 1.0)
+    judged = [ratios([figure("signoff", cpu), other])[0] for cpu in (0.75, 0.8)]
+    assert [(one.measured, one.met) for one in judged] == [(0.75, True), (0.8, False)]
 
 
 def test_what_is_recorded_is_read_again_and_measured_again(tmp_path: Path) -> None:
@@ -120,7 +88,6 @@ def test_a_part_that_cannot_be_measured_here_says_why_and_holds_up_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
 @pytest.mark.timeout(900)
 def test_each_part_is_measured_in_small() -> None:
     seconds = start.measured(runs=1)

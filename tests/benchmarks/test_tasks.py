@@ -6,7 +6,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -49,30 +48,23 @@ def test_the_rows_are_means_of_the_runs(runs: list[Run]) -> None:
     assert fewer(found)["turns"] == pytest.approx(0.71)
 
 
-EDITS: dict[str, list[tuple[str, str, str]]] = {
-    "Set the retries": [("settings.ini", "retries = 2", "retries = 5")],
-    "Correct the spelling": [("letter.txt", "recieve", "receive")],
-    "Rename the function": [
-        ("cart.py", "def total(", "def total_price("),
-        ("shop.py", "import total", "import total_price"),
-        ("shop.py", "total([1, 2])", "total_price([1, 2])"),
-    ],
-    "Add a function": [
-        ("maths.py", "return a + b", "return a + b\n\n\ndef subtract(a, b):\n    return a - b"),
-    ],
-}
-RIGHT: dict[str, list[Any]] = {
-    "Create a file": [call("write_file", path="notes.txt", content="buy milk\n")],
-    **{
-        task: [call("edit_file", path=path, old=old, new=new) for path, old, new in edits]
-        for task, edits in EDITS.items()
+SOLUTIONS = [
+    {"settings.ini": "[http]\ntimeout = 30\nretries = 5\n"},
+    {"notes.txt": "buy milk\n"},
+    {"letter.txt": "Dear Ann,\nI did not receive your parcel.\nBob\n"},
+    {
+        "cart.py": "def total_price(prices):\n    return sum(prices)\n",
+        "shop.py": "from cart import total_price\n\nprint(total_price([1, 2]))\n",
     },
-}
+    {"maths.py": "def add(a, b):\n    return a + b\n\n\ndef subtract(a, b):\n    return a - b\n"},
+]
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.words)
-def test_a_file_task_can_be_done_right_and_is_not_right_by_itself(task: FileTask, tmp_path: Path) -> None:
-    steps = next(steps for words, steps in RIGHT.items() if task.words.startswith(words))
+@pytest.mark.parametrize(("task", "solution"), list(zip(TASKS, SOLUTIONS, strict=True)))
+def test_a_file_task_can_be_done_right_and_is_not_right_by_itself(
+    task: FileTask, solution: dict[str, str], tmp_path: Path
+) -> None:
+    steps = [call("write_file", path=path, content=text) for path, text in solution.items()]
     finish = call("finish_task", summary="x")
     for loop, script, right in (
         (SIGNOFF, [*steps, finish], True),
@@ -114,7 +106,6 @@ def program(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
 def test_ten_finishes_cost_one_with_the_inner_guard() -> None:
     told = json.loads(program("benchmarks.double_finish", "--json", "--no-model", "--pause", "0.02").stdout)
     for part in ("server", "scripted"):
@@ -124,7 +115,6 @@ def test_ten_finishes_cost_one_with_the_inner_guard() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
 def test_a_benchmark_runs_as_a_program() -> None:
     # One that misses its target says so by its exit code.
     done = program("benchmarks.delegate_cost", "--turns", "10", "--runs", "1", "--processes", "1")
@@ -132,7 +122,6 @@ def test_a_benchmark_runs_as_a_program() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
 def test_a_hundred_tasks_at_once_all_finish_and_none_is_mixed_up(tmp_path: Path) -> None:
     with sqlite_storage(tmp_path / "threads.sqlite") as storage:
         told = asyncio.run(at_once(100, storage))
@@ -143,7 +132,6 @@ def test_a_hundred_tasks_at_once_all_finish_and_none_is_mixed_up(tmp_path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
 def test_of_workers_that_are_killed_nothing_is_lost_and_nothing_is_done_twice(
     tmp_path: Path, own_postgres_server: Server
 ) -> None:
