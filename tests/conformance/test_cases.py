@@ -75,10 +75,8 @@ BAD: dict[str, Change] = {
     # where the file is wrong, and what makes it so
     "must[1].check": lambda c: c["must"][1].update(check="wait"),
     "'must'": lambda c: c.pop("must"),
-    "must[0]: ": lambda c: c["must"][0].pop("words"),
     "tool 'play'": lambda c: c["must"][2].update(tool="play"),
     "step 3": lambda c: c["must"][1].update(before_step=3),
-    "must[0].pattern": lambda c: c["must"].__setitem__(0, {"check": "shown", "why": "x", "pattern": "("}),
     "steps[0].do": lambda c: c["steps"][0].update(do="shout"),
     "theme": lambda c: c.update(theme="Fun"),
     "name: ": lambda c: c.update(name="other"),

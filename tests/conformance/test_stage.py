@@ -1,13 +1,12 @@
 """The stage of a subject: its model and tools over HTTP, and what is taken of what a subject says."""
 
 import json
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
+import httpx
 import pytest
 
 from loopcheck.case import Case, load_cases
@@ -59,33 +58,18 @@ def stage(*script: Reply, **more: Any) -> Iterator[Stage]:
         yield found
 
 
-def post(url: str, body: Any) -> tuple[int, str]:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url, data)) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
+def post(url: str, body: Any) -> httpx.Response:
+    return httpx.post(url, content=body if isinstance(body, bytes) else json.dumps(body), verify=False)
 
 
-def ask(one: Stage, *messages: Mapping[str, Any], **more: Any) -> tuple[int, str]:
-    return post(f"{one.url}/chat/completions", {"messages": list(messages), **more})
-
-
-def said(one: Stage, *messages: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    message: dict[str, Any] = json.loads(ask(one, *messages, **more)[1])["choices"][0]["message"]
-    return message
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
+def ask(one: Stage, **more: Any) -> httpx.Response:
+    return post(f"{one.url}/chat/completions", {"messages": [], **more})
 
 
 def test_the_model_says_the_same_streamed_or_not() -> None:
     both = reply("Look.", Call("read", {"name": "a"}))
     with stage(both, both) as one:
-        whole, streamed = said(one), ask(one, stream=True)[1]
+        whole, streamed = ask(one).json()["choices"][0]["message"], ask(one, stream=True).text
     *lines, last = [text.removeprefix("data: ") for text in streamed.splitlines() if text]
     assert last == "[DONE]"
     deltas = [choice["delta"] for text in lines for choice in json.loads(text)["choices"]]
@@ -97,7 +81,7 @@ def test_the_model_says_the_same_streamed_or_not() -> None:
 
 def test_what_calls_the_model_or_tools_for_ever_ends_the_run_and_fills_no_record() -> None:
     with stage() as one:
-        statuses = [ask(one)[0] for _ in range(MOST_CALLS + 3)]
+        statuses = [ask(one).status_code for _ in range(MOST_CALLS + 3)]
         assert (statuses, one.capped) == ([200] * MOST_CALLS + [400] * 3, True)
     assert len(one.seen) == MOST_CALLS + 1
     with stage() as one:
@@ -108,7 +92,7 @@ def test_what_calls_the_model_or_tools_for_ever_ends_the_run_and_fills_no_record
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
-        ("/v1/chat/completions", {"messages": [user("")] * 6000}, 400),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": ""}] * 6000}, 400),
         ("/call/read", b"[" * 100_000, 400),
         ("/call/read", {"name": "a"}, 200),
         ("/call/pay", {"to": "ada"}, 422),
@@ -117,8 +101,8 @@ def test_what_calls_the_model_or_tools_for_ever_ends_the_run_and_fills_no_record
 )
 def test_what_cannot_be_answered_is_refused(path: str, body: Any, status: int) -> None:
     with stage() as one:
-        found, text = post(f"{one.tools_url}{path}", body)
-    assert (found, isinstance(json.loads(text), dict)) == (status, True)
+        answer = post(f"{one.tools_url}{path}", body)
+    assert (answer.status_code, isinstance(answer.json(), dict)) == (status, True)
 
 
 NAMED = {case.name: case for case in load_cases()}
