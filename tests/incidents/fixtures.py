@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any
 
 import langchain.agents.middleware as langchain
-from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.graph import MessagesState
 from langgraph.prebuilt import ToolRuntime
@@ -51,8 +51,6 @@ class World:
     def post(self, text: str) -> str:
         """Post a letter, which may be posted twice."""
         self.effect("post", f"post {text}")
-        if text == "abroad" and self.effects.read_text().count("abroad") == 1:
-            raise ConnectionError("The border is closed.")
         return f"posted {text}"
 
     def shell(self, command: str) -> str:
@@ -132,43 +130,6 @@ def tells_the_order(request: Any) -> str:
     return f"Notes: {request.state.get('notes')}. Photo: {request.state.get('photo')}."
 
 
-class CountedState(langchain.AgentState[Any]):
-    calls: NotRequired[Annotated[int, operator.add]]
-
-
-@dataclass
-class Counting(langchain.AgentMiddleware[Any, Any]):
-    """Counts in a channel of its own: ten for each task, and one for each call of the model."""
-
-    world: World
-    state_schema = CountedState
-
-    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
-        return {"calls": 10}
-
-    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-        if state["calls"] > 10:
-            self.world.reach("in a hook")
-        return {"calls": 1}
-
-
-class Watching(langchain.AgentMiddleware[Any, Any]):
-    """Sends back a reply that pays much and a short summary, and ends the task at one that pays more."""
-
-    @langchain.hook_config(can_jump_to=["end", "model"])
-    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        amount = max([call["args"].get("amount", 0) for call in state["messages"][-1].tool_calls], default=0)
-        if amount > 90:
-            return {"jump_to": "end"}
-        return {"jump_to": "model", "messages": [HumanMessage("Pay less.")]} if amount > 50 else None
-
-    @langchain.hook_config(can_jump_to=["model"])
-    def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        args = [call["args"] for one in state["messages"] for call in getattr(one, "tool_calls", ())]
-        is_short = args and args[-1].get("summary") == "Short."
-        return {"jump_to": "model", "messages": [HumanMessage("Too short.")]} if is_short else None
-
-
 @dataclass
 class Doorman(langchain.AgentMiddleware[Any, Any]):
     """Answers some calls in place of their tool, and adds to the results of the others."""
@@ -205,11 +166,6 @@ def fixture(name: str, world: World) -> dict[str, Any]:
         "hand in": lambda: {
             "control_tools": [ControlTool(world.tools("hand_in")[0], "finish"), *standard_controls()[1:]]
         },
-        "counted": lambda: {"middleware": [Counting(world)]},
-        "watched": lambda: {"middleware": [Watching()]},
         "doorman": lambda: {"middleware": [Doorman(world)]},
-        "to-do list": lambda: {"middleware": [langchain.TodoListMiddleware()]},
-        "private": lambda: {"middleware": [langchain.PIIMiddleware("email")]},
-        "retrying": lambda: {"middleware": [langchain.ToolRetryMiddleware(initial_delay=0)]},
     }
     return {"tools": world.tools("pay", "note", "post", "shell", "choose"), **more[name]()}

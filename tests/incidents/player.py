@@ -70,7 +70,7 @@ ERRORS = {
 }
 USAGE = (100, 10)
 """The input and output tokens of a reply of which nothing else is said; null for as many as it has."""
-CHANNELS = ("notes", "photo", "calls", "todos")
+CHANNELS = ("notes", "photo")
 """The channels of the fixtures."""
 
 _SENTENCES = re.compile(r" \{(why|next|error|issues|changes|hint|left|points|output)\}")
