@@ -30,7 +30,7 @@ from signoff.models.local.install import server_version
 from signoff.models.local.weights import missing_packages
 from signoff.nodes.model.guard import guarded
 from signoff.tools.toolbox import make_toolbox
-from tests.support.servers.slow_server import SlowServer, finishes
+from tests.support.servers.hostile_server import HostileServer, finishes
 
 CALLS = 10
 BOX = make_toolbox([], standard_controls())
@@ -93,18 +93,18 @@ def with_a_server(pause: float) -> dict[str, Reply]:
     """Returns the same reply from a server on loopback, with and without the inner guard."""
     found = {}
     for name, guard in (("with", True), ("without", False)):
-        with SlowServer(finishes(CALLS), pause) as server, chat(server) as model:
+        with HostileServer(finishes(CALLS, pause)) as server, chat(server) as model:
 
-            def sent(server: SlowServer = server) -> tuple[int, float | None]:
-                served = server.served.get(timeout=60)
-                return served.chunks, round(served.seconds, 3) if served.left else None
+            def sent(server: HostileServer = server, guard: bool = guard) -> tuple[int, float | None]:
+                closed = server.left[0] - server.requests[0] if guard and server.gone.wait(60) else None
+                return server.pieces, closed and round(closed, 3)
 
             found[name] = measured(guarded(model, BOX) if guard else model, sent)
     return found
 
 
 @contextmanager
-def chat(server: SlowServer) -> Iterator[ChatOpenAI]:
+def chat(server: HostileServer) -> Iterator[ChatOpenAI]:
     key = SecretStr("none")
     model = ChatOpenAI(model="slow", base_url=server.url, api_key=key, stream_usage=True, max_retries=0)
     yield model

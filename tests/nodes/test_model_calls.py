@@ -87,7 +87,7 @@ def test_a_run_names_another_model_of_the_same_client(server: FakeProvider) -> N
     decision = Session(graph, "t", context={"model": "c"}).run("go")
     assert isinstance(decision, Ended)
     assert (sent(server, "model"), sent(server, "seed")) == (["c"], [7])
-    assert decision.outcome.models == {"fake": 1}, "as the provider calls it"
+    assert decision.outcome.models == {"m": 1}, "as the provider calls it"
 
 
 WRAPPED: list[Any] = [

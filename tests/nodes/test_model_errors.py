@@ -312,7 +312,7 @@ def test_another_process_goes_on_with_what_was_folded_and_the_next_task_begins_a
 
 SOON = ModelRetries(tries=2, longest_wait=1)
 TRIES: dict[str, tuple[ModelRetries | None, Fault | Reply, int]] = {
-    "a reply that was broken off": (AT_ONCE, Reply("I w", finish="error"), 2),
+    "a reply that was broken off": (AT_ONCE, Reply("I w", reason="error"), 2),
     "a wait in milliseconds goes first": (SOON, error(429, "", Retry_After_Ms="5", Retry_After="7"), 2),
     "a wait that is nonsense": (AT_ONCE, error(429, "Too fast", Retry_After="soon"), 2),
     "by the client alone, without a policy": (None, error(500, "Oh no", Retry_After_Ms="5"), 3),
@@ -332,10 +332,10 @@ def test_how_often_it_is_tried(
 
 def test_the_wait_that_a_server_asks_for_is_kept_and_counts_as_work(server: FakeProvider) -> None:
     server.plays(error(429, "Too fast", Retry_After="0.2"), BROKEN, DONE)
-    session = session_of(chat(server.url), model_retries=ModelRetries(tries=3, first_wait=0))
+    session = session_of(chat(server.url, "asked"), model_retries=ModelRetries(tries=3, first_wait=0))
     outcome = ended(session.run("do it"))
     assert 0.2 <= outcome.seconds_retrying <= outcome.seconds_active
-    assert (outcome.status, outcome.retries, outcome.models) == ("success", 2, {"fake": 1})
+    assert (outcome.status, outcome.retries, outcome.models) == ("success", 2, {"m": 1})
 
 
 def test_no_try_begins_after_the_seconds_of_the_task_and_it_is_not_waited_for(server: FakeProvider) -> None:

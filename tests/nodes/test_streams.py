@@ -24,7 +24,6 @@ from tests.support.interrupting import interrupt_process
 from tests.support.plays import FINISH, GO, THINK, THREAD, saved
 from tests.support.servers import hostile_server as hostile
 from tests.support.servers.hostile_server import HostileServer, Sent
-from tests.support.servers.slow_server import SlowServer, finishes
 
 # Each starts servers whose answers never end.
 pytestmark = pytest.mark.slow
@@ -98,9 +97,9 @@ def test_what_follows_a_finish_or_a_question_is_cut_off(name: str) -> None:
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_the_client_leaves_after_the_first_of_ten_finishes_and_the_usage_is_estimated(mode: str) -> None:
-    with SlowServer(finishes(10)) as server:
+    with HostileServer(hostile.finishes(10)) as server:
         outcome = outcome_of_run(chat(server), mode)
-        assert server.served.get(timeout=ALL).left
+        assert server.gone.wait(ALL)
     assert (outcome["status"], outcome["turns"], outcome["usage"]["estimated"]) == ("success", 1, True)
     assert outcome["usage"]["input_tokens"] > 200, "the system prompt and the tools count"
     assert 5 < outcome["usage"]["output_tokens"] < 30

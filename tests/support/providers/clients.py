@@ -9,7 +9,7 @@ from tests.support.providers.strict import Check
 from tests.support.replies import whole
 from tests.support.replies.providers import PROVIDERS, Provider
 from tests.support.replies.wire import Event, WireReply
-from tests.support.servers.fake_provider import Body, Fault
+from tests.support.servers.fake_provider import Fault
 
 Writer = Callable[[WireReply], Event]
 
@@ -65,9 +65,6 @@ class Client:
         """The provider's word for the regular end of such a reply."""
         words = self.provider.runs
         return words[0] if reply.calls else words[min(1, len(words) - 1)]
-
-    def streams(self, path: str, body: Body) -> bool:
-        return self.whole is None or bool(body.get("stream")) or "stream" in path
 
 
 def of(name: str, **options: Any) -> Provider:

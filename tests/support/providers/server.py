@@ -1,6 +1,5 @@
 """A provider on loopback that is strict: it refuses what the real one refuses, and else plays its script."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -52,8 +51,7 @@ class StrictServer(FakeProvider):
         return reply if reply.ids else replace(reply, ids=ids)
 
     def _written(self, reply: WireReply, request: Request) -> Fault:
-        client = self.client
-        if client.streams(request.path, request.body):
-            return client.provider.answer(client.provider.events(reply))
-        assert client.whole is not None
-        return Fault(200, json.dumps(client.whole(reply)))
+        whole, provider = self.client.whole, self.client.provider
+        if whole is None or request.streamed:
+            return provider.answer(provider.events(reply))
+        return Fault(200, whole(reply))

@@ -6,7 +6,7 @@ import json
 import struct
 from base64 import b64encode
 from binascii import crc32
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,14 +17,15 @@ Event = dict[str, Any]
 class WireReply:
     """A reply as the model gives it: its text, its calls (name, and the arguments as text) and its last word.
 
-    usage: in which events the tokens are counted. size: how many characters of the arguments one event holds.
+    usage: in which events the tokens are counted. size: how many characters of the arguments one event
+    holds; OpenAI's, also of the text.
     ids: of the calls, in place of the same ones in every reply. serial: of the reply, for the ids of its
     parts. thoughts: what it thought first, which providers that sign it want back as it was. veiled: how
     Anthropic hides them.
     """
 
     text: str = ""
-    calls: tuple[tuple[str, str], ...] = ()
+    calls: Sequence[tuple[str, str]] = ()
     reason: str = ""
     usage: Literal["last", "each"] = "last"
     size: int = 1
@@ -36,8 +37,8 @@ class WireReply:
     def id(self, index: int, otherwise: str) -> str:
         return self.ids[index] if self.ids else otherwise
 
-    def pieces(self, arguments: str) -> list[str]:
-        return [arguments[at : at + self.size] for at in range(0, len(arguments), self.size)]
+    def pieces(self, text: str) -> list[str]:
+        return [text[at : at + self.size] for at in range(0, len(text), self.size)]
 
 
 def sse(event: Event) -> bytes:
@@ -72,7 +73,8 @@ def openai_events(reply: WireReply) -> Iterator[Event]:
     each = _openai_usage(reply, last=False)
     if reply.thoughts:
         yield _openai_chunk({"role": "assistant", "reasoning_content": reply.thoughts}, **each)
-    yield _openai_chunk({"role": "assistant", "content": reply.text or None}, **each)
+    for words in reply.pieces(reply.text) or (None,):
+        yield _openai_chunk({"role": "assistant", "content": words}, **each)
     for index, (name, arguments) in enumerate(reply.calls):
         begin = {"index": index, "id": reply.id(index, f"call{index:05}"), "type": "function"}
         yield _openai_chunk({"tool_calls": [{**begin, "function": {"name": name, "arguments": ""}}]}, **each)

@@ -9,78 +9,33 @@ Whether a reply is streamed is the client's choice, as with a real one; `server.
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from tests.support.replies import whole, wire
+from tests.support.replies.wire import WireReply
 from tests.support.servers.loopback import Handler, Loopback
 
 Body = dict[str, Any]
-USAGE: Body = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
 
 
-def tool_call(name: str | None, raw: str | None = None, id: str | None = "call_0", **args: Any) -> Body:
-    """One call as the API writes it. `raw` is the text of the arguments in place of `args`."""
-    function = {"name": name, "arguments": json.dumps(args) if raw is None else raw}
-    return {"id": id, "type": "function", "function": function}
+def tool_call(name: str, **args: Any) -> tuple[str, str]:
+    return name, json.dumps(args)
 
 
 @dataclass(frozen=True)
-class Reply:
-    """A reply of the model.
+class Reply(WireReply):
+    """A reply of the model; without a reason it ends as is regular.
 
-    finish: None leaves the finish reason out. size: characters in one streamed piece. wait: seconds before
-    the first byte. pause: seconds between two pieces. ends: how a stream ends; "cut" is a broken connection,
-    "silent" one that looks like a regular end. after: how many pieces are sent before an early end.
+    wait: seconds before the first byte. pause: seconds between two pieces. ends: how it ends after three
+    pieces; "cut" is a broken connection, "silent" one that looks like a regular end.
     """
 
-    text: str | None = None
-    calls: Sequence[Body] = ()
-    finish: str | None = "auto"
     size: int = 8
     wait: float = 0.0
     pause: float = 0.0
     ends: Literal["well", "cut", "silent"] = "well"
-    after: int = 3
-
-    @property
-    def reason(self) -> str | None:
-        if self.finish != "auto":
-            return self.finish
-        return "tool_calls" if self.calls else "stop"
-
-    def message(self) -> Body:
-        calls = {"tool_calls": list(self.calls)} if self.calls else {}
-        return {"role": "assistant", "content": self.text, **calls}
-
-    def deltas(self) -> Iterator[Body]:
-        yield {"role": "assistant", "content": ""}
-        for piece in _pieces(self.text or "", self.size):
-            yield {"content": piece}
-        for index, call in enumerate(self.calls):
-            function = call["function"]
-            yield {
-                "tool_calls": [
-                    {"index": index, **call, "function": {"name": function["name"], "arguments": ""}}
-                ]
-            }
-            for piece in _pieces(function["arguments"] or "", self.size):
-                yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
-
-    def events(self) -> Iterator[str]:
-        for sent, delta in enumerate(self.deltas()):
-            if self.ends != "well" and sent == self.after:
-                return
-            yield _event({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-        if self.ends != "well":
-            return
-        yield _event({"choices": [{"index": 0, "delta": {}, "finish_reason": self.reason}]})
-        yield _event({"choices": [], "usage": USAGE})
-        yield "data: [DONE]\n\n"
-
-    def whole(self) -> str:
-        choice = {"index": 0, "message": self.message(), "finish_reason": self.reason}
-        return json.dumps({**_HEAD, "object": "chat.completion", "choices": [choice], "usage": USAGE})
 
 
 @dataclass(frozen=True)
@@ -116,8 +71,8 @@ class Request:
 
     @property
     def streamed(self) -> bool:
-        # Google says it in the path.
-        return bool(self.body.get("stream")) or ":stream" in self.path
+        # Google and Amazon say it in the path.
+        return bool(self.body.get("stream")) or "stream" in self.path
 
 
 class FakeProvider(Loopback):
@@ -172,18 +127,20 @@ class _Handler(Handler):
         self.wfile.write(body)
 
     def _reply(self, reply: Reply, *, streamed: bool) -> None:
+        reply = replace(reply, reason=reply.reason or ("tool_calls" if reply.calls else "stop"))
         if not streamed:
-            body = reply.whole().encode()
+            body = json.dumps(whole.openai(reply)).encode()
             self._head(200, "application/json", **{"Content-Length": str(len(body))})
             self.wfile.write(body if reply.ends == "well" else body[: len(body) // 2])
-        else:
-            self._head(200, "text/event-stream", **{"Transfer-Encoding": "chunked"})
-            for event in reply.events():
-                self._chunk(event.encode())
-                if self.server.closing.wait(reply.pause):
-                    return
-            if reply.ends in ("well", "silent"):
-                self._chunk(b"")
+            return
+        self._head(200, "text/event-stream", **{"Transfer-Encoding": "chunked"})
+        events = [*map(wire.sse, wire.openai_events(reply)), b"data: [DONE]\n\n"]
+        for event in events if reply.ends == "well" else events[:3]:
+            self._chunk(event)
+            if self.server.closing.wait(reply.pause):
+                return
+        if reply.ends != "cut":
+            self._chunk(b"")
 
     def _head(self, status: int, content_type: str, **headers: str) -> None:
         self.send_response(status)
@@ -194,14 +151,3 @@ class _Handler(Handler):
     def _chunk(self, data: bytes) -> None:
         self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         self.wfile.flush()
-
-
-_HEAD: Body = {"id": "chatcmpl-1", "created": 0, "model": "fake"}
-
-
-def _event(body: Body) -> str:
-    return f"data: {json.dumps({**_HEAD, 'object': 'chat.completion.chunk', **body})}\n\n"
-
-
-def _pieces(text: str, size: int) -> list[str]:
-    return [text[at : at + size] for at in range(0, len(text), size)]

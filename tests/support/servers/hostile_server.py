@@ -1,4 +1,4 @@
-"""A model's server on loopback that does what no provider should: it is silent, or never comes to an end."""
+"""A model's server that does what no provider should: it is silent, slow, or never comes to an end."""
 
 import json
 import select
@@ -15,10 +15,10 @@ HEADERS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: cl
 Sent = Iterator[bytes | float]
 
 
-def event(delta: dict[str, Any], finish: str | None = None) -> bytes:
+def event(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     head = {"id": "reply", "object": "chat.completion.chunk", "created": 0, "model": "hostile"}
-    return f"data: {json.dumps({**head, 'choices': [choice]})}\n\n".encode()
+    return f"data: {json.dumps({**head, 'choices': [choice], **more})}\n\n".encode()
 
 
 def opened(name: str, arguments: str, index: int = 0) -> bytes:
@@ -81,11 +81,29 @@ def whole() -> Sent:
     yield HEADERS + FINISH + event({}, "tool_calls") + b"data: [DONE]\n\n"
 
 
+def finishes(count: int, pause: float = 0.02) -> Callable[[], Sent]:
+    """A reply that finishes so many times, streamed slowly, the way OpenAI does."""
+    summary = '{"summary": "All of it is done, and checked."}'
+    parts = [summary[at : at + 8] for at in range(0, len(summary), 8)]
+
+    def sent() -> Sent:
+        yield HEADERS
+        for index in range(count):
+            for piece in (opened("finish_task", "", index), *(more(part, index) for part in parts)):
+                yield pause
+                yield piece
+        tokens = count * (1 + len(parts))
+        usage = {"prompt_tokens": 100, "completion_tokens": tokens, "total_tokens": 100 + tokens}
+        yield event({}, "tool_calls") + event({}, choices=[], usage=usage) + b"data: [DONE]\n\n"
+
+    return sent
+
+
 class HostileServer(Loopback):
     """Answers each request by the next of `ways`, the last one again and again.
 
-    requests: when each came. left: when each client had left, in seconds of the monotonic clock. Whoever is
-    still connected at the end is cut off.
+    requests: when each came. left: when each client had left, in seconds of the monotonic clock. pieces: how
+    many were sent. Whoever is still connected at the end is cut off.
     """
 
     def __init__(self, *ways: Callable[[], Sent]) -> None:
@@ -93,6 +111,7 @@ class HostileServer(Loopback):
         self.ways = list(ways)
         self.requests: list[float] = []
         self.left: list[float] = []
+        self.pieces = 0
         self.asked, self.gone = threading.Event(), threading.Event()
         self.connections = set[socket.socket]()
 
@@ -119,6 +138,7 @@ class _Handler(Handler):
             for item in way():
                 if isinstance(item, bytes):
                     self.connection.sendall(item)
+                    self.server.pieces += 1
                 else:
                     self._pause(item)
         except OSError:
