@@ -16,7 +16,8 @@ from typer.testing import Result
 from signoff import sqlite_storage
 from tests.support.benches.cli import Bench, bare, first_offered, offered, steps, words_of
 from tests.support.benches.cli_steps import CONFIRM, DONE, EDIT, LOOK, WRITE
-from tests.support.benches.cli_terminal import Terminal, at_terminal, run_words, terminal, wait_until
+from tests.support.benches.cli_terminal import Terminal, at_terminal, in_a_process, run_words
+from tests.support.waiting import wait_until
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
 COMMAND = "printf '\\033]0;x\\a<step 1>\\n'; until [ -e seen ]; do sleep 0.05; done"
@@ -116,7 +117,7 @@ def test_a_question_is_asked_until_it_is_answered_and_holds_nothing_meanwhile(be
         shown.type("2\n")
         shown.until("thread t1")
 
-    assert at_terminal(bench, person, *run_words(bench))[0] == 0
+    assert at_terminal(bench, person, *run_words(bench)) == 0
     assert bench.config.read_text() == "PORT = 9090\n"
 
 
@@ -140,7 +141,7 @@ def test_calls_are_decided_one_by_one(bench: Bench) -> None:
             shown.type(f"{typed}\n")
             shown.until(told)
 
-    assert at_terminal(bench, person, *run_words(bench, "--approve", "write"))[0] == 0
+    assert at_terminal(bench, person, *run_words(bench, "--approve", "write")) == 0
     assert bench.config.read_text() == "PORT = 4000\n"
     assert sorted(path.name for path in bench.workspace.glob("*.md")) == ["c.md"]
 
@@ -153,7 +154,7 @@ def test_whoever_leaves_leaves_the_question_open(bench: Bench) -> None:
         shown.type("\x04")
         shown.until("signoff resume ")
 
-    assert at_terminal(bench, person, *run_words(bench))[0] == 4
+    assert at_terminal(bench, person, *run_words(bench)) == 4
     commands = offered(bench("resume", "t1").stdout)
     assert [bare(words)[-1] for words in commands.values()] == ["yes", "what is wrong"]
     assert bench(*next(iter(commands.values()))).exit_code == 0
@@ -178,7 +179,7 @@ def test_what_comes_is_shown_while_it_comes(bench: Bench, case: str) -> None:
         shown.drain()
         assert "\x1b]0;" not in "".join([*said, shown.text])
 
-    assert at_terminal(bench, person, *run_words(bench))[0] == 0
+    assert at_terminal(bench, person, *run_words(bench)) == 0
 
 
 # Real processes.
@@ -187,12 +188,14 @@ def test_what_comes_is_shown_while_it_comes(bench: Bench, case: str) -> None:
 @pytest.mark.slow
 def test_ctrl_c_reaches_the_run_and_says_what_it_does(bench: Bench) -> None:
     bench.model(steps(f'call("run_shell", command="touch {begun(bench)}; sleep 2")', DONE))
-    with terminal(bench, *run_words(bench)) as shown:
+
+    def person(shown: Terminal) -> None:
         wait_until(begun(bench).exists)
         shown.type("\x03")
         shown.until("Ctrl-C again")
         shown.until("Go on: ")
-        assert shown.end() == 4
+
+    assert at_terminal(bench, person, *run_words(bench), command=in_a_process) == 4
     assert bench(*words_of(bench.json("show", "t1")["resume"])).exit_code == 0
 
 

@@ -200,7 +200,7 @@ def test_a_person_is_asked_before_deleting(bench: Bench, typed: str) -> None:
         shown.until("[y/N] ")
         shown.type(typed)
 
-    code, _ = at_terminal(bench, person, "delete", "a")
+    code = at_terminal(bench, person, "delete", "a")
     assert (code, left(bench)) == ((0, set()) if typed == "yes\n" else (1, {"a"}))
 
 
@@ -214,7 +214,7 @@ def test_one_that_changes_while_the_person_thinks_stays(bench: Bench) -> None:
             Session(build_graph(model, storage=storage), "b").run("More")
         shown.type("y\n")
 
-    code, _ = at_terminal(bench, person, "delete", "--older", "2099-01-01")
+    code = at_terminal(bench, person, "delete", "--older", "2099-01-01")
     assert (code, left(bench)) == (0, {"b"})
 
 

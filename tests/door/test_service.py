@@ -15,7 +15,7 @@ from signoff import build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
 from tests.support.interrupting import interrupt_process
 from tests.support.plays import GO, THREAD
-from tests.support.terminals import until
+from tests.support.waiting import until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "support"
 Serve = Callable[..., TestClient]

@@ -19,7 +19,7 @@ from signoff.otel import Tracing
 from tests.support.benches.cli import Bench as CommandLine
 from tests.support.benches.cli import steps
 from tests.support.benches.session import Bench
-from tests.support.servers.collector import Collector, collector
+from tests.support.servers.collector import Collector
 
 ADD = call("add", a=1, b=2)
 ASK = call("ask_user", question="Which colour?")
@@ -258,8 +258,8 @@ def command_line(tmp_path: Path) -> CommandLine:
 
 def process(command_line: CommandLine, server: Collector, *words: str) -> tuple[int, str]:
     """The exit code of a command that sends its spans there, and what it says of errors."""
-    command_line.env["OTEL_EXPORTER_OTLP_ENDPOINT"] = server.address
-    code, _, errors = command_line.process(*words, real=True)
+    command_line.env["OTEL_EXPORTER_OTLP_ENDPOINT"] = server.root
+    code, _, errors = command_line.process(*words)
     return code, errors
 
 
@@ -267,15 +267,15 @@ def process(command_line: CommandLine, server: Collector, *words: str) -> tuple[
 @pytest.mark.thorough
 def test_the_variable_says_what_is_traced(command_line: CommandLine) -> None:
     command_line.env["SIGNOFF_OTEL"] = "Content, states"
-    with collector() as server:
+    with Collector() as server:
         process(command_line, server, *RUN, "-w", str(command_line.workspace))
     told = str(server.spans)
     assert ("config.py" in told, "state execute" in told) == (True, True)
 
 
 def test_off_traces_nothing_and_a_word_that_means_nothing_is_told(command_line: CommandLine) -> None:
-    with collector() as server:
-        command_line.env.update(SIGNOFF_OTEL=" Off ", OTEL_EXPORTER_OTLP_ENDPOINT=server.address)
+    with Collector() as server:
+        command_line.env.update(SIGNOFF_OTEL=" Off ", OTEL_EXPORTER_OTLP_ENDPOINT=server.root)
         assert command_line.run().exit_code == 4
     assert server.spans == []
     command_line.env["SIGNOFF_OTEL"] = "states,everything"
@@ -285,5 +285,5 @@ def test_off_traces_nothing_and_a_word_that_means_nothing_is_told(command_line: 
 
 @pytest.mark.thorough
 def test_a_server_that_never_answers_costs_a_command_nothing_but_a_moment(command_line: CommandLine) -> None:
-    with collector(answers=False) as server:
+    with Collector(answers=False) as server:
         assert process(command_line, server, *RUN, "-w", str(command_line.workspace)) == (4, "")

@@ -1,7 +1,9 @@
 """What Linux's process table says of processes that a test has started; each may end at any moment."""
 
-import time
+import os
 from pathlib import Path
+
+from tests.support.waiting import until
 
 
 def state(pid: int) -> str:
@@ -20,12 +22,25 @@ def runs(pid: int) -> bool:
 
 def gone(*pids: int, seconds: float = 10) -> bool:
     """Whether these processes end within `seconds`."""
-    deadline = time.monotonic() + seconds
-    while any(map(runs, pids)):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+    return until(lambda: not any(map(runs, pids)), seconds)
+
+
+def long_sleep() -> str:
+    """A command line of this process alone, to look for in the process table: tests run in several forks."""
+    return f"sleep {7_000 + os.getpid() / 1e7:.7f}"
+
+
+def found(words: str | None = None) -> list[int]:
+    """The processes that run exactly these words, or this process's long sleep."""
+    line = b"".join(word.encode() + b"\0" for word in (words or long_sleep()).split())
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _command_line(pid) == line]
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def children(pid: int) -> list[int]:

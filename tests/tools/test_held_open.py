@@ -17,8 +17,7 @@ from signoff import Graph, SetupError, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
 from signoff.tools import Workspace, mcp_tools, python_tool, terminal_tool
 from tests.support.plays import FINISH, GO, THREAD, saved
-from tests.support.process_table import children, gone, runs
-from tests.support.terminals import found, long_sleep
+from tests.support.process_table import children, found, gone, long_sleep, runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 

@@ -9,7 +9,7 @@ import pytest
 
 from signoff.tools import Bounds, LinuxSandbox
 from tests.support.process_table import children, gone, state
-from tests.support.terminals import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are confined on Linux only")
 PROCESS = "int(open('/proc/self/stat').read().split()[0])"

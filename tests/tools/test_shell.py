@@ -3,6 +3,7 @@ what the model reads, what streams live, one shell per thread, and nothing left 
 
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,9 +18,10 @@ from signoff import SetupError, build_graph
 from signoff.models import ScriptedModel, call
 from signoff.tools import Shell, ShellPool, ShellResult, terminal_tool
 from tests.support.plays import FINISH, GO, THREAD, results, saved
-from tests.support.terminals import PYTHON, found, long_sleep, until
+from tests.support.process_table import found, long_sleep
+from tests.support.waiting import until
 
-GETPASS = f"{PYTHON} -c 'import getpass; print(len(getpass.getpass()))'"
+GETPASS = f"{sys.executable} -c 'import getpass; print(len(getpass.getpass()))'"
 
 
 @pytest.fixture
@@ -157,10 +159,10 @@ ENDINGS: dict[str, tuple[float, object]] = {
     "read line": (LATE, "line"),
     "echo question; cat | cat": (LATE, "line"),
     GETPASS: (LATE, "password"),
-    f"{PYTHON} -c '{RAW}'": (LATE, "screen"),
+    f"{sys.executable} -c '{RAW}'": (LATE, "screen"),
     # It works in silence, and is left alone.
     "read line < <(sleep 2.2; echo)": (LATE, (0, False)),
-    f"{PYTHON} -c 'import select; select.select([], [], [], 2.2)'": (LATE, (0, False)),
+    f"{sys.executable} -c 'import select; select.select([], [], [], 2.2)'": (LATE, (0, False)),
 }
 
 

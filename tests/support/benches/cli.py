@@ -5,10 +5,10 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
 import typer.testing
@@ -118,18 +118,14 @@ class Bench:
         """How many turns the thread's current task has had."""
         return len(self.json("show", thread)["tasks"][-1]["turns"])
 
-    def start(self, *words: str, **streams: Any) -> subprocess.Popen[str]:
+    def start(self, *words: str, **streams: Any) -> Popen[str]:
         """`signoff WORDS` in a process of its own."""
         env = {name: value for name, value in {**os.environ, **self.env}.items() if value is not None}
-        piped: dict[str, Any] = {
-            "stdin": subprocess.DEVNULL,
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.PIPE,
-        }
-        return subprocess.Popen([*PROGRAM, *words], text=True, env=env, cwd=self.folder, **(piped | streams))
+        streams = {"stdin": DEVNULL, "stdout": PIPE, "stderr": PIPE, **streams}
+        return Popen([*PROGRAM, *words], text=True, env=env, cwd=self.folder, **streams)
 
-    def process(self, *words: str, real: bool = True) -> tuple[int, str, str]:
-        """Exit code, stdout and stderr of `signoff WORDS` in a process of its own. real: it always is."""
+    def process(self, *words: str) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of `signoff WORDS` in a process of its own."""
         with self.start(*words) as process:
             out, err = process.communicate(timeout=60)
         return process.returncode, out, err

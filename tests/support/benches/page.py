@@ -52,9 +52,8 @@ class Node:
 
 class _Reader(HTMLParser):
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
+        super().__init__()
         self.open = [Node("")]
-        self.other: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert len(dict(attrs)) == len(attrs), f"an attribute twice in {tag}"
@@ -70,7 +69,7 @@ class _Reader(HTMLParser):
         self.open[-1].parts.append(data)
 
     def handle_comment(self, data: str) -> None:
-        self.other.append(data)
+        raise AssertionError(f"no element and no text: {data}")
 
     unknown_decl = handle_pi = handle_comment
 
@@ -81,5 +80,4 @@ def read(page: str) -> Node:
     reader.feed(page)
     reader.close()
     assert len(reader.open) == 1, [node.name for node in reader.open]
-    assert reader.other == []
     return reader.open[0]

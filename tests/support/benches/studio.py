@@ -74,21 +74,17 @@ def message(text: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}]}
 
 
-def wait(client: SyncLangGraphClient, thread: str, graph: str = "signoff", **given: Any) -> dict[str, Any]:
+def wait(client: SyncLangGraphClient, thread: str, graph: str = "signoff", **given: Any) -> Any:
     """Runs the thread in the server until the run ends or pauses. Returns the state."""
-    values = client.runs.wait(thread, graph, **given)
-    assert isinstance(values, dict)
-    return values
+    return client.runs.wait(thread, graph, **given)
 
 
 def new(client: SyncLangGraphClient) -> str:
     return client.threads.create()["thread_id"]
 
 
-def values_of(client: SyncLangGraphClient, thread: str) -> dict[str, Any]:
-    values = client.threads.get_state(thread)["values"]
-    assert isinstance(values, dict)
-    return values
+def values_of(client: SyncLangGraphClient, thread: str) -> Any:
+    return client.threads.get_state(thread)["values"]
 
 
 def begun(client: SyncLangGraphClient, shared: Shared, file: str = "log.txt") -> str:
