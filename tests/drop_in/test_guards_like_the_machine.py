@@ -1,7 +1,6 @@
 """The machine and `create_agent` with guards decide alike: the same messages, outcomes and questions,
 whatever the model says and whatever history a thread begins with."""
 
-import asyncio
 import os
 import warnings
 from collections.abc import Callable
@@ -9,19 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from signoff.models import call, reply
-from tests.support.guarded import (
-    Case,
-    KeepsTheLastReply,
-    by_the_guards,
-    by_the_guards_in_a_loop,
-    by_the_machine,
-)
-from tests.support.hypothesis_runs import drawn_settings
+from tests.support.guarded import Case, KeepsTheLastReply, by_the_guards, by_the_machine
+from tests.support.ways import GRAPH_WAYS
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 # How many the thorough test draws; the full sweep is EXAMPLES=10000.
@@ -132,7 +125,7 @@ def at_once(case: Case) -> None:
 
 
 def in_a_loop(case: Case) -> None:
-    assert asyncio.run(by_the_guards_in_a_loop(case)) == by_the_machine(case)
+    assert by_the_guards(case, way=GRAPH_WAYS["ainvoke"]) == by_the_machine(case)
 
 
 def where_messages_are_removed(case: Case) -> None:
@@ -150,7 +143,16 @@ def drawn(check: Callable[[Case], None], examples: int) -> None:
             warnings.simplefilter("ignore")
             check(case)
 
-    given(cases())(drawn_settings(examples, None)(checked))()
+    always_the_same = settings(
+        max_examples=examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        print_blob=True,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+    given(cases())(always_the_same(checked))()
 
 
 # What many drawn ones have found: an id that comes twice, in the task before and in one task.

@@ -12,11 +12,12 @@ from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command
 
 from signoff import build_graph
 from signoff.guards import Guards
 from signoff.models import ScriptedModel
+from tests.support.plays import THREAD, input_of
+from tests.support.ways import GRAPH_WAYS, Way
 
 # What differs between two runs of the very same: times, and ids made of random ones.
 VARIES = ("seconds_active", "seconds_waiting", "seconds_retrying", "task", "usage")
@@ -60,17 +61,13 @@ def by_the_machine(case: Case) -> list[Any]:
     return played(build_graph(ScriptedModel(case.script), tools(), **rules, **_storage(case)), case)
 
 
-def by_the_guards(case: Case, *around: AgentMiddleware[Any, Any, Any]) -> list[Any]:
-    return played(agent(ScriptedModel(case.script), case, *around), case)
-
-
-async def by_the_guards_in_a_loop(case: Case) -> list[Any]:
-    return await aplayed(agent(ScriptedModel(case.script), case), case)
-
-
-def agent(model: ScriptedModel, case: Case, *around: AgentMiddleware[Any, Any, Any]) -> Any:
+def by_the_guards(
+    case: Case, *around: AgentMiddleware[Any, Any, Any], way: Way = GRAPH_WAYS["invoke"]
+) -> list[Any]:
     """around: other middleware, after the guards."""
-    return create_agent(model, tools(), middleware=[Guards(**case.rules), *around], **_storage(case))
+    model = ScriptedModel(case.script)
+    agent = create_agent(model, tools(), middleware=[Guards(**case.rules), *around], **_storage(case))
+    return played(agent, case, way)
 
 
 class KeepsTheLastReply(AgentMiddleware[Any, Any, Any]):
@@ -91,21 +88,10 @@ def _storage(case: Case) -> dict[str, Any]:
     return {"checkpointer": InMemorySaver() if case.saved else None, "store": InMemoryStore()}
 
 
-def played(graph: Any, case: Case) -> list[Any]:
+def played(graph: Any, case: Case, way: Way = GRAPH_WAYS["invoke"]) -> list[Any]:
     """After each input: the messages, the outcome, and what is asked."""
-    config: Any = {"configurable": {"thread_id": "one"}} if case.saved else None
-    return [_seen(graph.invoke(_input(given), config)) for given in case.given]
-
-
-async def aplayed(graph: Any, case: Case) -> list[Any]:
-    config: Any = {"configurable": {"thread_id": "one"}} if case.saved else None
-    return [_seen(await graph.ainvoke(_input(given), config)) for given in case.given]
-
-
-def _input(given: Any) -> Any:
-    if isinstance(given, Command):
-        return given
-    return {"messages": [("user", given)] if isinstance(given, str) else given}
+    config: Any = THREAD if case.saved else None
+    return [_seen(way(graph, input_of(given), config)) for given in case.given]
 
 
 def _seen(found: Any) -> tuple[list[str], dict[str, Any] | None, list[Any]]:

@@ -8,35 +8,23 @@ from signoff import standard_controls
 from signoff.graph.messages import KEY, append_messages, nudge, result
 from signoff.graph.state import AgentState
 from signoff.tools.toolbox import make_toolbox
+from tests.support import plays
+from tests.support.plays import done as done
+from tests.support.plays import user as user
 
 CONTROLS = make_toolbox([], standard_controls())
 
 
-def user(text: str = "do it") -> HumanMessage:
-    return HumanMessage(text)
-
-
 def ai(*parts: Any, stop: str | None = None) -> AIMessage:
-    """A reply: words are text, `(name, id)` or `(name, id, args)` a call."""
-    calls = [part for part in parts if isinstance(part, tuple)]
-    return AIMessage(
-        content=" ".join(part for part in parts if isinstance(part, str)),
-        tool_calls=[{"name": c[0], "id": c[1], "args": c[2] if len(c) > 2 else _args(c[0])} for c in calls],
-        response_metadata={"finish_reason": stop or ("tool_calls" if calls else "stop")},
-    )
-
-
-def _args(name: str) -> dict[str, Any]:
-    return {"finish_task": {"summary": "All of it."}, "ask_user": {"question": "Which one?"}}.get(name, {})
+    """A reply of a model, with the reason of its end: see `plays.ai`."""
+    reply = plays.ai(*parts)
+    reason = stop or ("tool_calls" if reply.tool_calls else "stop")
+    return reply.model_copy(update={"response_metadata": {"finish_reason": reason}})
 
 
 def malformed(name: str, call_id: str) -> AIMessage:
     bad = InvalidToolCall(type="invalid_tool_call", name=name, id=call_id, args='{"a": ', error="cut")
     return AIMessage(content="", invalid_tool_calls=[bad])
-
-
-def done(call_id: str, text: str = "ok") -> ToolMessage:
-    return ToolMessage(text, tool_call_id=call_id)
 
 
 def broken(call_id: str) -> ToolMessage:

@@ -26,16 +26,16 @@ _LIMITS = {"turns", "tool_calls", "tokens", "cost", "seconds", "talk_turns", "re
 _ERRORS = {"model_error", "content_filter", "cancelled", "needs_person", "no_task"}
 
 
+_ARGS = {"finish_task": {"summary": "All of it."}, "ask_user": {"question": "Which one?"}}
+
+
 def user(text: str = "do it") -> HumanMessage:
     return HumanMessage(text)
 
 
 def ai(*parts: Any) -> AIMessage:
     """A reply that was made elsewhere: words are text, `(name, id)` or `(name, id, args)` a call."""
-    finish = {"summary": "All of it."}
-    calls = [
-        (*part, finish if part[0] == "finish_task" else {})[:3] for part in parts if isinstance(part, tuple)
-    ]
+    calls = [(*part, _ARGS.get(part[0], {}))[:3] for part in parts if isinstance(part, tuple)]
     return AIMessage(
         " ".join(part for part in parts if isinstance(part, str)),
         tool_calls=[{"name": name, "id": call_id, "args": args} for name, call_id, args in calls],
@@ -174,7 +174,7 @@ def run(play: Play, way: Way = Graph.invoke) -> Played:
     with ScriptedModel([*play.script], disable_streaming=play.whole) as model:
         graph = build_graph(model, tools, **play.rules, **options)
         for given in play.sent:
-            result = way(graph, _input(given), THREAD)
+            result = way(graph, input_of(given), THREAD)
             waits += [wait.value for wait in result.get("__interrupt__", ())]
     return Played(graph, model, result, waits, bench.ran)
 
@@ -203,7 +203,8 @@ def check(play: Play, way: Way = Graph.invoke) -> Played:
     return played
 
 
-def _input(given: Any) -> Any:
+def input_of(given: Any) -> Any:
+    """The input of a graph: of a text of the user, of messages, or a Command."""
     if isinstance(given, Command):
         return given
     return {"messages": [("user", given)] if isinstance(given, str) else given}

@@ -1,13 +1,20 @@
 """Every way to run a graph, each a function of the graph, its input and its configuration."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from signoff import Graph, Session
+from signoff import Session
 
 Way = Callable[[Any, Any, Any], Any]
 """Returns the values at the end of the run, or those of the state where the way returns something else."""
+
+
+def _all(items: AsyncIterator[Any]) -> list[Any]:
+    async def collect() -> list[Any]:
+        return [item async for item in items]
+
+    return asyncio.run(collect())
 
 
 def _by_stream(graph: Any, given: Any, config: Any) -> Any:
@@ -15,10 +22,7 @@ def _by_stream(graph: Any, given: Any, config: Any) -> Any:
 
 
 def _by_astream(graph: Any, given: Any, config: Any) -> Any:
-    async def chunks() -> list[Any]:
-        return [item async for item in graph.astream(given, config, stream_mode="values")]
-
-    return _values(asyncio.run(chunks()))
+    return _values(_all(graph.astream(given, config, stream_mode="values")))
 
 
 def _values(chunks: list[Any]) -> Any:
@@ -28,37 +32,23 @@ def _values(chunks: list[Any]) -> Any:
 
 
 def _by_astream_events(graph: Any, given: Any, config: Any) -> Any:
-    async def events() -> list[Any]:
-        return [event async for event in graph.astream_events(given, config, version="v2")]
-
-    return asyncio.run(events())[-1]["data"]["output"]
+    return _all(graph.astream_events(given, config, version="v2"))[-1]["data"]["output"]
 
 
-def _thread(config: Any) -> str:
-    return str(config["configurable"]["thread_id"])
+def _of_session(run: Callable[[Session, Any], Any]) -> Way:
+    def way(graph: Any, given: Any, config: Any) -> Any:
+        run(Session(graph, config["configurable"]["thread_id"]), given)
+        return graph.get_state(config).values
+
+    return way
 
 
-def _by_run(graph: Graph, given: Any, config: Any) -> Any:
-    Session(graph, _thread(config)).run(given)
-    return graph.get_state(config).values
+def _by_events(session: Session, given: Any) -> None:
+    assert [*session.events(given)][-1].type == "decided"
 
 
-def _by_arun(graph: Graph, given: Any, config: Any) -> Any:
-    asyncio.run(Session(graph, _thread(config)).arun(given))
-    return graph.get_state(config).values
-
-
-def _by_events(graph: Graph, given: Any, config: Any) -> Any:
-    assert [*Session(graph, _thread(config)).events(given)][-1].type == "decided"
-    return graph.get_state(config).values
-
-
-def _by_aevents(graph: Graph, given: Any, config: Any) -> Any:
-    async def events() -> list[Any]:
-        return [event async for event in Session(graph, _thread(config)).aevents(given)]
-
-    assert asyncio.run(events())[-1].type == "decided"
-    return graph.get_state(config).values
+def _by_aevents(session: Session, given: Any) -> None:
+    assert _all(session.aevents(given))[-1].type == "decided"
 
 
 GRAPH_WAYS: Mapping[str, Way] = {
@@ -70,9 +60,9 @@ GRAPH_WAYS: Mapping[str, Way] = {
     "batch": lambda graph, given, config: graph.batch([given], config)[0],
 }
 SESSION_WAYS: Mapping[str, Way] = {
-    "Session.run": _by_run,
-    "Session.arun": _by_arun,
-    "Session.events": _by_events,
-    "Session.aevents": _by_aevents,
+    "Session.run": _of_session(Session.run),
+    "Session.arun": _of_session(lambda session, given: asyncio.run(session.arun(given))),
+    "Session.events": _of_session(_by_events),
+    "Session.aevents": _of_session(_by_aevents),
 }
 WAYS: Mapping[str, Way] = {**GRAPH_WAYS, **SESSION_WAYS}

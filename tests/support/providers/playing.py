@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 from langchain.agents import create_agent
-from langchain_core.messages import HumanMessage, ToolMessage
-from langgraph.types import Command
 
 from signoff import ModelRetries, build_graph
 from signoff.guards import Guards
-from tests.support.plays import THREAD, saved
+from tests.support.plays import THREAD, input_of, results, saved
 from tests.support.providers.clients import Client
 from tests.support.providers.server import Answer, StrictServer
 from tests.support.servers.fake_provider import Body
@@ -64,8 +62,7 @@ class Playing:
 
     def send(self, given: Any) -> str:
         """Begins a task by a text, or by messages, or gives a command; how it ended, or "waits"."""
-        if not isinstance(given, Command):
-            given = {"messages": [HumanMessage(given)] if isinstance(given, str) else given}
+        given = input_of(given)
         if self._streamed and self.guarded:
             for _ in self._agent.stream(given, THREAD, stream_mode="messages"):
                 pass
@@ -79,8 +76,7 @@ class Playing:
 
     @property
     def results(self) -> list[str]:
-        messages = self._agent.get_state(THREAD).values["messages"]
-        return [message.text for message in messages if isinstance(message, ToolMessage)]
+        return results(self._agent.get_state(THREAD).values)
 
     def sent(self) -> list[list[Body]]:
         """The messages of each request, without the marks for a cache."""
