@@ -32,7 +32,7 @@ from signoff import (
 )
 from signoff.models import ScriptedModel, call, reply
 from signoff.session import expire
-from tests.support.ends import to_the_end
+from tests.support.ends import outcome_at, to_the_end
 from tests.support.trees import (
     ASK,
     BLOCKED,
@@ -46,7 +46,6 @@ from tests.support.trees import (
     graph_of,
     hand_to,
     helper,
-    outcome_at,
     results,
     turns_of,
 )

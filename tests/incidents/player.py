@@ -173,9 +173,6 @@ def graph_of(incident: Document, script: Any, storage: Any, world: World | None 
         settings["model_retries"] = ModelRetries(**settings["model_retries"], first_wait=0.01)
     named = {"says something": world.says_something}
     settings["checks"] = [named.get(check, check) for check in settings.get("checks", ())]
-    approvals = settings.pop("approvals", {})
-    settings["hand_over"] = [name for name, rule in approvals.items() if rule == "hand_over"]
-    settings["approvals"] = {name: rule for name, rule in approvals.items() if rule != "hand_over"}
     return build_graph(model, storage=storage, **adapted(texts=NAMED, **settings))
 
 

@@ -37,7 +37,7 @@ from signoff.models import TAGGED_LIMITS, ScriptedModel, TaggedText, call, reply
 from signoff.records import rate, read_ended, stats
 from signoff.text import heading
 from signoff.tools import Shell, choose_sandbox, python_tool
-from tests.support.ends import is_failed, is_finished
+from tests.support.ends import outcome_at
 from tests.support.plays import (
     ASK,
     FAIL,
@@ -381,9 +381,8 @@ def _(folder: Path) -> None:
     assert isinstance(message, Message)
     assert isinstance(action, Action)
     assert (message.text, action.tool, action.args) == ("Hello.", "write", {"text": "x"})
-    failed = driven.step(Answer("done"))
-    assert is_failed(failed)
-    assert "down" in str(failed.outcome.error)
+    failed = outcome_at(driven.step(Answer("done")))
+    assert (failed.status, "down" in str(failed.error)) == ("error", True)
 
 
 @shows(4, "Tools have kinds")
@@ -419,9 +418,8 @@ def _(folder: Path) -> None:
 
     driven = session(call("pause"), FINISH, tools=[pause])
     assert isinstance(driven.run("Do it."), Paused)
-    ended = driven.run()
-    assert is_finished(ended)
-    assert ended.outcome.turns == 2
+    ended = outcome_at(driven.run())
+    assert (ended.status, ended.turns) == ("success", 2)
 
 
 # 5. No finishing twice.

@@ -251,7 +251,7 @@ LEFT: Mapping[str, int] = {
     "tests/session": 1,
     "tests/simulate": 1,
     "tests/storage": 28,
-    "tests/support": 9,
+    "tests/support": 8,
     "tests/support/benches": 4,
     "tests/tools": 2,
 }

@@ -51,7 +51,7 @@ def test_the_installed_versions_have_every_name() -> None:
 def test_without_any_one_of_them_a_thread_runs_crashes_and_ends_as_with_all(tmp_path: Path) -> None:
     # One program for all: the libraries are imported once.
     command = [sys.executable, "-m", "tests.support.without_private_names", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, check=True)
     whole, *others = map(json.loads, done.stdout.splitlines())
     assert (whole["killed"], whole["gone"], whole["outcome"]["status"]) == (True, [], "success")
     assert whole["asked"].count("'one'") == whole["asked"].count("approve'") == 1

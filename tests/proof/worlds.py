@@ -109,7 +109,9 @@ WORLDS: Mapping[str, Callable[[], World]] = {
     "approvals": lambda: World(
         "approvals", machine(turns=2, approvals={"write": True}), SOME, ("kill", "message", "stop"), 1
     ),
-    "hand over": lambda: World("hand over", machine(turns=2, hand_over=["write"]), SOME, ("message",), 1),
+    "hand over": lambda: World(
+        "hand over", machine(turns=2, approvals={"write": "hand_over"}), SOME, ("message",), 1
+    ),
     "checks": lambda: World(
         "checks", machine(turns=3, checks=[lambda: True]), (*FEW, *REVIEWED), ("kill",), 1
     ),

@@ -25,8 +25,8 @@ from signoff.models import call
 from signoff.records import read_ended
 from signoff.session import pause_on_signals
 from tests.support.benches.session import DONE, Bench
+from tests.support.ends import outcome_at
 from tests.support.rows import ids
-from tests.support.trees import outcome_at
 
 ASK = call("ask_user", question="Which?", options=["red", "green"])
 PAY = call("pay", amount=3)

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import jsonschema  # type: ignore[import-untyped]  # the package has no stubs
 import pytest
 
 from signoff.events import events_schema, from_dict
+from tests.support.servers.loopback import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "web.py"
@@ -23,9 +23,7 @@ SCHEMA = jsonschema.Draft202012Validator(events_schema())
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[httpx.Client]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server = subprocess.Popen([sys.executable, str(EXAMPLE), str(port)], cwd=tmp_path)
     transport = httpx.HTTPTransport(retries=10)
     try:

@@ -21,7 +21,6 @@ from signoff.models import ScriptedModel, call
 from signoff.storage import PostgresStorage
 from signoff.storage.schema import SCHEMA
 from tests.storage.test_sqlite import bomb
-from tests.support.adapted import adapted
 from tests.support.rows import ids
 from tests.support.servers.postgres import PASSWORD, Server, execute
 
@@ -35,8 +34,8 @@ def note(text: str) -> str:
     return f"noted {text}"
 
 
-def graph_of(storage: PostgresStorage, script: Any, **options: Any) -> Graph:
-    return build_graph(ScriptedModel(script), [note], storage=storage, **adapted(**options))
+def graph_of(storage: PostgresStorage, script: Any) -> Graph:
+    return build_graph(ScriptedModel(script), [note], storage=storage)
 
 
 @pytest.mark.parametrize("thread_id", ['it\'s "quoted"; --', "ünï 🧵 %2E.x/../c", "x" * 512])

@@ -1,9 +1,9 @@
 """How a task has ended, of a decision or of a state."""
 
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
-from signoff import Ended, Outcome, Session, ThreadError, outcome_of
+from signoff import Decision, Ended, Outcome, Session, ThreadError, outcome_of
 
 
 def saved_outcome(values: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -25,11 +25,7 @@ def to_the_end(session: Session[Any]) -> Outcome[Any]:
     return outcome
 
 
-def is_finished(decision: Any) -> TypeGuard[Ended[Any]]:
-    """Whether the task has ended in success or at a limit."""
-    return isinstance(decision, Ended) and decision.outcome.status in ("success", "limit")
-
-
-def is_failed(decision: Any) -> TypeGuard[Ended[Any]]:
-    """Whether the task has ended with an error."""
-    return isinstance(decision, Ended) and decision.outcome.status == "error"
+def outcome_at(decision: Decision | None) -> Outcome:
+    """The outcome of a task that has ended."""
+    assert isinstance(decision, Ended), decision
+    return decision.outcome

@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 
-from signoff import Decision, Ended, Graph, Outcome, build_graph, delegate
+from signoff import Graph, build_graph, delegate
 from signoff.models import ScriptedModel, call
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -73,9 +73,3 @@ look.metadata = {"kind": "read"}
 def results(values: Any, name: str = "helper") -> list[ToolMessage]:
     """The results of the calls of this tool."""
     return [one for one in values["messages"] if isinstance(one, ToolMessage) and one.name == name]
-
-
-def outcome_at(decision: Decision | None) -> Outcome:
-    """The outcome of a task that has ended."""
-    assert isinstance(decision, Ended), decision
-    return decision.outcome

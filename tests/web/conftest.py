@@ -1,12 +1,12 @@
 """One server for all tests of a process; each test has threads of its own on it, with a script for each."""
 
-import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.support.benches.served import USER, New, Place, Served, Thread
+from tests.support.servers.loopback import free_port
 
 
 @pytest.fixture(scope="session")
@@ -40,8 +40,6 @@ def others() -> Iterator[list[Served]]:
 def second(place: Place, others: list[Served]) -> Served:
     """Another server on the same database, behind a proxy; a new one if it was killed."""
     if not others or others[-1].process.poll() is not None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = str(free.getsockname()[1])
-        behind = ["--port", port, "--proxy-header", USER, "--public", "HTTP://LocalHost:8443/"]
+        behind = ["--port", str(free_port()), "--proxy-header", USER, "--public", "HTTP://LocalHost:8443/"]
         others.append(place.start(*behind))
     return others[-1]

@@ -2,16 +2,17 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+
+from tests.support.servers.loopback import free_port
+from tests.support.waiting import until
 
 REPOSITORY = Path(__file__).parents[3]
 START_SECONDS = 90.0
@@ -24,11 +25,6 @@ class Server:
     folder: Path
     process_group: int
 
-    @property
-    def database(self) -> Path:
-        """The file that it shares with the commands."""
-        return self.folder / "threads.sqlite"
-
     def kill(self) -> None:
         """Ends it with all it started, at once, as a power cut would."""
         os.killpg(self.process_group, signal.SIGKILL)
@@ -39,9 +35,7 @@ def langgraph_dev(
     folder: Path, env: dict[str, str], config: Path = REPOSITORY / "langgraph.json"
 ) -> Iterator[Server]:
     """A server of its own process group, ended with everything it started. Its threads are in `folder`."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     log = folder / "server.log"
     command = [str(Path(sys.executable).with_name("langgraph")), "dev", "--no-browser", "--no-reload"]
     command += ["--host", "127.0.0.1", "--port", str(port), "--config", str(config)]
@@ -58,20 +52,18 @@ def langgraph_dev(
         )
     try:
         url = f"http://127.0.0.1:{port}"
-        wait_until_up(url, process, log)
+        until(lambda: process.poll() is not None or is_up(url), START_SECONDS)
+        assert is_up(url), f"The server did not come up:\n{log.read_text(errors='replace')[-5000:]}"
         yield Server(url, log, folder, process.pid)
     finally:
         end(process)
 
 
-def wait_until_up(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        with suppress(httpx.TransportError):
-            if httpx.get(f"{url}/ok", trust_env=False).is_success:
-                return
-        time.sleep(0.2)
-    raise AssertionError(f"The server did not come up:\n{log.read_text(errors='replace')[-5000:]}")
+def is_up(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/ok", trust_env=False, verify=False).is_success
+    except httpx.TransportError:
+        return False
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

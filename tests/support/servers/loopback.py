@@ -1,8 +1,15 @@
 """What every server of HTTP on loopback is that a test runs in a thread of its own."""
 
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
 
 
 class Loopback(ThreadingHTTPServer):

@@ -11,17 +11,19 @@ import json
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
+
+from tests.support.servers.loopback import free_port
+from tests.support.waiting import until
 
 USER, PASSWORD = "signoff", "s3cret-w0rd"
 MISSING = "no PostgreSQL server is installed (on Debian: apt-get install postgresql)"
@@ -51,20 +53,24 @@ class Server:
     port: int
     shared: Path | None = None
     holds: int = -1
-    made: int = 0
 
     @classmethod
     def begun(cls, binaries: Path, shared: Path | None = None) -> "Server":
         """A new server, which runs."""
-        server = cls(binaries, _folder(_user()), _free_port(), shared)
+        server = cls(binaries, _folder(_user()), free_port(), shared)
         secret = server.folder / "password"
         secret.write_text(PASSWORD)
         if user := _user():
             shutil.chown(secret, user)
         options = [f"--username={USER}", f"--pwfile={secret}", "--auth=scram-sha-256", "--encoding=UTF8"]
-        server._run(
-            [binaries / "initdb", "--no-sync", "--locale=C", *options, f"--pgdata={server.folder / 'data'}"]
-        )
+        command: list[Any] = [
+            binaries / "initdb",
+            "--no-sync",
+            "--locale=C",
+            *options,
+            str(server.folder / "data"),
+        ]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True, cwd=server.folder, **server._as_user)
         server.start()
         return server
 
@@ -74,18 +80,11 @@ class Server:
     def start(self) -> None:
         """Starts the server and waits until it takes connections."""
         settings = [f"--{key}={value}" for key, value in SETTINGS.items()]
-        server = [
-            str(self.binaries / "postgres"),
-            "-D",
-            str(self.folder / "data"),
-            "-p",
-            str(self.port),
-            *settings,
-        ]
+        place = ["-D", str(self.folder / "data"), f"--port={self.port}"]
         reads, self.holds = _pipe(self.shared) if self.shared else os.pipe()
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                ["/bin/sh", "-c", WITH_US, "sh", *server],
+                ["/bin/sh", "-c", WITH_US, "sh", self.binaries / "postgres", *place, *settings],
                 stdin=reads,
                 stdout=log,
                 stderr=log,
@@ -94,11 +93,8 @@ class Server:
                 **self._as_user,
             )
         os.close(reads)
-        until = time.monotonic() + 60
-        while not self._ready():
-            if time.monotonic() > until or self.process.poll() is not None:
-                raise RuntimeError(f"PostgreSQL did not start:\n{(self.folder / 'log').read_text()}")
-            time.sleep(0.05)
+        until(lambda: self.process.poll() is not None or self._ready())
+        assert self._ready(), f"PostgreSQL did not start:\n{(self.folder / 'log').read_text()}"
 
     def stop(self) -> None:
         """Ends the server and all its sessions."""
@@ -119,8 +115,7 @@ class Server:
 
     def fresh(self) -> str:
         """The URL of a new, empty database."""
-        self.made += 1
-        name = f"test_{os.getpid()}_{self.made}"
+        name = f"test_{uuid4().hex}"
         self.execute(f"CREATE DATABASE {name}")
         return self.url(name)
 
@@ -130,11 +125,6 @@ class Server:
         except psycopg.OperationalError:
             return False
         return True
-
-    def _run(self, command: list[Any]) -> None:
-        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, **self._as_user)
-        if done.returncode:
-            raise RuntimeError(f"{command[0]} failed:\n{done.stdout}{done.stderr}")
 
     @property
     def _as_user(self) -> dict[str, Any]:
@@ -174,13 +164,6 @@ def _folder(user: str) -> Path:
     if user:
         shutil.chown(folder, user)
     return folder
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="session")
