@@ -11,8 +11,8 @@ from signoff import postgres_storage
 from signoff.workers import submit
 from tests.support.benches.cli import Bench, offered, one_sentence, steps
 from tests.support.benches.cli_steps import DONE
-from tests.support.benches.cli_terminal import SECONDS, wait_until
 from tests.support.servers.postgres import PASSWORD
+from tests.support.waiting import SECONDS, wait_until
 
 pytestmark = pytest.mark.slow
 

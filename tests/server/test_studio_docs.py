@@ -35,7 +35,8 @@ def begun(client: SyncLangGraphClient, task: str) -> tuple[str, dict[str, Any]]:
 
 def commanded(client: SyncLangGraphClient, thread: str, name: str, **options: Any) -> dict[str, Any]:
     """The values after a command of one key."""
-    return wait(client, thread, "agent", command={"update": {name: options}})
+    values: dict[str, Any] = wait(client, thread, "agent", command={"update": {name: options}})
+    return values
 
 
 def test_after_a_limit_there_are_more_turns_and_one_id_grants_once(agent: SyncLangGraphClient) -> None:
