@@ -64,10 +64,11 @@ class Database(ABC):
         the threads that use them, are not its own."""
         if not self._is_open:
             raise closed()
-        with self._begin_lock:
-            if not self._has_begun:
-                self.begin()
-                self._has_begun = True
+        if not self._has_begun:
+            with self._begin_lock:
+                if not self._has_begun:
+                    self.begin()
+                    self._has_begun = True
 
     def close(self) -> None:
         """Closes what this process has opened. A second time it does nothing."""
