@@ -125,7 +125,10 @@ def test_questions_expire_once_with_their_default_and_no_others(bench: Bench) ->
 
 def everything(bench: Bench) -> list[Any]:
     with sqlite_storage(bench.database) as storage:
-        return [list(storage.checkpointer.list(None)), list(storage.store.search((), limit=1_000))]
+        entries = storage.store.search((), limit=1_000)
+        # How a thread stands is written whenever somebody has held it.
+        kept = [item for item in entries if item.namespace[1] != "rows"]
+        return [list(storage.checkpointer.list(None)), kept]
 
 
 def test_a_replay_needs_neither_the_model_nor_the_tools_and_writes_nothing(bench: Bench) -> None:

@@ -166,7 +166,8 @@ class World:
             for found in self.storage.checkpointer.list(THREAD)
         ]
         entries = self.storage.store.search((), limit=1000)
-        return checkpoints, [(item.namespace, item.key, item.value) for item in entries]
+        # Not in the order of their times: how the thread stands is written whenever somebody has held it.
+        return checkpoints, {(item.namespace, item.key): item.value for item in entries}
 
     def succeeds(self) -> None:
         """Fails unless the task has ended, and an approved call ran once."""
