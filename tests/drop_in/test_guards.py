@@ -11,6 +11,7 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, RemoveMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
@@ -101,6 +102,12 @@ class TestGuarded:
             play(held)
         assert len(list(stream)) > 20
         assert outcome_of(held.get_state(THREAD)).succeeded
+
+    def test_it_warns_once_that_there_is_no_journal_without_a_store(self) -> None:
+        script = ScriptedModel([call("save", name="a"), call("save", name="b"), DONE])
+        bare = create_agent(script, tools(), middleware=[Guards()], checkpointer=InMemorySaver())
+        with warned("JournalWarning"):
+            play(bare)
 
     def test_it_warns_of_a_sub_agent_without_guards(self) -> None:
         def deep(*within: Any) -> Any:

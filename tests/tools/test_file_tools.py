@@ -227,7 +227,7 @@ WRITINGS = {
     ),
     "CRLF stays": rewrites("a\r\nb\r\n", "x\ny\n", "x\r\ny\r\n", "CRLF"),
     "LF stays": rewrites("a\nb\n", "x\r\ny\r\n", "x\ny\n", "LF"),
-    "a mark stays": rewrites("\ufeffa\r\n", "x\n", "\ufeffx\r\n", "CRLF"),
+    "a mark stays": rewrites("\ufeffa\r\n", "x\n", "\ufeffx\r\n", "mark"),
     "to CRLF": rewrites("a\nb\n", "x\r\ny\n", "x\r\ny\r\n", line_ends="crlf"),
     "over a file in Latin-1": refuses(write(), {"f": b"caf\xe9\n"}, "f", "UTF-8"),
     "half a character": refuses(write(content="half \ud83d"), FOUR, "content"),
