@@ -1,9 +1,10 @@
 """The address of a PostgreSQL database: connecting to it, and reporting its errors."""
 
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 from psycopg import Connection
@@ -49,6 +50,20 @@ _FORM = (
 )
 
 
+connecting = threading.RLock()
+"""Held while a connection is made."""
+
+
+class LockedConnection(Connection[DictRow]):
+    """A connection that is not made while the process forks: a login takes locks of OpenSSL's, which would
+    stay locked in the child for ever."""
+
+    @classmethod
+    def connect(cls, *given: Any, **options: Any) -> Self:
+        with connecting:
+            return super().connect(*given, **options)
+
+
 class Address:
     """The address of a database, shown without its password. Raises StorageError for an invalid one."""
 
@@ -76,7 +91,7 @@ class Address:
     def connect(self) -> Connection[DictRow]:
         """Opens a connection outside the pool. Raises StorageError."""
         with self.errors("check its address, and that it runs"):
-            connection = Connection.connect(self.conninfo, **CONNECTION)
+            connection = LockedConnection.connect(self.conninfo, **CONNECTION)
             try:
                 configure(connection)
             except BaseException:

@@ -25,7 +25,7 @@ from signoff.graph.errors import StorageError
 from signoff.graph.foreign import label, strict_serde
 from signoff.storage.base import Database, EntryStore, ThreadSaver, never_freed
 from signoff.storage.deleting import lock_of
-from signoff.storage.postgres_address import CONNECTION, Address, configure
+from signoff.storage.postgres_address import CONNECTION, Address, LockedConnection, configure, connecting
 from signoff.storage.schema import SCHEMA, check_schema
 
 __all__ = ["PostgresEntries", "PostgresThreads"]
@@ -101,6 +101,7 @@ class PostgresDatabase(Database):
         self.executor = ThreadPoolExecutor(_MOST_CONNECTIONS, "signoff-postgres")
         self.pool = Sessions(
             self.address.conninfo,
+            connection_class=LockedConnection,
             kwargs=CONNECTION,
             min_size=1,
             max_size=_MOST_CONNECTIONS,
@@ -112,6 +113,11 @@ class PostgresDatabase(Database):
         )
         for user in self.users:
             user.conn = self.pool
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        with connecting:
+            yield
 
     def leave(self) -> None:
         super().leave()

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from contextvars import copy_context
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import langgraph.checkpoint.base.id
@@ -167,6 +168,29 @@ def test_a_forked_child_works_but_does_not_hold_what_its_parent_holds(opened: Op
         assert child.exitcode == 0
     assert graph.invoke(GO, THREAD)["outcome"]["status"] == "success"
     assert sorted(ids(storage)) == ["inherited", "own", "t"]
+
+
+def test_no_child_hangs_that_is_forked_while_another_thread_works(opened: Open) -> None:
+    """A lock of the database's library that the other thread has would stay locked in the child."""
+    inherited, stop = opened(), Event()
+
+    def works() -> None:
+        while not stop.is_set():
+            with opened() as other, other.runner("busy"):
+                pass
+
+    def in_child(number: int) -> None:
+        graph = build_graph(ScriptedModel([DONE]), storage=inherited if number % 2 else opened())
+        graph.invoke(GO, {"configurable": {"thread_id": f"child {number}"}})
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(works)
+        children = [get_context("fork").Process(target=in_child, args=(number,)) for number in range(12)]
+        for child in children:
+            child.start()
+            child.join(60)
+        stop.set()
+    assert [child.exitcode for child in children] == [0] * 12
 
 
 @pytest.mark.parametrize(("behind", "comes"), [(0.3, True), (60.0, False)])

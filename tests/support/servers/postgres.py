@@ -26,8 +26,6 @@ from tests.support.servers.loopback import free_port
 from tests.support.waiting import until
 
 USER, PASSWORD = "signoff", "s3cret-w0rd"
-# A child that is forked while another thread is in OpenSSL would wait for its lock for ever.
-os.environ.setdefault("PGSSLMODE", "disable")
 MISSING = "no PostgreSQL server is installed (on Debian: apt-get install postgresql)"
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
