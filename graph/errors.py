@@ -7,7 +7,7 @@
     └── ThreadError      the thread cannot do what was asked; nothing has changed
         ├── ThreadUnknown   nothing is saved under this id
         ├── ThreadBusy      another process is running the thread
-        ├── ThreadLost      another runner has taken the thread over; this one has stopped
+        ├── ThreadLost      this runner no longer holds the thread, which another may have
         ├── BadAnswer       the answer does not fit what waits
         └── TooLate         nothing waits for the answer any more
 
@@ -61,7 +61,7 @@ class ThreadBusy(ThreadError):
 
 
 class ThreadLost(ThreadError):
-    """Another runner has taken the thread over; this one has stopped, and what it saved is kept."""
+    """This runner no longer holds the thread, which another may have taken; what it saved is kept."""
 
 
 class BadAnswer(ThreadError):

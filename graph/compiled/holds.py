@@ -69,7 +69,8 @@ _here: ContextVar[Hold | None] = ContextVar("_here", default=None)
 def lost(thread_id: str) -> ThreadLost:
     """The error for a runner that no longer holds its thread."""
     return ThreadLost(
-        f"Another runner has taken thread {quote_id(thread_id)} over; this one has stopped, nothing is lost."
+        f"This runner no longer holds thread {quote_id(thread_id)}, and writes no more to it; what it saved "
+        "is kept."
     )
 
 

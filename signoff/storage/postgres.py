@@ -33,9 +33,9 @@ def postgres_storage(url: str) -> PostgresStorage:
 
     url: `postgresql://user:password@host:5432/database`, or libpq's `key=value` form. Do not use a pooler
     that shares sessions between transactions: a runner locks its thread with its session. Usable from sync
-    and async graphs, by any number of processes at once. A runner that lost its session gets ThreadLost at
-    its next write. Only known types are read back (strict msgpack, no pickle), so that a crafted database
-    cannot run code.
+    and async graphs, by any number of processes at once. A runner that lost its session gets
+    StorageError at its next write, or ThreadLost if another one has the thread by then. Only known types are
+    read back (strict msgpack, no pickle), so that a crafted database cannot run code.
 
     Raises SetupError without the extra `signoff[postgres]`, StorageError when the database cannot be reached
     or used, or was written in another form. No message contains the password.

@@ -184,12 +184,13 @@ def test_no_child_hangs_that_is_forked_while_another_thread_works(opened: Open) 
         graph.invoke(GO, {"configurable": {"thread_id": f"child {number}"}})
 
     with ThreadPoolExecutor(1) as threads:
-        threads.submit(works)
+        working = threads.submit(works)
         children = [get_context("fork").Process(target=in_child, args=(number,)) for number in range(12)]
         for child in children:
             child.start()
             child.join(60)
         stop.set()
+    working.result()
     assert [child.exitcode for child in children] == [0] * 12
 
 
