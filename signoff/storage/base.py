@@ -73,7 +73,6 @@ class Database(ABC):
     def close(self) -> None:
         """Closes what this process has opened. A second time it does nothing."""
         if self._is_open and self._has_begun:
-            self.executor.shutdown()
             self.end()
         self._is_open = False
 
@@ -92,7 +91,7 @@ class Database(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """Closes the connections."""
+        """Ends the executor, and closes the connections."""
 
     @abstractmethod
     def do(self, work: Callable[[], _T], hold: Hold | None = None) -> _T:

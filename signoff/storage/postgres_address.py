@@ -50,8 +50,8 @@ _FORM = (
 )
 
 
-connecting = threading.RLock()
-"""Held while a connection is made."""
+connecting, ending = threading.RLock(), threading.RLock()
+"""Held while a connection is made, and while threads end that have made some."""
 
 
 class LockedConnection(Connection[DictRow]):

@@ -3,11 +3,13 @@
 import hashlib
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -25,12 +27,19 @@ from signoff.graph.errors import StorageError
 from signoff.graph.foreign import label, strict_serde
 from signoff.storage.base import Database, EntryStore, ThreadSaver, never_freed
 from signoff.storage.deleting import lock_of
-from signoff.storage.postgres_address import CONNECTION, Address, LockedConnection, configure, connecting
+from signoff.storage.postgres_address import (
+    CONNECTION,
+    Address,
+    LockedConnection,
+    configure,
+    connecting,
+    ending,
+)
 from signoff.storage.schema import SCHEMA, check_schema
 
 __all__ = ["PostgresEntries", "PostgresThreads"]
 
-_POLL_SECONDS, _SETUP_SECONDS = 0.02, 30.0
+_POLL_SECONDS, _ENDING_SECONDS, _SETUP_SECONDS = 0.02, 0.0005, 30.0
 _MOST_CONNECTIONS, _WAIT_SECONDS = 8, 8.0
 # Shorter than the wait: a pool that has given up tries again at the next request.
 _RECONNECT_SECONDS = 4.0
@@ -98,7 +107,6 @@ class PostgresDatabase(Database):
         self.check()
 
     def begin(self) -> None:
-        self.executor = ThreadPoolExecutor(_MOST_CONNECTIONS, "signoff-postgres")
         self.pool = Sessions(
             self.address.conninfo,
             connection_class=LockedConnection,
@@ -111,12 +119,13 @@ class PostgresDatabase(Database):
             timeout=_WAIT_SECONDS,
             reconnect_timeout=_RECONNECT_SECONDS,
         )
+        self.executor = ThreadPoolExecutor(_MOST_CONNECTIONS, f"{self.pool.name}-async")
         for user in self.users:
             user.conn = self.pool
 
     @contextmanager
     def resting(self) -> Iterator[None]:
-        with connecting:
+        with ending, connecting:
             yield
 
     def leave(self) -> None:
@@ -144,7 +153,14 @@ class PostgresDatabase(Database):
             return [tuple(row.values()) for row in found] if found.description else []
 
     def end(self) -> None:
-        self.pool.close()
+        with ending:
+            prefix = f"{self.pool.name}-"
+            threads = [one.native_id for one in threading.enumerate() if one.name.startswith(prefix)]
+            self.executor.shutdown()
+            self.pool.close()
+            # Python has joined a thread before the system ends it; OpenSSL tidies up in between, and locks.
+            while any(Path(f"/proc/self/task/{one}").exists() for one in threads):
+                time.sleep(_ENDING_SECONDS)
 
     @contextmanager
     def hold(self, thread_id: str) -> Iterator[Hold]:

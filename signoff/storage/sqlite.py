@@ -148,6 +148,7 @@ class SqliteDatabase(Database):
         return self.do(lambda: self.connections[0].execute(sql, values).fetchall())
 
     def end(self) -> None:
+        self.executor.shutdown()
         for connection in self.connections:
             self._in_thread(connection.close)
 
