@@ -174,7 +174,7 @@ def test_no_child_hangs_that_is_forked_while_another_thread_works(opened: Open) 
     """A lock of the database's library that the other thread has would stay locked in the child."""
     inherited, stop = opened(), Event()
     # So that no thread imports any more: a lock of Python's import would stay locked, too.
-    build_graph(ScriptedModel([DONE]), storage=inherited).invoke(GO, {"configurable": {"thread_id": "parent"}})
+    build_graph(ScriptedModel([DONE]), storage=inherited).invoke(GO, THREAD)
 
     def works() -> None:
         while not stop.is_set():
