@@ -238,7 +238,8 @@ def _seconds(out: str) -> dict[str, float]:
     """How long the tests of each file took, from pytest's list of durations."""
     took: dict[str, float] = {}
     for row in out.splitlines():
-        words = row.split()
+        # The name of a case may have spaces.
+        words = row.split(maxsplit=2)
         if len(words) == 3 and words[0].endswith("s") and words[1] in ("call", "setup", "teardown"):
             file = words[2].partition("::")[0]
             took[file] = took.get(file, 0.0) + float(words[0][:-1])

@@ -49,6 +49,6 @@ def postgres_storage(url: str) -> PostgresStorage:
             f"PostgreSQL needs packages that are missing ({error}): {install_hint('postgres')}"
         ) from error
     with ExitStack() as stack:
-        threads, entries = stack.enter_context(opened(Address(url)))
+        threads, entries = opened(Address(url), stack)
         stack.callback(end_with, threads)
         return PostgresStorage(threads, entries, _opened=stack.pop_all())

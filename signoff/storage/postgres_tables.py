@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
@@ -276,18 +276,16 @@ class PostgresThreads(ThreadSaver, PostgresSaver):
             self.database.query("DELETE FROM procrastinate_jobs WHERE lock = %s", lock_of(thread_id))
 
 
-@contextmanager
-def opened(address: Address) -> Iterator[tuple[PostgresThreads, PostgresEntries]]:
-    """The checkpointer and the store of the database at an address, with all its tables."""
+def opened(address: Address, stack: ExitStack) -> tuple[PostgresThreads, PostgresEntries]:
+    """The checkpointer and the store of the database at an address, with all its tables; the stack closes
+    it."""
     # The driver logs warnings of lost connections, which Python prints when logging is not configured. The
     # failing calls raise what matters.
     logging.getLogger("psycopg").addHandler(logging.NullHandler())
     database = PostgresDatabase(address, _set_up(address))
-    try:
-        entries = PostgresEntries(database)
-        yield PostgresThreads(database, entries), entries
-    finally:
-        database.close()
+    stack.callback(database.close)
+    entries = PostgresEntries(database)
+    return PostgresThreads(database, entries), entries
 
 
 def _set_up(address: Address) -> str:

@@ -322,7 +322,7 @@ def sqlite_storage(path: str | PathLike[str]) -> SqliteStorage:
         with _opening(file), ExitStack() as stack:
             if not file.exists():
                 _create(file)
-            checkpointer, store = stack.enter_context(_opened(file))
+            checkpointer, store = _opened(file, stack)
             stack.callback(end_with, checkpointer)
             return SqliteStorage(checkpointer, store, _opened=stack.pop_all())
     except (sqlite3.Error, OSError) as error:
@@ -366,20 +366,18 @@ def _create(file: Path) -> None:
     new = file.with_name(f"{file.name}.new")
     for left in (new, new.with_name(f"{new.name}-wal"), new.with_name(f"{new.name}-shm")):
         left.unlink(missing_ok=True)
-    with _opened(new):
-        pass
+    with ExitStack() as stack:
+        _opened(new, stack)
     new.replace(file)
 
 
-@contextmanager
-def _opened(file: Path) -> Iterator[tuple[SqliteThreads, SqliteEntries]]:
+def _opened(file: Path, stack: ExitStack) -> tuple[SqliteThreads, SqliteEntries]:
+    """The checkpointer and the store of a file, which the stack closes."""
     database = SqliteDatabase(file)
-    try:
-        store = SqliteEntries(database)
-        checkpointer = SqliteThreads(database, store)
-        checkpointer.setup()
-        store.setup()
-        database.query(f"PRAGMA user_version={SCHEMA}")
-        yield checkpointer, store
-    finally:
-        database.close()
+    stack.callback(database.close)
+    store = SqliteEntries(database)
+    checkpointer = SqliteThreads(database, store)
+    checkpointer.setup()
+    store.setup()
+    database.query(f"PRAGMA user_version={SCHEMA}")
+    return checkpointer, store

@@ -6,6 +6,7 @@ storage, and LangGraph's own suite for checkpointers.
 """
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from contextvars import copy_context
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, cast
 
 import langgraph.checkpoint.base.id
 import pytest
@@ -38,12 +39,23 @@ Open = Callable[[], Storage]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
-    """Opens the same database, as often as it is called."""
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     is_postgres = request.param == "postgres"
-    address = request.getfixturevalue("postgres_url") if is_postgres else str(tmp_path / "t.sqlite")
+    return str(request.getfixturevalue("postgres_url") if is_postgres else tmp_path / "t.sqlite")
+
+
+@pytest.fixture
+def opened(address: str) -> Iterator[Open]:
+    """Opens the same database, as often as it is called."""
     with ExitStack() as stack:
         yield lambda: stack.enter_context(storage_at(address))
+
+
+def test_a_graph_keeps_its_storage_open(address: str) -> None:
+    graph: Any = build_graph(ScriptedModel([DONE]), storage=cast(Any, storage_at(address)))
+    gc.collect()
+    assert graph.invoke(GO, THREAD)["outcome"]["status"] == "success"
+    graph.checkpointer.database.close()
 
 
 def test_a_swap_looks_at_the_whole_value(opened: Open) -> None:
