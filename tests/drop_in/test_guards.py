@@ -9,7 +9,8 @@ from deepagents import create_deep_agent
 from langchain.agents import AgentState, create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, RemoveMessage
+from langchain.tools import ToolRuntime
+from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
@@ -32,6 +33,7 @@ from tests.drop_in.playing import (
     memory,
     paying,
     play,
+    results,
     warned,
 )
 from tests.support.guarded import tools
@@ -141,6 +143,16 @@ class TestJumpsOfOthers:
     def test_a_tool_that_returns_directly_ends_no_task(self) -> None:
         returns = tool("returns", return_direct=True, description="Return.")(lambda name: name)
         assert ended(play(agent([call("returns", name="a")], more=[returns]))) == ("error", "middleware")
+
+    def test_a_tool_that_goes_to_another_node_goes_there(self) -> None:
+        @tool
+        def leaves(runtime: ToolRuntime[Any, Any]) -> Any:
+            """Leave."""
+            said = ToolMessage("It has left.", tool_call_id=runtime.tool_call_id)
+            return Command(update={"messages": [said]}, goto="model")
+
+        found = play(agent([call("leaves"), DONE], more=[leaves]))
+        assert (used(found), results(found)[0]) == (("finish_task", 2), "It has left.")
 
     def test_what_goes_back_to_the_model_for_ever_is_a_mistake(self) -> None:
         back = hook("after_model", jumps("model", once=False), "model")

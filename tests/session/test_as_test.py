@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -326,9 +327,18 @@ def test_a_thread_with_delegates_is_a_test_that_fails_when_something_changes(
         assert not passes(source.replace(old, new), tmp_path), old
 
 
-def test_what_cannot_be_a_test_is_refused(database: Path) -> None:
-    """A delegate with middleware."""
-    graph = Team(lambda: child([done()], middleware=[AgentMiddleware()])).recorded(database)
-    assert "'child'" in written(graph, database, code=2)
-    # So is what the graph no longer has.
-    assert "'child'" in written(build_graph(ScriptedModel([])), database, code=2)
+def test_what_cannot_be_a_test_is_refused(tmp_path: Path) -> None:
+    """A delegate with middleware; two with the same task, of which a script cannot tell which is which."""
+    numbers = count()
+
+    def look(path: str) -> str:
+        """Look."""
+        return f"number {next(numbers)}"
+
+    hooked = Team(lambda: child([done()], middleware=[AgentMiddleware()]))
+    twins = Team(lambda: child([LOOK, done()], tools=[look]), [[to("0"), to("0")], done()])
+    for at, team in enumerate((hooked, twins)):
+        database = tmp_path / f"{at}.sqlite"
+        assert "'child'" in written(team.recorded(database), database, code=2)
+        # So is what the graph no longer has.
+        assert "'child'" in written(build_graph(ScriptedModel([])), database, code=2)

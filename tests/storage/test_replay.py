@@ -120,6 +120,11 @@ def recorded_otherwise(storage: SqliteStorage, name: str) -> None:
     storage.store.put(item.namespace, item.key, {**item.value, "turns": 7})
 
 
+def not_recorded(storage: SqliteStorage, name: str) -> None:
+    (item,) = storage.store.search(("signoff", "outcomes", name))
+    storage.store.delete(item.namespace, item.key)
+
+
 def calls_as(verdict: Any) -> Callable[[Any], Any]:
     return lambda found: {**found, "calls": dict.fromkeys(found["calls"], verdict)}
 
@@ -152,6 +157,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "a recorded outcome was edited": Mutation(
         "finish: without a final message", (2, "finish", "recorded outcome"), recorded_otherwise
+    ),
+    "a recorded outcome is gone": Mutation(
+        "finish: without a final message", (2, "finish", "recorded outcome"), not_recorded
     ),
     "an event was edited": Mutation(UNANSWERED, (1, "call_llm", "event"), event("replied", "refused")),
     "a reason was edited": Mutation(
