@@ -114,6 +114,7 @@ def jumps(to: str, *, once: bool = True, **more: Any) -> Callable[[Any], Any]:
 
     def does(_: Any) -> Any:
         times.append(1)
+        assert len(times) < 99, "nobody ends it"
         return {"jump_to": to, **more} if len(times) == 1 or not once else None
 
     return does

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from signoff import Answer, Graph, Limits, Session, build_graph, delegate, sqlite_storage, stop
 from signoff.cli.app import app
-from signoff.models import ScriptedModel, call
+from signoff.models import ScriptedModel, call, reply
 from tests.incidents.player import graph_of as incident_graph
 from tests.incidents.player import incidents
 
@@ -160,6 +160,17 @@ def test_the_file_stands_alone(tmp_path: Path, database: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200)
     assert (ran.returncode, "1 passed" in ran.stdout) == (0, True), ran.stdout
+
+
+def test_what_was_summarised_is_summarised_in_the_test_too(tmp_path: Path, database: Path) -> None:
+    def look(path: str) -> str:
+        """Look."""
+        return "much " * 200
+
+    looks = [reply(call("look", path=str(at)), usage=(700 + 250 * at, 10)) for at in range(8)]
+    options: Any = {"moves": [Answer("red")], "policy": {"prompt_tokens": 1_800}}
+    source = written(recorded(database, [*looks, ASK, done()], [look], **options), database)
+    assert ("'prompt_tokens': 1800" in source, passes(source, tmp_path)) == (True, True)
 
 
 # What is hidden.
