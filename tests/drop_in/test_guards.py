@@ -18,7 +18,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from signoff import SetupError, ThreadBusy, build_graph, delegate, outcome_of
+from signoff import SetupError, ThreadBusy, TooLate, build_graph, delegate, outcome_of
 from signoff.guards import Guards, guarded
 from signoff.models import ScriptedModel, call
 from tests.drop_in.guarding import ASKS, DONE, EVERY_FACE, LOOK, ORDERS, agent, looks, used
@@ -104,6 +104,13 @@ class TestGuarded:
             play(held)
         assert len(list(stream)) > 20
         assert outcome_of(held.get_state(THREAD)).succeeded
+
+    def test_an_answer_to_nobody_is_too_late(self) -> None:
+        asking = guarded(agent([ASKS, DONE]))
+        play(asking)
+        with pytest.raises(TooLate):
+            play(asking, Command(resume={"0" * 32: "yes"}))
+        assert ended(play(asking, Command(resume="yes"))) == ACCEPTED
 
     def test_it_warns_once_that_there_is_no_journal_without_a_store(self) -> None:
         script = ScriptedModel([call("save", name="a"), call("save", name="b"), DONE])
@@ -229,6 +236,10 @@ def finish_task(summary: str) -> str:
 DELEGATE = delegate("helper", build_graph(ScriptedModel([])), description="Helps.")
 MISTAKES: Mapping[str, tuple[Callable[..., Any], str]] = {
     "a tool with the name of a control tool": (lambda build: build([finish_task]), "finish_task"),
+    "a provider's tool with such a name": (
+        lambda build: build([{"type": "any", "name": "finish_task"}]),
+        "finish_task",
+    ),
     "a second Guards": (lambda build: build([], type("Mine", (Guards,), {})()), "second"),
     "a delegate": (lambda build: build([DELEGATE]), "'helper'"),
     "a format of the agent": (

@@ -20,6 +20,7 @@ EDITED: Mapping[str, Any] = {"name": "save", "args": {"name": "good"}, "id": "s1
 CHANGES: Mapping[str, tuple[Callable[[Any], Any], str, str, int]] = {
     "edits": (lambda c: [EDITED, c[1]], "saved good", "All of it.", 1),
     "edits the finish": (lambda c: [c[0], {**c[1], "args": {"summary": "Mine."}}], "saved x", "Mine.", 1),
+    "edits both": (lambda c: [EDITED, {**c[1], "args": {"summary": "Mine."}}], "saved good", "Mine.", 1),
     "drops the finish": (lambda c: c[:1], "saved x", "All of it.", 2),
 }
 

@@ -76,6 +76,7 @@ FINISHES = {
     "work after it never runs": play([[FINISH, WRITE]], told="<after_control> finish_task", whole=True),
     "an honest end without success": play([BLOCKED], claim="blocked", verified="asserted"),
     "a summary of 50,000 characters": play([ai(("finish_task", "f", {"summary": LONG}))], summary=LONG),
+    "a reason in place of a summary": play([call("finish_task", summary=" ", reason="So.")], summary="So."),
     "a tool that finishes": play([ESCALATE], options=beside(escalate), reason="escalate", result="paged"),
     "a tool that asks": play([ESCALATE, FINISH], then=NO, options=beside(escalate, "ask"), waits="question"),
     "a tool that goes on": play([ESCALATE, FINISH], options=beside(escalate, "continue"), told="<thought>"),

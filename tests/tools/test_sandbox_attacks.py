@@ -68,7 +68,8 @@ reader, writer = os.pipe()
 attempt(owner=lambda: fcntl.fcntl(reader, fcntl.F_SETOWN, os.getppid()))
 attempt(owner=lambda: fcntl.fcntl(reader, 15, b"\\1\\0\\0\\0" + os.getppid().to_bytes(4, "little")))
 """,
-    "privileges": """# mount root disk
+    "privileges": """# mount root disk groups
+leaked("groups", 0 in os.getgroups())
 leaked("mount", libc.mount(b"none", b"src", b"tmpfs", 0, None) == 0)
 libc.umount2(b"src", 2)
 attempt(root=lambda: os.setuid(0), disk=lambda: open("/dev/vda", "rb"))
@@ -126,7 +127,7 @@ for bits in (0o4755, 0o2755):
 """,
 }
 # Possible for root alone, or where the host itself does not forbid it.
-MAY_BE_REFUSED = {"mount", "root", "disk", "setuid"}
+MAY_BE_REFUSED = {"mount", "root", "disk", "groups", "setuid"}
 WRITABLE = ATTACKS.keys() - {SECOND_NAME}
 READ_ONLY = ("changing what is protected", "moving what is protected", SECOND_NAME, "traps")
 FILES = (

@@ -108,6 +108,16 @@ def test_the_environment_is_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert shell.run("echo $GIVEN ${PATH:+path}").output == "1 path\n"
 
 
+def test_what_a_person_types_is_no_output_of_a_command(tmp_path: Path) -> None:
+    shown = bytearray()
+    with Shell(tmp_path, interactive=True, on_output=shown.extend) as shell:
+        shell.run("true")
+        shell.write(b"echo by$((1+1))\n")
+        assert until(lambda: b"by2" in shown)
+        result = shell.run("echo next")
+    assert (result.before, result.output) == ("", "next\n")
+
+
 def test_what_cannot_run_is_refused(shell: Shell) -> None:
     for command, seconds in (("echo \0", 1), ("echo \ud800", 1), ("true", 0), ("true", float("nan"))):
         with pytest.raises(ToolException):
