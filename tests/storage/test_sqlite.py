@@ -4,7 +4,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -159,28 +158,3 @@ def test_the_state_holds_known_types_only(tmp_path: Path, caplog: pytest.LogCapt
     assert type(values["decision"]["event"]) is str
     assert type(values["outcome"]) is dict
     assert caplog.records == []
-
-
-@pytest.mark.slow
-@pytest.mark.thorough
-def test_a_thousand_turns_end_at_the_limit_in_a_small_file(
-    tmp_path: Path, figure: Callable[[str], None]
-) -> None:
-    from itertools import repeat
-
-    from signoff import Limits
-    from signoff.models import reply
-
-    def note(text: str) -> str:
-        """Note."""
-        return text
-
-    work = reply(call("note", text="x" * 500), usage=(10, 10))
-    with sqlite_storage(tmp_path / "t.sqlite") as storage:
-        limits = Limits(turns=1000, repeats=None)
-        graph = build_graph(ScriptedModel(repeat(work)), [note], limits=limits, storage=storage)
-        outcome = graph.invoke({"messages": ["go"]}, THREAD)["outcome"]
-    assert (outcome["status"], outcome["reason"], outcome["turns"]) == ("limit", "turns", 1000)
-    size = (tmp_path / "t.sqlite").stat().st_size
-    figure(f"1,000 turns with 500-byte messages: {size / 1e6:.1f} MB")
-    assert size < 20e6

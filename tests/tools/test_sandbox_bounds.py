@@ -129,11 +129,6 @@ REFUSED = {
     "a file too large": ("30 MB", f"{OWN}open('a', 'wb').write(b'x' * 40_000_000)"),
     "a fork": ("run_shell", "import os; os.fork()"),
     "a shell": ("run_shell", "import subprocess; subprocess.run('ls', shell=True)"),
-    "a pool": (
-        "run_shell",
-        "from concurrent.futures import ProcessPoolExecutor\n"
-        "with ProcessPoolExecutor(2) as pool: print(list(pool.map(abs, [1])))",
-    ),
 }
 
 
