@@ -38,6 +38,7 @@ read.metadata = {"kind": "read"}
 
 WRITE, LOST, READ = call("write"), call("write", ok=False), call("read")
 PARTIAL = call("finish_task", summary="Half of it.", outcome="partial")
+BLOCKED = call("finish_task", summary="No key.", outcome="blocked")
 VOID = [LOST, FINISH]
 """A finish that is refused for the call beside it."""
 NO_FINISH = call("finish_task", summary="")
@@ -98,6 +99,7 @@ LIMITED = (GO, go_on(turns=9))
 LIMITS = {
     "a finish at once": Case([WRITE, FINISH], {"cut_short": 1, "ends": [LIMIT | {"turns": 1}]}, LIMITED, 1),
     "a change, then a finish": Case([WRITE, WRITE, FINISH], {"cut_short": 0}, LIMITED, 1),
+    "a finish that gives up": Case([WRITE, BLOCKED], {"cut_short": 0}, LIMITED, 1),
     "each by what came after it": Case(
         [WRITE, WRITE, FINISH],
         {"cut_short": 1, "resumed": 2, "ends": [LIMIT | {"turns": 1}, LIMIT | {"turns": 2}]},

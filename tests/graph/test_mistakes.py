@@ -460,6 +460,8 @@ def test_tools_may_come_one_by_one_and_be_of_ones_own_class() -> None:
 @pytest.mark.parametrize("config", [None, {}, {"configurable": {"threadid": "t"}}, _named(None)], ids=str)
 def test_without_a_storage_no_thread_need_be_named(config: Any) -> None:
     assert outcome_of(build_graph(model()).invoke(GO, config)).status == "success"
+    # Also in LangGraph's newer form.
+    assert build_graph(model()).invoke(GO, config, version="v2").value["outcome"]["status"] == "success"
 
 
 @pytest.mark.parametrize("good", ["a/b", "é 日本", "x" * 512])

@@ -132,17 +132,21 @@ def test_a_deadline_and_a_default_are_read(name: str) -> None:
     assert results(session.status().values, "ask_user") == ["9090"]
 
 
+DEFAULT: dict[str, Any] = {"default_answer": "8080", "deadline_seconds": 60}
 LATE: dict[str, tuple[dict[str, Any], float, str | None]] = {
-    "after it the default is taken": ({"default_answer": "8080", "deadline_seconds": 60}, 61, "8080"),
+    # What the model says, and how many seconds after the deadline it is.
+    "after it the default is taken": (DEFAULT, 1, "8080"),
+    "at it, too": (DEFAULT, 0, "8080"),
+    "before it nothing is": (DEFAULT, -1, None),
     "without one nothing is": ({"default_answer": "8080"}, 1e9, None),
-    "without a default": ({"deadline_seconds": 60}, 61, "<nobody_answered>"),
+    "without a default": ({"deadline_seconds": 60}, 1, "<nobody_answered>"),
 }
 
 
 @pytest.mark.parametrize(("args", "later", "answer"), LATE.values(), ids=LATE)
 def test_when_nobody_answers(args: dict[str, Any], later: float, answer: str | None) -> None:
     session, asked = asking(**args)
-    found = expire(session.graph, "t", time.time() + later)
+    found = expire(session.graph, "t", (asked.deadline or time.time()) + later)
     assert (found and found.answer) == answer
     if answer is None:
         assert session.run() == asked

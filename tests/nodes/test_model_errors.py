@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -387,6 +388,22 @@ def test_a_pause_a_signal_and_a_stop_end_the_wait(how: str, server: FakeProvider
     assert (len(server.requests), status.condition) == (1, CONDITIONS[how]), "it was not waited for"
     assert status.outcome is None or status.outcome.reason == "cancelled"
     assert ended(session.go_on()).status == "success"
+
+
+@pytest.mark.parametrize("how", CONDITIONS)
+def test_they_end_the_wait_for_a_model_that_says_nothing(how: str) -> None:
+    session: Session
+    left, waited = threading.Event(), list[bool]()
+
+    def silent(messages: Any) -> Any:
+        session.stop() if how == "stop" else session.pause(how)
+        waited.append(left.wait(10))
+        return FINISH
+
+    session = session_of(ScriptedModel([silent]))
+    session.run("do it")
+    assert (waited, session.status().condition) == ([], CONDITIONS[how])
+    left.set()
 
 
 def test_a_wait_holds_up_nobody_else_in_its_loop_and_is_cancelled_with_its_task(
