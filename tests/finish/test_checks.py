@@ -108,10 +108,15 @@ def worked(messages: list[Any]) -> bool:
     return len(messages) > 4
 
 
+def counts(messages: list[Any]) -> Any:
+    return len(messages) > 5 or f"{len(messages)} are not enough"
+
+
 CLAIMS = {
     "no check: asserted": play([FINISH], verified="asserted", checks=[]),
     "blocked proves nothing": play([BLOCKED], checks=["false"], claim="blocked", verified="asserted"),
     "work puts it right": play([FINISH, WRITE, FINISH], checks=[worked], ran="write", verified="verified"),
+    "it may say something else of the same": play([FINISH] * 3, saved=False, checks=[counts], refusals=2),
     "a person accepts": play([FINISH] * 2, then=YES, checks=["false"], waits="finish", verified="unverified"),
     "it may ask": play([FINISH], then=YES, checks=[asks], waits="foreign", verified="verified"),
 }

@@ -150,10 +150,12 @@ def submits(*answers: Any, script: Sequence[Any] = (SUBMIT,), decide: Any = None
 TWICE = [SUBMIT, SUBMIT]
 THEN_FINISH: dict[str, Any] = {"script": [SUBMIT, FINISH], "reason": "finish_task"}
 NO_NETWORK, UNRUN = ValueError("no network"), hands_in(AssertionError("it must not run"))
+BLOCKS = [{"type": "image_url", "image_url": {"url": "https://host/a.png"}}]
 FIRST_NOT = {"shouldContinue": True, "hint": "missing"}
 IMPORTED = [user(), ai(("submit", "s", {"report": "42"})), done("s")]
 RUN = {
     "what it returns is the result": submits({"ticket": 7}, result={"ticket": 7}, refusals=0),
+    "and so are the blocks of a message": submits(BLOCKS, result=BLOCKS),
     "shouldContinue goes on": submits(FIRST_NOT, "sent", script=TWICE, refusals=0, told="missing"),
     "a function decides": submits([1, 2], decide=goes_on_for_two, told="[1, 2]", **THEN_FINISH),
     "it fails: a refusal": submits(NO_NETWORK, "sent", script=TWICE, refusals=1, told="no network"),

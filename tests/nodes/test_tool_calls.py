@@ -15,9 +15,10 @@ from pydantic import BaseModel, Field, field_validator
 from signoff import Limits, build_graph
 from signoff.models import ScriptedModel, call
 from tests.support.plays import FINISH, GO, THREAD, saved
+from tests.support.ways import WAYS
 
 RAN: list[Any] = []
-LONG = 30
+LONG = 15
 """Seconds after which a thread that waits for others gives up, which fails its test."""
 
 
@@ -50,16 +51,17 @@ def looking(work: Any, calls: int, *, kind: str = "read", saver: Any = None, **p
     return build_graph(ScriptedModel(script), [look], policy=policy, **(saver or {}))
 
 
-BOUNDS: dict[str, tuple[str, int, int | None, int]] = {
-    "eight reads at most": ("read", 16, None, 8),
-    "as many reads as the policy says": ("read", 12, 3, 3),
-    "writes, one after the other": ("write", 3, None, 1),
+BOUNDS: dict[str, tuple[str, int, int | None, int, str]] = {
+    "eight reads at most": ("read", 16, None, 8, "invoke"),
+    "as many reads as the policy says": ("read", 12, 3, 3, "invoke"),
+    "also in an event loop": ("read", 2, None, 2, "ainvoke"),
+    "writes, one after the other": ("write", 3, None, 1, "invoke"),
 }
 
 
-@pytest.mark.parametrize(("kind", "calls", "parallel", "most"), BOUNDS.values(), ids=BOUNDS)
+@pytest.mark.parametrize(("kind", "calls", "parallel", "most", "way"), BOUNDS.values(), ids=BOUNDS)
 def test_reads_run_side_by_side_and_all_else_alone(
-    kind: str, calls: int, parallel: int | None, most: int
+    kind: str, calls: int, parallel: int | None, most: int, way: str
 ) -> None:
     barrier, lock, running = threading.Barrier(most), threading.Lock(), [0]
 
@@ -71,7 +73,7 @@ def test_reads_run_side_by_side_and_all_else_alone(
             running.append(running[-1] - 1)
         return str(at)
 
-    state = looking(look, calls, kind=kind, parallel=parallel).invoke(GO)
+    state = WAYS[way](looking(look, calls, kind=kind, parallel=parallel), GO, {})
     assert texts(state) == [str(at) for at in range(calls)], "in the order of the calls"
     assert max(running) == most
 

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import ormsgpack
 import pytest
 
 from signoff import StorageError, build_graph, sqlite_storage
@@ -127,7 +128,7 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 def bomb(proof: Path) -> tuple[str, bytes]:
-    """The kind and the bytes of a value that writes this file when the default serializer reads it."""
+    """The kind and the bytes of a value that writes this file when pickle reads it."""
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     class Bomb:
@@ -141,11 +142,18 @@ def bomb(proof: Path) -> tuple[str, bytes]:
     return kind, blob
 
 
-def test_a_crafted_row_cannot_run_code(tmp_path: Path) -> None:
+def called(proof: Path) -> tuple[str, bytes]:
+    """The same for the default serializer, which calls what a value names."""
+    call_of_one = ormsgpack.Ext(0, ormsgpack.packb(("os", "system", f"touch {proof}")))
+    return "msgpack", ormsgpack.packb(call_of_one)
+
+
+@pytest.mark.parametrize("made", [bomb, called])
+def test_a_crafted_row_cannot_run_code(made: Callable[[Path], tuple[str, bytes]], tmp_path: Path) -> None:
     file, proof = filled(tmp_path / "t.sqlite"), tmp_path / "proof"
     with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE checkpoints SET type=?, checkpoint=?", bomb(proof))
-    with sqlite_storage(file) as storage, pytest.raises(NotImplementedError):
+        connection.execute("UPDATE checkpoints SET type=?, checkpoint=?", made(proof))
+    with sqlite_storage(file) as storage, pytest.raises((NotImplementedError, TypeError)):
         build_graph(ScriptedModel([]), storage=storage).get_state(THREAD)
     assert not proof.exists()
 
