@@ -282,6 +282,7 @@ def unfit(script: list[Any], form: Any = Page, options: Any = None) -> Play:
     return play(script, form=form, options=options, reason="review_deadlock", result=None, waits="")
 
 
+CONFIRMED: dict[str, Any] = {"options": hands_in(FIRST_NOT), "approvals": {"submit": True}}
 FORMS = {
     "a field of a model is missing": misfits(Page, {}, "result.title"),
     "a field of a model is wrong": misfits(Page, {"title": "a", "seen": -1}, "result.seen"),
@@ -292,6 +293,7 @@ FORMS = {
     "a phase needs none": play([HALF, gives(A)], form=Page, refusals=0),
     "a finishing tool returns it": play([ABOVE], form=Page, options=beside(submit), reason="submit"),
     "a valid one, despite a check": play([gives(A)] * 2, then=YES, form=Page, checks=["false"], result=KEPT),
+    "a confirmed one goes on": play([SUBMIT, gives(A)], then=YES, form=Page, **CONFIRMED, told="hint"),
     "it never fits": unfit([gives({})] * 2),
     "a person would be asked to confirm it": unfit([ASKS] * 2),
     "a finishing tool returns something else": unfit([BELOW] * 2, options=beside(submit)),
