@@ -33,7 +33,7 @@ from pathlib import Path
 from traceback import walk_tb
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from pydantic import ValidationError
 
@@ -463,6 +463,11 @@ def label(thread_id: str | None) -> str:
     return (
         quote(thread_id or "", safe=" !#$&'()*+,/:;=?@[]", errors="surrogatepass").replace(".", "%2E") or "-"
     )
+
+
+def thread_of(name: str) -> str:
+    """The thread id of a label."""
+    return unquote(name, errors="surrogatepass")
 
 
 def pause_place(thread_id: str | None) -> tuple[tuple[str, ...], str]:

@@ -50,8 +50,10 @@ class Hold:
 
     def end(self) -> None:
         """Refuses all further writes; waits for the one that is being made."""
+        # First, so that an interrupt during the wait lets nothing be written later.
+        self._is_over = True
         with self._lock:
-            self._is_over = True
+            pass
 
     @contextmanager
     def here(self) -> Iterator[None]:

@@ -29,7 +29,7 @@ from langgraph.store.base import BaseStore, GetOp, Op, PutOp, Result
 
 from signoff.graph.compiled.holds import Hold, closed, hold_of
 from signoff.graph.errors import StorageError, quote_id
-from signoff.graph.foreign import checked_thread_id, label, valid_text, valid_values
+from signoff.graph.foreign import checked_thread_id, label, thread_of, valid_text, valid_values
 from signoff.storage.threads import told
 
 FREE = ("requests", "ratings", "inbox", "threads")
@@ -57,7 +57,6 @@ class Database(ABC):
         """LangGraph's savers and stores on it; each has a connection, or a pool of them, as `conn`."""
         self._is_open = True
         self._begin_lock, self._has_begun = threading.Lock(), False
-        _databases.add(self)
 
     def check(self) -> None:
         """Raises StorageError once it is closed. A forked child begins anew: its parent's connections, and
@@ -68,13 +67,15 @@ class Database(ABC):
             with self._begin_lock:
                 if not self._has_begun:
                     self.begin()
+                    with _forking:
+                        _databases.add(self)
                     self._has_begun = True
 
     def close(self) -> None:
         """Closes what this process has opened. A second time it does nothing."""
-        if self._is_open and self._has_begun:
+        was_open, self._is_open = self._is_open, False
+        if was_open and self._has_begun:
             self.end()
-        self._is_open = False
 
     @contextmanager
     def resting(self) -> Iterator[None]:
@@ -132,10 +133,12 @@ def _before_fork() -> None:
 
 
 def _after_fork(*, in_child: bool) -> None:
-    _resting.close()
-    for database in _databases if in_child else ():
-        database.leave()
-    _forking.release()
+    try:
+        _resting.close()
+        for database in _databases if in_child else ():
+            database.leave()
+    finally:
+        _forking.release()
 
 
 if hasattr(os, "register_at_fork"):
@@ -275,7 +278,11 @@ class ThreadSaver(BaseCheckpointSaver[Any]):
 
         with self.database.hold(checked_thread_id(thread_id)) as hold, hold.here():
             delete_all_of(self, self.entries, thread_id, self.entries.clear)
+            self.delete_queued(thread_id)
             self.database.do(partial(super().delete_thread, thread_id), hold)
+
+    def delete_queued(self, thread_id: str) -> None:
+        """Deletes the thread's place in the queue of the workers, which SQLite does not have."""
 
     def _written(self, config: RunnableConfig, write: Callable[[], _T]) -> _T:
         configurable = config["configurable"]
@@ -350,9 +357,9 @@ class EntryStore(BaseStore):
 
 
 def _owner(namespaces: Iterable[tuple[str, ...]]) -> str | None:
-    """The label of the thread whose runner alone may write there; None if anybody may."""
+    """The id of the thread whose runner alone may write there; None if anybody may."""
     owners = {
-        namespace[2]
+        thread_of(namespace[2])
         for namespace in namespaces
         if namespace[:1] == ("signoff",) and len(namespace) > 2 and namespace[1] not in FREE
     }

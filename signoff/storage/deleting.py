@@ -13,7 +13,7 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
-from signoff.graph.errors import StorageError
+from signoff.graph.errors import StorageError, ThreadError
 from signoff.graph.foreign import Outputs, file_name_of, label, outputs_folder
 from signoff.tools.workspace import OUTPUTS
 
@@ -59,7 +59,7 @@ def _in_workspace(saver: BaseCheckpointSaver[Any], store: BaseStore, thread_id: 
         return
     try:
         messages = look(reading_graph(_Threads(saver)), thread_id).values.get("messages", ())
-    except StorageError:
+    except (StorageError, ThreadError):
         # A thread that cannot be read can still be deleted.
         return
     for message in messages:

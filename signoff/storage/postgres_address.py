@@ -50,8 +50,37 @@ _FORM = (
 )
 
 
-connecting, ending = threading.RLock(), threading.RLock()
-"""Held while a connection is made, and while threads end that have made some."""
+ending = threading.RLock()
+"""Held while threads end that have made connections."""
+
+
+class Logins:
+    """The connections that are being made by this process."""
+
+    def __init__(self) -> None:
+        self._changed, self._running = threading.Condition(), 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """One is made during the block."""
+        with self._changed:
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def none(self) -> Iterator[None]:
+        """None is made during the block."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._running)
+            yield
+
+
+logins = Logins()
 
 
 class LockedConnection(Connection[DictRow]):
@@ -60,7 +89,7 @@ class LockedConnection(Connection[DictRow]):
 
     @classmethod
     def connect(cls, *given: Any, **options: Any) -> Self:
-        with connecting:
+        with logins.one():
             return super().connect(*given, **options)
 
 

@@ -32,8 +32,8 @@ from signoff.storage.postgres_address import (
     Address,
     LockedConnection,
     configure,
-    connecting,
     ending,
+    logins,
 )
 from signoff.storage.schema import SCHEMA, check_schema
 
@@ -125,7 +125,7 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def resting(self) -> Iterator[None]:
-        with ending, connecting:
+        with ending, logins.none():
             yield
 
     def leave(self) -> None:
@@ -136,6 +136,7 @@ class PostgresDatabase(Database):
             # Otherwise this child would keep it open, and with it the lock, when its parent dies.
             with suppress(OSError, psycopg.Error):
                 os.close(session.fileno())
+        self._sessions = WeakSet()
 
     def do(self, work: Callable[[], _T], hold: Hold | None = None) -> _T:
         self.check()
@@ -165,21 +166,24 @@ class PostgresDatabase(Database):
     @contextmanager
     def hold(self, thread_id: str) -> Iterator[Hold]:
         self.check()
-        with self.address.connect() as session:
-            self._sessions.add(session)
-            hold = SessionHold(thread_id, self.name, session)
+        session, process = self.address.connect(), os.getpid()
+        self._sessions.add(session)
+        hold = SessionHold(thread_id, self.name, session)
+        try:
             with self.address.errors():
                 if self.session:
                     session.execute("SELECT set_config('application_name', %s, false)", (self.session,))
                 if not _taken(session, self._key(hold.label), GRACE_SECONDS):
                     raise busy(thread_id)
-            try:
-                yield hold
-            finally:
+            yield hold
+        finally:
+            # A child that was forked within the block has neither the lock nor the session.
+            if os.getpid() == process:
                 hold.end()
                 # Where the session has ended, so has its lock.
                 with suppress(psycopg.Error):
                     session.execute("SELECT pg_advisory_unlock(%s)", (self._key(hold.label),))
+                session.close()
 
     def is_held(self, thread_id: str) -> bool:
         with self.connection() as connection:
@@ -269,8 +273,7 @@ class PostgresThreads(ThreadSaver, PostgresSaver):
         self.lock: Any = nullcontext()
         database.users.append(self)
 
-    def delete_thread(self, thread_id: str) -> None:
-        super().delete_thread(thread_id)
+    def delete_queued(self, thread_id: str) -> None:
         if self.database.query("SELECT to_regclass('procrastinate_jobs')") != [(None,)]:
             # This also deletes the events of the jobs.
             self.database.query("DELETE FROM procrastinate_jobs WHERE lock = %s", lock_of(thread_id))

@@ -6,6 +6,7 @@ The lock is the operating system's, which frees it when the process dies.
 import errno
 import hashlib
 import json
+import os
 import re
 import sqlite3
 import sys
@@ -88,7 +89,8 @@ class SqliteDatabase(Database):
             target=_serve, args=(self._work, self._busy), name="signoff-sqlite", daemon=True
         )
         self._thread.start()
-        weakref.finalize(self, self._work.put, None)
+        # Where the process ends, the thread is needed until whoever has it open has closed it.
+        weakref.finalize(self, self._work.put, None).atexit = False
         for user in self.users:
             user.conn = self.connect(user.isolation)
 
@@ -211,7 +213,7 @@ def locked(
     StorageError when the folder cannot hold it. do: does what must not be interrupted."""
     # One thread of a pool may take it, and another let it go.
     lock = do(partial(FileLock, file, thread_local=False))
-    until = time.monotonic() + seconds
+    until, process = time.monotonic() + seconds, os.getpid()
     try:
         while not do(partial(_is_taken, lock, file.parent)):
             if time.monotonic() > until:
@@ -219,7 +221,9 @@ def locked(
             time.sleep(_POLL_SECONDS)
         yield
     finally:
-        do(lock.release)
+        # A child that was forked within the block has neither the lock nor the thread.
+        if os.getpid() == process:
+            do(lock.release)
 
 
 def _is_taken(lock: FileLock, folder: Path) -> bool:

@@ -13,11 +13,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.store.base import BaseStore
+from langgraph.store.base import BaseStore, GetOp
 
 from signoff.graph.compiled.graph import storage_errors
 from signoff.graph.compiled.holds import Hold, closed
-from signoff.graph.errors import SetupError, ThreadError, Unreadable
+from signoff.graph.errors import SetupError, ThreadBusy, ThreadError, Unreadable
 from signoff.graph.foreign import checked_thread_id, label
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from signoff.session.status import Condition
 
 ROWS = "rows"
-_KEY, _PAGE, _RUNNING = "row", 10_000, "running"
+_KEY, _PAGE, _RUNNING = "row", 200, "running"
 
 
 @dataclass(frozen=True)
@@ -139,14 +139,15 @@ class Storage:
         return self.checkpointer
 
     def _rows(self, before: tuple[str, str] | None) -> Iterator[ThreadRow]:
-        known = {item.namespace[2]: item.value for item in self.store.search(("signoff", ROWS), limit=_PAGE)}
-        for checkpoint_id, thread_id in self._saver.newest_first():
-            if before is not None and (checkpoint_id, thread_id) >= before:
-                continue
-            value: Mapping[str, Any] | None = known.get(label(thread_id))
-            if value is None or value["checkpoint"] != checkpoint_id or value["condition"] == _RUNNING:
-                value = self._mended(thread_id, value)
-            yield _row_of(thread_id, value, f"{checkpoint_id}{_BETWEEN}{thread_id}")
+        newest = [one for one in self._saver.newest_first() if before is None or one < before]
+        for first in range(0, len(newest), _PAGE):
+            page = newest[first : first + _PAGE]
+            found: Any = self.store.batch([GetOp(*_entry(thread_id)) for _, thread_id in page])
+            for (checkpoint_id, thread_id), item in zip(page, found, strict=True):
+                value: Mapping[str, Any] | None = item and item.value
+                if value is None or value["checkpoint"] != checkpoint_id or value["condition"] == _RUNNING:
+                    value = self._mended(thread_id, value)
+                yield _row_of(thread_id, value, f"{checkpoint_id}{_BETWEEN}{thread_id}")
 
     def _mended(self, thread_id: str, known: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """The row of a thread that runs, was killed, or was written without one."""
@@ -156,7 +157,9 @@ class Storage:
         if running:
             return {**found, "condition": _RUNNING, "waits": [], "outcome": None}
         if found != known:
-            self.store.put(*_entry(thread_id), dict(found))
+            # It is mended later where somebody has begun to run the thread.
+            with suppress(ThreadBusy):
+                self.store.put(*_entry(thread_id), dict(found))
         return found
 
 

@@ -7,6 +7,7 @@ storage, and LangGraph's own suite for checkpointers.
 
 import asyncio
 import gc
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +32,10 @@ from signoff.models import ScriptedModel, call
 from tests.support.databases import storage_at
 from tests.support.rows import ids
 
-THREAD: Any = {"configurable": {"thread_id": "t"}}
+NAME = "t. Ü%2E"
+LABEL = "t%2E %C3%9C%252E"
+"""The thread in the namespaces of a store, which have no dots."""
+THREAD: Any = {"configurable": {"thread_id": NAME}}
 GO: Any = {"messages": [("user", "go")]}
 ASKS, DONE = call("ask_user", question="Which?"), call("finish_task", summary="Done.")
 BEFORE = {"status": "started", "attempt": 1}
@@ -91,16 +95,16 @@ def test_of_many_that_claim_the_same_entry_one_gets_it(opened: Open, before: dic
 def test_one_runner_holds_a_thread_whoever_asks_for_it(opened: Open) -> None:
     here, elsewhere = opened(), opened()
     graph = build_graph(ScriptedModel([DONE, DONE]), storage=elsewhere)
-    with here.runner("t"):
-        for refused in (lambda: graph.invoke(GO, THREAD), lambda: elsewhere.delete("t")):
-            with pytest.raises(ThreadBusy, match="t"):
+    with here.runner(NAME):
+        for refused in (lambda: graph.invoke(GO, THREAD), lambda: elsewhere.delete(NAME)):
+            with pytest.raises(ThreadBusy, match=re.escape(NAME)):
                 refused()
         assert graph.invoke(GO, {"configurable": {"thread_id": "u"}})["outcome"]["status"] == "success"
     assert ids(here) == ["u"]
     assert graph.invoke(GO, THREAD)["outcome"]["summary"] == "Done."
 
 
-OURS = ("signoff", "journal", "t", "r")
+OURS = ("signoff", "journal", LABEL, "r")
 WRITES: Mapping[str, Callable[[Storage, Graph], Any]] = {
     "an entry": lambda storage, graph: storage.store.put(OURS, "k", {}),
     "an entry, in a loop": lambda storage, graph: asyncio.run(storage.store.aput(OURS, "k", {})),
@@ -116,11 +120,11 @@ def test_whoever_has_let_go_of_a_thread_writes_to_it_no_more(opened: Open, name:
     storage = opened()
     graph = build_graph(ScriptedModel([DONE]), storage=storage)
     saver: Any = storage.checkpointer
-    with saver.runner("t") as hold, hold.here():
+    with saver.runner(NAME) as hold, hold.here():
         late = copy_context()
     with ExitStack() as stack:
         if held:
-            stack.enter_context(storage.runner("t"))
+            stack.enter_context(storage.runner(NAME))
         with pytest.raises(ThreadLost):
             late.run(WRITES[name], storage, graph)
     assert storage.store.search(("signoff", "journal")) == []
@@ -131,11 +135,11 @@ def test_whoever_has_let_go_of_a_thread_writes_to_it_no_more(opened: Open, name:
 def test_who_does_not_hold_a_thread_that_somebody_runs_does_not_write_to_it(opened: Open, name: str) -> None:
     storage, elsewhere = opened(), opened()
     graph = build_graph(ScriptedModel([DONE]), storage=storage)
-    with elsewhere.runner("t"), pytest.raises(ThreadBusy):
+    with elsewhere.runner(NAME), pytest.raises(ThreadBusy):
         WRITES[name](storage, graph)
-    with elsewhere.runner("t"):
+    with elsewhere.runner(NAME):
         for sort in ("requests", "ratings", "inbox", "threads"):
-            storage.store.put(("signoff", sort, "t"), "k", {})
+            storage.store.put(("signoff", sort, LABEL), "k", {})
     WRITES[name](storage, graph)
 
 
@@ -152,11 +156,11 @@ def test_a_list_need_not_read_a_thread_that_somebody_has_let_go(opened: Open) ->
     with pytest.raises(TooLate):
         graph.invoke(Command(resume={"0" * 32: "red"}), THREAD)
     assert kept() == ["waiting"]
-    with storage.runner("t"):
+    with storage.runner(NAME):
         assert kept() == ["running"]
     graph.invoke(Command(resume="red"), THREAD)
     assert kept() == ["ended"]
-    storage.store.delete(("signoff", "rows", "t"), "row")
+    storage.store.delete(("signoff", "rows", LABEL), "row")
     assert [str(row.condition) for row in storage.threads()] == kept() == ["ended"]
 
 
@@ -173,13 +177,13 @@ def test_a_forked_child_works_but_does_not_hold_what_its_parent_holds(opened: Op
             assert child.invoke(GO, {"configurable": {"thread_id": name}})["outcome"]["status"] == "success"
 
     saver: Any = storage.checkpointer
-    with saver.runner("t") as hold, hold.here():
+    with saver.runner(NAME) as hold, hold.here():
         child = get_context("fork").Process(target=in_child)
         child.start()
         child.join(60)
         assert child.exitcode == 0
     assert graph.invoke(GO, THREAD)["outcome"]["status"] == "success"
-    assert sorted(ids(storage)) == ["inherited", "own", "t"]
+    assert sorted(ids(storage)) == ["inherited", "own", NAME]
 
 
 def test_no_child_hangs_that_is_forked_while_another_thread_works(opened: Open) -> None:
@@ -249,7 +253,7 @@ def test_a_storage_that_was_closed_is_closed_for_everybody(opened: Open) -> None
         lambda: build_graph(ScriptedModel([]), storage=storage),
         lambda: storage.swap(("a",), "k", None, {}),
         lambda: graph.invoke(GO, THREAD),
-        lambda: storage.delete("t"),
+        lambda: storage.delete(NAME),
     ):
         with pytest.raises(StorageError):
             use()
