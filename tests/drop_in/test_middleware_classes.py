@@ -288,7 +288,7 @@ REFUSED: Mapping[str, tuple[Callable[[Path], Any], str]] = {
         "'compaction'",
     ),
     "ToolCallLimitMiddleware": (lambda _: chain.ToolCallLimitMiddleware(run_limit=1), "Limits(tool_calls="),
-    "Guards": (lambda _: Guards(), "Guards"),
+    "Guards": (lambda _: Guards(), "leave it out"),
 }
 
 

@@ -169,12 +169,14 @@ class Swept:
 def sweep(target: Target, database: str, folder: Path, kills: int, seed: int) -> Swept:
     """As many threads as this number of kills takes, each killed at least once, and every third by a loop."""
     dice, swept = random.Random(seed), Swept()
-    whole = in_process(target, database, f"{seed} whole", folder, 0)
-    wrong = [*faults(target, whole, Outside(folder / f"{seed} whole").seen())]
+    # Several targets may be swept in one database.
+    first = f"{type(target).__name__} {seed}"
+    whole = in_process(target, database, f"{first} whole", folder, 0)
+    wrong = [*faults(target, whole, Outside(folder / f"{first} whole").seen())]
     assert not wrong, f"without a kill: {wrong}"
     while swept.kills < kills:
         number = swept.kills
-        name = f"{seed} {number} {'async' if number % 3 == 2 else 'sync'}"
+        name = f"{first} {number} {'async' if number % 3 == 2 else 'sync'}"
         last = whole["moments"]
         for left in range(MOST, -1, -1):
             # Whoever goes on is killed sooner, since less is left to do.

@@ -107,7 +107,7 @@ def test_what_waits_is_shown_as_langchain_shows_it() -> None:
 A, B = "call_1", "call_2"
 TWO: dict[str, tuple[Any, list[tuple[str, int]]]] = {
     "by position": ([REJECT, APPROVE], [BOB_PAID]),
-    "by ids, in another order": ([REJECT | {"call_id": B}, APPROVE | {"call_id": A}], [ADA_PAID]),
+    "by ids, in another order": ([REJECT | {"call_id": B}, APPROVE | {"callId": A}], [ADA_PAID]),
     "by a list beside them": ({"call_ids": [B, A], "decisions": [REJECT, APPROVE]}, [ADA_PAID]),
     "an edit": ([REJECT | {"call_id": B}, {**EDIT, "call_id": A}], [("ada", 1)]),
 }
