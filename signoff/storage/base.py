@@ -278,10 +278,10 @@ class ThreadSaver(BaseCheckpointSaver[Any]):
 
         with self.database.hold(checked_thread_id(thread_id)) as hold, hold.here():
             delete_all_of(self, self.entries, thread_id, self.entries.clear)
-            self.delete_queued(thread_id)
+            self._delete_queued(thread_id)
             self.database.do(partial(super().delete_thread, thread_id), hold)
 
-    def delete_queued(self, thread_id: str) -> None:
+    def _delete_queued(self, thread_id: str) -> None:
         """Deletes the thread's place in the queue of the workers, which SQLite does not have."""
 
     def _written(self, config: RunnableConfig, write: Callable[[], _T]) -> _T:

@@ -273,7 +273,7 @@ class PostgresThreads(ThreadSaver, PostgresSaver):
         self.lock: Any = nullcontext()
         database.users.append(self)
 
-    def delete_queued(self, thread_id: str) -> None:
+    def _delete_queued(self, thread_id: str) -> None:
         if self.database.query("SELECT to_regclass('procrastinate_jobs')") != [(None,)]:
             # This also deletes the events of the jobs.
             self.database.query("DELETE FROM procrastinate_jobs WHERE lock = %s", lock_of(thread_id))

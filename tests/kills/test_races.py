@@ -12,7 +12,7 @@ from signoff import Ended, Session, StorageError, ThreadError, build_graph
 from signoff.models import ScriptedModel, call
 from tests.support.databases import storage_at
 
-ROUNDS = 10
+ROUNDS = 5
 SCRIPT = call("ask_user", question="Which?"), call("finish_task", summary="Done.")
 FORKS: Any = multiprocessing.get_context("fork")
 

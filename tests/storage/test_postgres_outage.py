@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.slow]
 MOST = int(SETTINGS["max_connections"])
 
 
+@pytest.mark.thorough
 def test_letting_go_of_a_thread_does_not_raise_when_the_server_is_gone(
     own_postgres_url: str, own_postgres_server: Server
 ) -> None:
