@@ -241,31 +241,26 @@ def paying(address: str, effects: Path, seconds: float = 0.0) -> Any:
         return "paid"
 
     def reply(messages: Sequence[BaseMessage]) -> Any:
-        asked = max(at for at, message in enumerate(messages) if message.type == "human")
-        done = any(message.type == "tool" for message in messages[asked:])
-        return call("finish_task", summary="Paid.") if done else call("pay", task=messages[asked].text)
+        begins = max(at for at, message in enumerate(messages) if message.type == "human")
+        is_paid = any(message.type == "tool" for message in messages[begins:])
+        return call("finish_task", summary="Paid.") if is_paid else call("pay", task=messages[begins].text)
 
     return build_graph(ScriptedModel(reply), [pay], storage=opened(address))
 
 
 def rivals(url: str) -> bool:
-    return min([_rivals(where) for where in _databases(url)])
+    return _on_each(_rivals, url)
 
 
-def _rivals(address: str) -> bool:
-    with tempfile.TemporaryDirectory() as folder:
-        effects, address = Path(folder, "effects"), address or f"{folder}/threads.sqlite"
-        effects.touch()
-        opened(address).close()
-        processes = [
-            FORKS.Process(target=_pays, args=(address, effects, number)) for number in range(PROCESSES)
-        ]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join()
-        done = Counter(effects.read_text().splitlines())
-        wrong = [process.exitcode for process in processes if process.exitcode]
+def _rivals(address: str, effects: Path) -> bool:
+    opened(address).close()
+    processes = [FORKS.Process(target=_pays, args=(address, effects, number)) for number in range(PROCESSES)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    done = Counter(effects.read_text().splitlines())
+    wrong = [process.exitcode for process in processes if process.exitcode]
     given, twice = PROCESSES * TASKS, [task for task, times in done.items() if times > 1]
     print(
         f"{PROCESSES} processes, {SHARED} threads, {_kind(address)}: {given} tasks, {len(done)} paid, "
@@ -288,28 +283,25 @@ def _pays(address: str, effects: Path, number: int) -> None:
 
 
 def stopped(url: str) -> bool:
-    return min([_stopped(where) for where in _databases(url)])
+    return _on_each(_stopped, url)
 
 
-def _stopped(address: str) -> bool:
-    with tempfile.TemporaryDirectory() as folder:
-        effects, address = Path(folder, "effects"), address or f"{folder}/threads.sqlite"
-        effects.touch()
-        runner = FORKS.Process(target=_pays_slowly, args=(address, effects))
-        runner.start()
-        while not effects.read_text() and runner.is_alive():
-            time.sleep(0.01)
-        os.kill(runner.pid, signal.SIGSTOP)
-        until, refused, graph = time.monotonic() + STOPPED_SECONDS, 0, paying(address, effects)
-        while time.monotonic() < until:
-            try:
-                graph.invoke(asked("another"), thread("t"))
-            except ThreadBusy:
-                refused += 1
-        os.kill(runner.pid, signal.SIGCONT)
-        runner.join()
-        outcome = graph.invoke(asked("the next"), thread("t"))["outcome"]["status"]
-        done = effects.read_text().splitlines()
+def _stopped(address: str, effects: Path) -> bool:
+    runner = FORKS.Process(target=_pays_slowly, args=(address, effects))
+    runner.start()
+    while not effects.read_text() and runner.is_alive():
+        time.sleep(0.01)
+    os.kill(runner.pid, signal.SIGSTOP)
+    until, refused, graph = time.monotonic() + STOPPED_SECONDS, 0, paying(address, effects)
+    while time.monotonic() < until:
+        try:
+            graph.invoke(asked("another"), thread("t"))
+        except ThreadBusy:
+            refused += 1
+    os.kill(runner.pid, signal.SIGCONT)
+    runner.join()
+    outcome = graph.invoke(asked("the next"), thread("t"))["outcome"]["status"]
+    done = effects.read_text().splitlines()
     print(
         f"a runner stopped for {STOPPED_SECONDS:g} s, {_kind(address)}: {refused} others refused, then "
         f"{done}, {outcome}"
@@ -322,9 +314,15 @@ def _pays_slowly(address: str, effects: Path) -> None:
     assert outcome["status"] == "success"
 
 
-def _databases(url: str) -> list[str]:
-    """SQLite, as an empty address, and PostgreSQL where there is one."""
-    return ["", *filter(None, [url])]
+def _on_each(part: Callable[[str, Path], bool], url: str) -> bool:
+    """Measures on SQLite, and on PostgreSQL where there is one."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = []
+        for address in filter(None, [f"{folder}/threads.sqlite", url]):
+            effects = Path(folder, f"{_kind(address)}.effects")
+            effects.touch()
+            results.append(part(address, effects))
+        return all(results)
 
 
 def _kind(address: str) -> str:

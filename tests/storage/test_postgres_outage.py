@@ -13,18 +13,6 @@ pytestmark = [pytest.mark.slow]
 MOST = int(SETTINGS["max_connections"])
 
 
-@pytest.mark.thorough
-def test_letting_go_of_a_thread_does_not_raise_when_the_server_is_gone(
-    own_postgres_url: str, own_postgres_server: Server
-) -> None:
-    with postgres_storage(own_postgres_url) as storage:
-        with storage.checkpointer.runner("t"):
-            own_postgres_server.stop()
-        own_postgres_server.start()
-        with storage.checkpointer.runner("t"):
-            assert storage.checkpointer.is_running("t")
-
-
 @pytest.mark.parametrize(("way", "act"), [("sync", "stop"), ("async", "restart")])
 def test_a_thread_outlives_its_server(
     way: str, act: str, own_postgres_url: str, own_postgres_server: Server
