@@ -201,9 +201,9 @@ class PostgresDatabase(Database):
         return {row["pid"] for row in found}
 
     def cut_off(self, thread_id: str, session: str) -> None:
-        """Ends the session of this name that holds the thread, if any: its process is presumed dead."""
+        """Ends the session that holds the thread if its name is like this: its process is presumed dead."""
         query = (
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s "
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE %s "
             f"AND pid IN (SELECT pid {_LOCKS})"
         )
         self.query(query, session, *self._halves(thread_id))

@@ -172,9 +172,10 @@ def connector(address: Address) -> PsycopgConnector:
     )
 
 
-def session_of(worker_id: int) -> str:
-    """Returns the `application_name` of the sessions that hold this worker's threads."""
-    return f"signoff worker {worker_id}"
+def session_of(worker_id: int | None) -> str:
+    """Returns the `application_name` of the sessions that hold this worker's threads; of a worker whose row
+    another one has deleted, which leaves None, a pattern of LIKE."""
+    return f"signoff worker {'%' if worker_id is None else worker_id}"
 
 
 class JobQueries(JobManager):
@@ -328,8 +329,7 @@ class JobQueries(JobManager):
             if (job := await self._read(row)) is None:
                 continue
             workers.setdefault(job.worker_id, []).append(job)
-            if job.worker_id is not None:
-                await asyncio.to_thread(self._cut_off, _thread(job), job.worker_id)
+            await asyncio.to_thread(self._database.cut_off, _thread(job), session_of(job.worker_id))
         found = [
             await asyncio.to_thread(take_over, self._storage, jobs, self._wait) for jobs in workers.values()
         ]
@@ -347,9 +347,6 @@ class JobQueries(JobManager):
             # jobs.
             await self.update_heartbeat(self._own)
         return True
-
-    def _cut_off(self, thread_id: str, worker_id: int) -> None:
-        self._database.cut_off(thread_id, session_of(worker_id))
 
     async def _insist(self, query: Callable[[], Awaitable[_T]]) -> _T | None:
         """Waits for the database to come back.

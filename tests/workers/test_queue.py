@@ -212,7 +212,10 @@ def process(url: str) -> Iterator[subprocess.Popen[bytes]]:
         assert started.wait(SECONDS) == 0
 
 
-def test_a_worker_that_stood_still_does_nothing_to_what_was_taken_over(bench: Bench, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["its row is old", "its row is deleted"])
+def test_a_worker_that_stood_still_does_nothing_to_what_was_taken_over(
+    is_deleted: bool, bench: Bench, tmp_path: Path
+) -> None:
     file = tmp_path / "lines"
 
     def taken_over() -> bool:
@@ -224,6 +227,8 @@ def test_a_worker_that_stood_still_does_nothing_to_what_was_taken_over(bench: Be
     with process(bench.url) as stalled:
         wait_until(file.exists)
         stalled.send_signal(signal.SIGSTOP)
+        if is_deleted:
+            execute(bench.url, "DELETE FROM procrastinate_workers")
         bench.steps = lambda messages: call("finish_task", summary="Taken over.", outcome="partial")
         # Until three of its signs of life are missing.
         wait_until(taken_over)
