@@ -60,7 +60,8 @@ DEADLINE = 600
 class Stage:
     """What happens outside of the threads, and is seen by whoever looks there.
 
-    running: the thread that is moved. effects, undone: how often each took place, by its thread and token.
+    running: the thread that is moved. has_two_at_once: two delegates have drawn from the choices, in an order
+    that nobody knows. effects, undone: how often each took place, by its thread and token.
     approved: what a person has been shown. never: what must not run. again: how often a person has let one
     run once more. worked: the seconds in models and tools, by thread.
     """
@@ -76,6 +77,7 @@ class Stage:
     never: set[str] = field(default_factory=set)
     faults: list[str] = field(default_factory=list)
     moment: Callable[[str], None] = lambda what: None
+    has_two_at_once: bool = False
     tokens: int = 0
     counted: int = 0
 
@@ -134,9 +136,10 @@ class Stage:
 
     def say(self, messages: list[BaseMessage], replies: Sequence[str]) -> Any:
         self.faults += prompt_faults(messages)
-        self.moment("before a reply")
-        said = SAID[self.choices.of(replies)](self)
-        self.works(self.choices.of((QUICK, QUICK, QUICK, SLOW)))
+        with self.clock.one_call():
+            self.moment("before a reply")
+            said = SAID[self.choices.of(replies)](self)
+            self.works(self.choices.of((QUICK, QUICK, QUICK, SLOW)))
         return said
 
 
@@ -184,6 +187,11 @@ def _deep(stage: Stage) -> Any:
     return call("deep", task=f"dig for {stage.token()[1:]}")
 
 
+def _two_at_once(stage: Stage) -> Any:
+    stage.has_two_at_once = True
+    return [_deep(stage), _deep(stage)]
+
+
 SAID: Mapping[str, Callable[[Stage], Any]] = {
     "finish": _finish,
     "act": _act,
@@ -195,7 +203,7 @@ SAID: Mapping[str, Callable[[Stage], Any]] = {
     "ask, soon": lambda s: _SOON,
     "finish, ask": lambda s: [_finish(s), _ASK],
     "deep": _deep,
-    "deep, deep": lambda s: [_deep(s), _deep(s)],
+    "deep, deep": _two_at_once,
     "deep, act, finish": lambda s: [_deep(s), _act(s), _finish(s)],
     "wait": lambda s: _act(s, "wait"),
     "talk": lambda s: "I have finished the task. Done!",
