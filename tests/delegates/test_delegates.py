@@ -1,36 +1,30 @@
-"""A graph as a tool of another one: what it is given, what comes back, what the caller may claim then; and
-limits, which hold over the tree, however many run beside each other, wait, are copied, or go on."""
+"""A graph as a tool of another one: what it is given, what comes back, what the caller may claim then."""
 
 import json
+import signal
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 
 from signoff import (
-    Graph,
     Limits,
     Prices,
-    Session,
     SetupError,
     Storage,
-    build_graph,
     delegate,
     go_on,
     outcome_of,
-    standard_controls,
 )
 from signoff.models import ScriptedModel, call, reply
-from signoff.outcome import TreeUse
-from signoff.session import expire
-from tests.support.ends import to_the_end
 from tests.support.trees import (
     ASK,
     BLOCKED,
@@ -51,6 +45,7 @@ from tests.support.trees import (
 
 PARTIAL = call("finish_task", summary="Half.", outcome="partial", pending_issues=["the rest"])
 CAUSE = "401: your API key was revoked"
+REFUSED = ConnectionError(f"{CAUSE} (Bearer sk-0123456789abcdef)")
 
 
 # What it is given.
@@ -115,7 +110,7 @@ class Answer(BaseModel):
 
 
 def failing(*_: Any) -> Any:
-    raise ConnectionError(CAUSE)
+    raise REFUSED
 
 
 def foreign() -> Any:
@@ -151,7 +146,7 @@ ENDS = {
         lambda: graph_of([reply("Hm.", call("think", thought="?"))], limits={"turns": 1}), ("limit", "Hm.")
     ),
     "its model fails": Ends(
-        lambda: graph_of([call("think", thought="Hm."), ConnectionError(CAUSE)], **ONCE),
+        lambda: graph_of([call("think", thought="Hm."), REFUSED], **ONCE),
         ("error", "ConnectionError", CAUSE),
     ),
     "it asks, and nobody can answer": Ends(lambda: graph_of([ASK]), ("error", "Which one?")),
@@ -176,6 +171,8 @@ def test_the_result_says_how_the_delegate_ended_and_why(name: str) -> None:
     points = outcome_of(values).open_points
     assert [point.startswith("helper") for point in points] == [] if case.ok else [True]
     assert CAUSE not in case.words or CAUSE in points[0]
+    # The key that the error repeats is told nobody above.
+    assert "0123456789abcdef" not in json.dumps([values["messages"], values["outcome"]], default=str)
 
 
 def test_the_cause_reaches_every_level_and_the_outcome() -> None:
@@ -186,26 +183,6 @@ def test_the_cause_reaches_every_level_and_the_outcome() -> None:
     points = outcome_of(graph.invoke(GO)).open_points
     assert [CAUSE in lead.seen[-1].messages[-1].text for lead in leads] == [True] * 4
     assert [CAUSE in point for point in points] == [True]
-
-
-SECRET = "refused: (Bearer sk-0123456789abcdef)"
-
-
-def leaking() -> Any:
-    raise RuntimeError(SECRET)
-
-
-LEAKS = [
-    pytest.param(graph_of([RuntimeError(SECRET)], **ONCE), id="by its model"),
-    pytest.param(leaking, id="by a function that makes it"),
-]
-
-
-@pytest.mark.parametrize("below", LEAKS)
-def test_no_key_is_told_above(below: Any) -> None:
-    values = graph_of([hand_to("helper"), BLOCKED], [helper(below)]).invoke(GO)
-    told = json.dumps([values["messages"], values["outcome"]], default=str)
-    assert ("refused" in told, "0123456789abcdef" in told) == (True, False)
 
 
 def test_a_function_that_made_no_graph_is_asked_again_when_the_thread_goes_on(storage: Storage) -> None:
@@ -225,14 +202,6 @@ def test_a_function_that_made_no_graph_is_asked_again_when_the_thread_goes_on(st
 def refusals(values: Any) -> list[bool]:
     """Of each finish, in order, whether it was refused; the one that counted is the last."""
     return [one.status == "error" for one in results(values, "finish_task")]
-
-
-def test_a_finish_beside_a_delegate_that_fails_is_void() -> None:
-    both = [call("helper", task="Go."), DONE]
-    values = graph_of([both, BLOCKED], [helper(graph_of([BLOCKED]))]).invoke(GO)
-    assert refusals(values) == [True, False]
-    assert "helper" in results(values, "finish_task")[0].text
-    assert outcome_of(values).claim == "blocked"
 
 
 @dataclass
@@ -324,6 +293,35 @@ def test_several_in_one_reply_run_beside_each_other(parallel: int | None, expect
     assert max(most) == expected
 
 
+@pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals come there")
+def test_all_below_stop_at_their_step_when_the_run_is_interrupted(shop: Shop, storage: Storage) -> None:
+    at_work, interrupted, most = threading.Barrier(2), threading.Event(), 20
+
+    @tool
+    def pay(to: str) -> str:
+        """Pay."""
+        if not interrupted.is_set():
+            at_work.wait(timeout=10)
+            interrupted.set()
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        shop.paid.append(to)
+        return "paid"
+
+    def script(messages: Any) -> Any:
+        task = next(one.text for one in messages if isinstance(one, HumanMessage))
+        return call("pay", to=f"{task} {turns_of(messages)}") if turns_of(messages) < most else DONE
+
+    below = graph_of(ScriptedModel(script), [pay], limits={"turns": most + 1})
+    both = [call("helper", task="one"), call("helper", task="two")]
+    graph = graph_of(by_turn(both, DONE), [helper(below)], storage=storage)
+    with pytest.raises(KeyboardInterrupt):
+        graph.invoke(GO, THREAD)
+    # Nobody works on after the run has given its thread back.
+    assert len(shop.paid) < most
+    assert outcome_of(graph.invoke(None, THREAD)).status == "success"
+    assert len(shop.paid) == len(set(shop.paid)) == 2 * most
+
+
 # What cannot work is refused when the graph is built, or before the delegate has begun.
 
 
@@ -381,231 +379,3 @@ def test_what_cannot_work_is_refused_when_it_is_built(name: str) -> None:
     with pytest.raises(SetupError) as error:
         build()
     assert [word for word in named if word not in str(error.value)] == []
-
-
-PRICES = Prices(input=10_000, output=10_000)
-"""A reply of 100 tokens costs 1."""
-
-
-def paid(*parts: Any) -> Any:
-    """A reply of 100 tokens."""
-    return reply(*parts, usage=(90, 10))
-
-
-FINISH = paid(call("finish_task", summary="Done."))
-GIVES_UP = paid(call("finish_task", summary="x", outcome="blocked"))
-
-
-def task_of(messages: list[BaseMessage]) -> str:
-    return next(one.text for one in messages if isinstance(one, HumanMessage))
-
-
-def endless(messages: list[BaseMessage]) -> Any:
-    """Works without an end."""
-    return paid(call("look", n=turns_of(messages)))
-
-
-def tree_of(values: Any) -> TreeUse:
-    tree = outcome_of(values).tree
-    assert tree is not None
-    return tree
-
-
-# One delegate.
-
-
-def worker(looks: int = 9, **limits: Any) -> Graph:
-    """Looks so often, and is done."""
-    steps = [paid(call("look", n=n)) for n in range(looks)]
-    return graph_of([*steps, FINISH], [look], limits=Limits(**limits))
-
-
-BELOW: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
-    # What the delegate may use, what its caller may, and how many turns the delegate had.
-    "tokens of the caller": ({}, {"tokens": 450}, 4),
-    "tool calls of the caller": ({}, {"tool_calls": 3}, 3),
-    "cost of the caller": ({"prices": PRICES}, {"cost": 4.5, "prices": PRICES}, 4),
-    "turns of its own": ({"turns": 3}, {"turns": 9}, 3),
-    "turns of the caller are not its": ({}, {"turns": 3}, 10),
-}
-
-
-@pytest.mark.parametrize("name", BELOW)
-def test_a_delegate_gets_what_is_left_above_or_its_own_limit(name: str) -> None:
-    own, above, turns = BELOW[name]
-    graph = graph_of([paid(*hand_to("helper")), GIVES_UP], [helper(worker(**own))], limits=Limits(**above))
-    values = graph.invoke(GO)
-    assert (results(values)[0].status == "success") is (turns == 10)
-    tree, outcome = tree_of(values), outcome_of(values)
-    assert tree.turns == outcome.turns + turns
-    assert tree.total_tokens == 100 * tree.turns
-    assert (outcome.usage.total_tokens, outcome.tool_calls) == (100 * outcome.turns, 1)
-
-
-@pytest.mark.parametrize("limits", [{"tokens": 350}, {"cost": 3.5, "prices": PRICES}], ids=["tokens", "cost"])
-def test_what_a_delegate_has_used_ends_its_caller_and_both_go_on(
-    limits: dict[str, Any], storage: Storage
-) -> None:
-    below = worker(prices=PRICES)
-    graph = graph_of(
-        [paid(*hand_to("helper")), GIVES_UP], [helper(below)], limits=Limits(**limits), storage=storage
-    )
-    outcome = outcome_of(graph.invoke(GO, THREAD))
-    assert (outcome.status, outcome.reason, outcome.turns) == ("limit", next(iter(limits)), 1)
-    assert outcome.tree is not None
-    # At most one reply above the limit, of the one that ran.
-    assert outcome.tree.total_tokens == 400
-    # More grants the whole amount once more, counted from now on, and the delegate goes on.
-    for _ in range(2):
-        values = graph.invoke(go_on(turns=5), THREAD)
-    assert outcome_of(values).claim == "blocked"
-    assert (tree_of(values).turns, tree_of(values).delegates) == (1 + 10 + 1, 1)
-
-
-@pytest.mark.parametrize("limits", [Limits(tokens=100), Limits(tree_turns=1)], ids=["tokens", "tree_turns"])
-def test_a_delegate_is_not_begun_when_nothing_is_left(limits: Limits) -> None:
-    below = ScriptedModel([FINISH])
-    graph = graph_of([paid(*hand_to("helper"))], [helper(graph_of(below))], limits=limits)
-    values = graph.invoke(GO)
-    assert (results(values)[0].status, below.seen) == ("error", [])
-    assert (outcome_of(values).status, outcome_of(values).tree) == ("limit", None)
-
-
-@pytest.mark.parametrize(("depth", "turns"), [(1, 2 + 1), (2, 2 + 2 + 1), (3, 2 + 2 + 2 + 1)])
-def test_a_graph_that_delegates_to_itself_is_bounded_by_depth(depth: int, turns: int) -> None:
-    def itself() -> Graph:
-        return graph_of(by_turn(hand_to("helper"), GIVES_UP), [helper(itself)])
-
-    graph = graph_of(by_turn(hand_to("helper"), GIVES_UP), [helper(itself)], limits=Limits(depth=depth))
-    values = graph.invoke(GO)
-    assert (outcome_of(values).claim, tree_of(values).turns) == ("blocked", turns)
-    assert "depth" in results(values)[0].text
-
-
-def test_a_task_has_at_most_so_many_delegates() -> None:
-    team = [helper(graph_of(by_turn(FINISH)))]
-    graph = graph_of([hand_to("helper", "helper"), hand_to("helper")], team, limits=Limits(children=2))
-    values = graph.invoke(GO)
-    assert (outcome_of(values).status, outcome_of(values).reason) == ("limit", "children")
-    assert tree_of(values).delegates == 2
-
-
-# Many beside each other.
-
-
-def several(limits: Limits, below: Any = endless, beside: int = 4, **options: Any) -> Graph:
-    """A graph that calls a delegate several times in one reply."""
-    child = graph_of(ScriptedModel(below), [look], limits=Limits(turns=60, repeats=None, prices=PRICES))
-    calls = paid(*[call("helper", task=f"{n}") for n in range(beside)])
-    lead = ScriptedModel(lambda messages: GIVES_UP if turns_of(messages) else calls)
-    return build_graph(lead, [helper(child)], limits=limits, **options)
-
-
-# A limit of the tree, how the task ends, and what all have used: at least and at most.
-BOUNDED: dict[str, tuple[Limits, str, str, int, int]] = {
-    "turns": (Limits(tree_turns=17), "tree_turns", "turns", 17, 17),
-    "tool calls": (Limits(tool_calls=11), "finish_task", "tool_calls", 11, 11),
-    # Each of four may be in a reply when the limit is reached.
-    "tokens": (Limits(tokens=1_500), "tokens", "total_tokens", 1_500, 1_500 + 4 * 100),
-    "cost": (Limits(cost=15, prices=PRICES), "cost", "total_tokens", 1_500, 1_500 + 4 * 100),
-}
-
-
-@pytest.mark.parametrize("name", BOUNDED)
-def test_a_limit_holds_for_all_that_run_beside_each_other(name: str, storage: Storage) -> None:
-    limits, reason, used, least, most = BOUNDED[name]
-    values = several(limits, storage=storage).invoke(GO, THREAD)
-    assert outcome_of(values).reason == reason
-    assert least <= getattr(tree_of(values), used) <= most
-
-
-def test_each_limit_above_holds_for_what_stands_below_it(storage: Storage) -> None:
-    middle = several(Limits(tree_turns=6))
-    graph = graph_of(
-        [hand_to("one", "two"), GIVES_UP],
-        [helper(middle, "one"), helper(middle, "two")],
-        limits=Limits(tree_turns=11),
-        storage=storage,
-    )
-    assert tree_of(graph.invoke(GO, THREAD)).turns == 11
-    alone = graph_of([hand_to("one"), GIVES_UP], [helper(middle, "one")], limits=Limits(tree_turns=11))
-    assert tree_of(alone.invoke(GO)).turns == 2 + 6
-
-
-def test_what_one_leaves_is_there_for_those_beside_it(storage: Storage) -> None:
-    def some(messages: list[BaseMessage]) -> Any:
-        return FINISH if task_of(messages) != "0" or turns_of(messages) == 9 else endless(messages)
-
-    values = several(Limits(tree_turns=15), some, storage=storage).invoke(GO, THREAD)
-    # An equal share would have cut the long one short.
-    assert (outcome_of(values).reason, tree_of(values).turns) == ("finish_task", 1 + 10 + 3 + 1)
-
-
-# Those that wait, are copied, or go on.
-
-
-def asking(after: int) -> Callable[[list[BaseMessage]], Any]:
-    """Pays so often, asks, and pays on without an end. One that asks at once can be answered by the clock."""
-    by_clock: dict[str, Any] = {} if after else {"default_answer": "yes", "deadline_seconds": 60}
-    question = call("ask_user", question="Go on?", **by_clock)
-    return lambda messages: (
-        question if turns_of(messages) == after else call("pay", to=f"{turns_of(messages)}")
-    )
-
-
-def by_task(messages: list[BaseMessage]) -> Any:
-    return asking(0 if task_of(messages) == "early" else 3)(messages)
-
-
-def asker(shop: Shop) -> Graph:
-    controls = standard_controls(deadlines=True)
-    limits = Limits(repeats=None)
-    return graph_of(ScriptedModel(by_task), [shop.pay], limits=limits, control_tools=controls)
-
-
-def two_that_ask(shop: Shop, limits: Limits, **options: Any) -> Graph:
-    """A graph with two delegates beside each other: one asks at once, the other after it has paid thrice."""
-    both = [call("helper", task="early"), call("helper", task="late")]
-    return graph_of(by_turn(both, GIVES_UP, GIVES_UP), [helper(asker(shop))], limits=limits, **options)
-
-
-def stopped(session: Session) -> Session:
-    session.stop()
-    session.go_on()
-    return session
-
-
-def copied(session: Session) -> Session:
-    copy = session.fork(thread_id="copy")
-    copy.run()
-    return copy
-
-
-def expired(session: Session) -> Session:
-    assert expire(session.graph, "t", now=9e12)
-    session.run()
-    return session
-
-
-MEANWHILE: dict[str, Callable[[Session], Session]] = {
-    "nothing": lambda session: session,
-    "it was stopped, and went on": stopped,
-    "it was copied: the copy": copied,
-    "a question has expired": expired,
-}
-
-
-def answered(session: Session) -> TreeUse:
-    """The one that has used nothing yet goes on first; that of the other must be known to it."""
-    tree = to_the_end(session).tree
-    assert tree is not None
-    return tree
-
-
-@pytest.mark.parametrize("meanwhile", MEANWHILE)
-def test_what_waits_keeps_its_part_whatever_happens_to_the_thread(
-    meanwhile: str, shop: Shop, storage: Storage
-) -> None:
-    session = Session(two_that_ask(shop, Limits(tree_turns=9), storage=storage), "t")
-    session.run("go")
-    assert answered(MEANWHILE[meanwhile](session)).turns == 9
