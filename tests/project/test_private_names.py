@@ -1,21 +1,26 @@
 """Private names of other packages: gathered in one file, and none of them is needed."""
 
 import ast
+import asyncio
 import json
-import subprocess
+import os
+import signal
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from signoff.graph.inside import private
-from tests.support.sources import REPOSITORY, sources
+from tests.support.sources import sources
 
 PACKAGES = ("langgraph", "langchain", "langsmith", "pydantic")
 LAST_PARTS = {path.rpartition(".")[2] for _, path in private.NAMES.values()}
-# What a tool that is called directly needs.
-OF_PLAIN = {"format_output", "config_param", "to_args"}
 
 
 def private_names(tree: ast.AST) -> Iterator[str]:
@@ -46,24 +51,47 @@ def test_the_installed_versions_have_every_name() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.thorough
 def test_without_any_one_of_them_a_thread_runs_crashes_and_ends_as_with_all(tmp_path: Path) -> None:
-    # One program for all: the libraries are imported once.
-    command = [sys.executable, "-m", "tests.support.without_private_names", str(tmp_path)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, check=True)
-    whole, *others = map(json.loads, done.stdout.splitlines())
-    assert (whole["killed"], whole["gone"], whole["outcome"]["status"]) == (True, [], "success")
-    assert whole["asked"].count("'one'") == whole["asked"].count("approve'") == 1
-    assert whole["effects"] == ["paid", "5", "blown"]
-    expected = [
-        {
-            **whole,
-            "name": name,
-            "gone": [name],
-            "lean": name not in private.LEAN,
-            "plain": name not in OF_PLAIN,
-        }
-        for name in private.NAMES
-    ]
-    assert others == expected
+    ends = {}
+    for name in ("", *private.NAMES):
+        folder = tmp_path / f"without {name}"
+        folder.mkdir()
+        assert ended(partial(begun_without, name, folder)) == -signal.SIGKILL
+        assert ended(partial(gone_on_without, name, folder)) == 0
+        ends[name] = json.loads((folder / "ended").read_text())
+    outcome, said, effects, *asked = ends[""]
+    assert (outcome, effects, asked) == (["success", "Done.", 6, 7], "paid-5 blown ", [2, 2])
+    assert [text for _, text, _ in said if "red" in text or "blue" in text] == ["one: red", "two: blue"]
+    assert [name for name, end in ends.items() if end != ends[""]] == []
+
+
+def ended(act: Callable[[], object]) -> int:
+    """The exit code of a process that does this."""
+    with warnings.catch_warnings(action="ignore"):
+        child = os.fork()
+    if child == 0:
+        with ExitStack() as stack:
+            stack.callback(os._exit, 1)
+            act()
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def without(name: str) -> Any:
+    """The program, with Signoff imported anew as if no installed version had this name."""
+    for module in [one for one in sys.modules if one.split(".")[0] == "signoff"]:
+        del sys.modules[module]
+    anew = import_module(private.__name__)
+    if name:
+        setattr(anew, name, None)
+    assert [one for one in anew.NAMES if not anew.has(one)] == [name] * bool(name)
+    return import_module("tests.support.without_private_names")
+
+
+def begun_without(name: str, folder: Path) -> None:
+    without(name).begin(folder)
+
+
+def gone_on_without(name: str, folder: Path) -> None:
+    (folder / "ended").write_text(json.dumps(asyncio.run(without(name).go_on(folder))))

@@ -1,56 +1,113 @@
-"""Runs a thread without one of the private names that Signoff knows of other packages, for each of them.
+"""A thread that `begin` runs until it is killed in its last effect, and that `go_on` ends: a tool that is given
+its runtime, two reads that ask, an approval."""
 
-Run as a program: `python -m tests.support.without_private_names FOLDER`. It prints one line of
-JSON for each name, and one for none: a tool that injected arguments go to, two reads, an approval, an answer
-to a tool's own `interrupt`, a process killed in the middle of an effect, and the resume in another process,
-which is async.
-
-A name is taken away as Signoff sees it where an installed version has none: it is not there.
-"""
-
-import asyncio
-import json
 import os
 import signal
-import sys
-from importlib import import_module
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated, Any
+
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.tools import tool
+from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
+from langgraph.store.base import BaseStore
+from langgraph.types import Command, interrupt
+from pydantic import PrivateAttr
+
+from signoff import Graph, build_graph, sqlite_storage
+from signoff.models import ScriptedModel, call
+
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+SCRIPT: list[Any] = [
+    [call("look", what="left", messages=["forged"]), call("look", what="right"), call("add", a=1, b=2)],
+    [call("ask", what="one"), call("ask", what="two")],
+    call("pay", amount=5),
+    call("blow"),
+    # It is questioned, since the outcome of the last call is unknown.
+    call("finish_task", summary="Done."),
+    [call("finish_task", summary="Done."), "and more that is never read"],
+]
 
 
-def main(folder: Path) -> None:
-    # Every module of the packages that Signoff imports is there before a name is changed; Signoff's own are
-    # imported anew in each child.
-    import tests.support.without_private_names_run
+class Counting(ScriptedModel):
+    """Counts in private how often it was asked."""
 
-    names = list(import_module("signoff.graph.inside.private").NAMES)
-    for module in [name for name in sys.modules if name.split(".")[0] == "signoff" or name.endswith("_run")]:
-        del sys.modules[module]
-    del tests.support.without_private_names_run
-    for name in ["", *names]:
-        if (child := os.fork()) == 0:
-            whole(name, folder / f"{name or 'none'}")
-            os._exit(0)
-        os.waitpid(child, 0)
+    _asked: int = PrivateAttr(default=0)
+
+    def _stream(self, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+        self._asked += 1
+        return super()._stream(*args, **kwargs)
+
+    def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        self._asked += 1
+        return super()._astream(*args, **kwargs)
 
 
-def whole(name: str, folder: Path) -> None:
-    """Takes the name away, begins the thread in a child that is killed, and goes on with it."""
-    folder.mkdir()
-    private = import_module("signoff.graph.inside.private")
-    if name:
-        setattr(private, name, None)
-    run = import_module("tests.support.without_private_names_run")
-    if (child := os.fork()) == 0:
-        try:
-            run.begin(folder)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    gone = [one for one in private.NAMES if not private.has(one)]
-    told = {"name": name, "killed": killed, "gone": gone, **asyncio.run(run.go_on(folder))}
-    print(json.dumps(told), flush=True)
+def step(messages: list[BaseMessage]) -> Any:
+    return SCRIPT[sum(message.type == "ai" for message in messages)]
 
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+@tool
+def look(
+    what: str,
+    runtime: ToolRuntime[Any, Any],
+    messages: Annotated[list[Any], InjectedState("messages")],
+    store: Annotated[BaseStore, InjectedStore()],
+) -> str:
+    """Look at something."""
+    return f"{what} {runtime.tool_call_id} {len(messages)} {runtime.context.turns} {store is runtime.store}"
+
+
+@tool
+def ask(what: str) -> str:
+    """Ask a person, by an interrupt of its own."""
+    return f"{what}: {interrupt(what)}"
+
+
+look.metadata = ask.metadata = {"kind": "read"}
+
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@contextmanager
+def graph(folder: Path) -> Iterator[tuple[Graph[Any], Counting]]:
+    def note(what: str) -> str:
+        with (folder / "effects").open("a") as file:
+            file.write(f"{what} ")
+        return what
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        return note(f"paid-{amount}")
+
+    def blow() -> str:
+        """End the process."""
+        note("blown")
+        os.kill(os.getpid(), signal.SIGKILL)
+        return ""
+
+    model = Counting(step)  # type: ignore[call-arg]  # pydantic's plugin does not see the one of ScriptedModel
+    with sqlite_storage(folder / "threads.sqlite") as storage:
+        tools: list[Any] = [look, ask, add, pay, blow]
+        yield build_graph(model, tools, storage=storage, approvals={"pay": True}), model
+
+
+def begin(folder: Path) -> None:
+    with graph(folder) as (made, _):
+        given: Any = {"messages": [("user", "go")]}
+        for answer in (None, "red", "blue", "approve"):
+            made.invoke(Command(resume=answer) if answer else given, THREAD, context={"turns": 20})
+
+
+async def go_on(folder: Path) -> list[Any]:
+    """How the thread ends, and all that was seen on the way."""
+    with graph(folder) as (made, model):
+        end = await made.ainvoke(None, THREAD)
+        said = [(message.type, message.text, getattr(message, "status", "")) for message in end["messages"]]
+        outcome = [end["outcome"][name] for name in ("status", "summary", "turns", "tool_calls")]
+        return [outcome, said, (folder / "effects").read_text(), model._asked, len(model.seen)]
