@@ -1,13 +1,18 @@
-"""Signoff inside of other people's programs: each runs in a process of its own, and ends with 0."""
+"""Signoff inside of other people's programs: each ends with 0 in a process of its own."""
 
+import asyncio
 import os
 import subprocess
 import sys
 import textwrap
+from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+
+from signoff import build_graph, outcome_of
+from signoff.models import ScriptedModel, call
 
 HEAD = '''
 import asyncio, os, sys, threading, time
@@ -37,6 +42,7 @@ class Program(NamedTuple):
 
 
 PROGRAMS: dict[str, Program] = {
+    # Whom everybody meets; the others are thorough.
     "nothing of the process is changed, with every warning an error": Program(
         """
         from signoff.tools import terminal_tool, workspace_tools
@@ -92,29 +98,6 @@ PROGRAMS: dict[str, Program] = {
         asyncio.run(main())
         """
     ),
-    "workers that are forked after the graph has run, as gunicorn and Celery do": Program(
-        """
-        graph = build_graph(script(), [look], storage="t.sqlite")
-        def serve(name):
-            ended(graph.invoke(GO, thread(f"{name}-sync")))
-            ended(asyncio.run(graph.ainvoke(GO, thread(f"{name}-async"))))
-        serve("before")
-        children = []
-        for number in range(2):
-            child = os.fork()
-            if not child:
-                try:
-                    serve(number)
-                    os._exit(0)
-                finally:
-                    os._exit(1)
-            children.append(child)
-        assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
-        serve("parent")
-        graph.close()
-        """,
-        flags=("-W", "ignore"),
-    ),
     "event loops that come and go, with many runs at once": Program(
         """
         import uvloop
@@ -146,16 +129,9 @@ PROGRAMS: dict[str, Program] = {
 }
 
 
-# Whom everybody meets; the others are thorough.
-AT_ONCE = {
-    "nothing of the process is changed, with every warning an error",
-    "workers that are forked after the graph has run, as gunicorn and Celery do",
-}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=() if one in AT_ONCE else pytest.mark.thorough) for one in PROGRAMS]
+    "name", [pytest.param(one, marks=[pytest.mark.thorough] * (at > 0)) for at, one in enumerate(PROGRAMS)]
 )
 def test_a_program_of_somebody_else(name: str, tmp_path: Path) -> None:
     program = PROGRAMS[name]
@@ -166,3 +142,32 @@ def test_a_program_of_somebody_else(name: str, tmp_path: Path) -> None:
     command = [sys.executable, *program.flags, "program.py"]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_workers_that_are_forked_after_the_graph_has_run(tmp_path: Path) -> None:
+    """As gunicorn and Celery do."""
+
+    def serve(name: str) -> bool:
+        threads: list[Any] = [{"configurable": {"thread_id": f"{name} {way}"}} for way in ("sync", "async")]
+        values = graph.invoke(GO, threads[0]), asyncio.run(graph.ainvoke(GO, threads[1]))
+        return [outcome_of(one).status for one in values] == ["success", "success"]
+
+    model = ScriptedModel(lambda messages: DONE if messages[-1].type == "tool" else call("look"))
+    with build_graph(model, [look], storage=str(tmp_path / "t.sqlite")) as graph:
+        assert serve("before")
+        if (child := os.fork()) == 0:
+            with ExitStack() as stack:
+                stack.callback(os._exit, 1)
+                os._exit(not serve("child"))
+        assert os.waitpid(child, 0)[1] == 0
+        assert serve("parent")
+
+
+GO: Any = {"messages": [("user", "go")]}
+DONE = call("finish_task", summary="Done.")
+
+
+def look() -> str:
+    """Look."""
+    return "seen"

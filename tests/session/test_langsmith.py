@@ -5,21 +5,25 @@ import os
 import re
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pytest
+
+from tests.support.servers.loopback import Handler, Loopback
 
 ROOT = Path(__file__).parents[2]
 
 
-class LangSmith(BaseHTTPRequestHandler):
-    """Takes what LangSmith's client sends."""
+class LangSmith(Loopback):
+    """sent: what LangSmith's client has sent, each with its method."""
 
-    sent: ClassVar[list[tuple[str, bytes]]] = []
+    def __init__(self) -> None:
+        super().__init__(_Taking)
+        self.sent: list[tuple[str, bytes]] = []
+
+
+class _Taking(Handler):
+    server: LangSmith
 
     def do_GET(self) -> None:
         config = {
@@ -33,8 +37,7 @@ class LangSmith(BaseHTTPRequestHandler):
         self.reply(json.dumps({"batch_ingest_config": config}).encode())
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.sent.append((self.command, body))
+        self.server.sent.append((self.command, self.body()))
         self.reply(b"{}")
 
     do_PATCH = do_POST
@@ -45,33 +48,27 @@ class LangSmith(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def server() -> Iterator[str]:
-    LangSmith.sent.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), LangSmith) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_the_program_of_the_page_tells_langsmith_how_the_task_ended(server: str, tmp_path: Path) -> None:
+def test_the_program_of_the_page_tells_langsmith_how_the_task_ended(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "how-to" / "tracing.md").read_text("utf-8")
     program = re.findall(r"```python title=\"report.py\"\n(.*?)```", page, re.S)[0]
     (tmp_path / "report.py").write_text(program)
-    langsmith = {"LANGSMITH_TRACING": "true", "LANGSMITH_ENDPOINT": server, "LANGSMITH_API_KEY": "none"}
-    env = {**os.environ, **langsmith, "LANGCHAIN_ENDPOINT": server, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "report.py"]
-    ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200)
+    with LangSmith() as server:
+        env = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "LANGSMITH_TRACING": "true",
+            "LANGSMITH_API_KEY": "none",
+        }
+        env |= {"LANGSMITH_ENDPOINT": server.root, "LANGCHAIN_ENDPOINT": server.root}
+        command = [sys.executable, "report.py"]
+        ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200)
     assert (ran.returncode, ran.stdout) == (0, "success finish_task\n"), ran.stderr
-    everything = b"\n".join(body for _, body in LangSmith.sent)
+    everything = b"\n".join(body for _, body in server.sent)
     expected = [b"weekly report", b"nightly", b"report-7", b'"customer"', b"decide", b'"outcome"']
     assert [text for text in expected if text not in everything] == []
-    (patched,) = [json.loads(body) for way, body in LangSmith.sent if way == "PATCH"]
+    (patched,) = [json.loads(body) for way, body in server.sent if way == "PATCH"]
     assert patched["extra"]["metadata"]["outcome"] == "success"
     assert patched["tags"] == ["nightly", "success", "finish_task"]

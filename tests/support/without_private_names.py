@@ -1,5 +1,5 @@
-"""A thread that `begin` runs until it is killed in its last effect, and that `go_on` ends: a tool that is given
-its runtime, two reads that ask, an approval."""
+"""A thread that `begin` runs until it is killed in its last effect, and that `go_on` ends: a tool that is
+given its runtime, two reads that ask, an approval."""
 
 import os
 import signal
