@@ -98,17 +98,6 @@ PROGRAMS: dict[str, Program] = {
         asyncio.run(main())
         """
     ),
-    "event loops that come and go, with many runs at once": Program(
-        """
-        import uvloop
-        async def at_once():
-            for result in await asyncio.gather(*(graph.ainvoke(GO) for _ in range(9))):
-                ended(result)
-        graph = build_graph(script(), [look])
-        for runs in (asyncio.run, asyncio.run, uvloop.run):
-            runs(at_once())
-        """
-    ),
     "a user without a name and a home": Program(
         """
         def much() -> str:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from signoff.machine import State
-from tests.house import ROOT, code_lines, door, statements
+from tests.house import ROOT, code_lines, door
 
 
 @pytest.mark.parametrize(
@@ -19,12 +19,6 @@ from tests.house import ROOT, code_lines, door, statements
 )
 def test_lines_of_code_are_counted_without_what_explains_them(source: str, lines: int) -> None:
     assert code_lines(source) == lines
-
-
-def test_statements_are_counted_however_they_are_laid_out() -> None:
-    packed = 'def f(x):\n    """Docstring."""\n    if x: y = 1; return y\n'
-    spread = "def f(\n    x,\n):\n    if x:\n        y = 1\n        return y\n"
-    assert statements(packed) == statements(spread) == 4
 
 
 def test_the_architecture_names_files_and_states_that_there_are() -> None:

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from docs.hooks.reference import PUBLIC
-from tests.support.sources import REPOSITORY, sources
+from tests.support.sources import REPOSITORY, sources, trees
 
 # From the bottom up, each with its modules. A module belongs to the layer with the longest name that fits,
 # and imports only from its own layer or one below.
@@ -85,12 +85,13 @@ SOURCES = sources()
 OFFERED = {f"{module}.{name}" for module in PUBLIC for name in import_module(module).__all__}
 
 
-def imported(source: str) -> Iterator[str]:
-    """The modules of ours that the source text imports, wherever the statement stands."""
-    tree = ast.parse(source)
+def imported(tree: ast.Module) -> Iterator[str]:
+    """The modules of ours that a module imports, wherever the statement stands."""
     # What a module runs as a program of its own is no import of the module.
-    tree.body = [node for node in tree.body if not ast.unparse(node).startswith("if __name__ == '__main__'")]
-    for name in names_imported(tree):
+    body = [
+        node for node in tree.body if not (isinstance(node, ast.If) and "__main__" in ast.dump(node.test))
+    ]
+    for name in names_imported(ast.Module(body, [])):
         yield name if name in SOURCES else name.rpartition(".")[0]
 
 
@@ -106,9 +107,7 @@ def names_imported(tree: ast.AST) -> Iterator[str]:
         yield from (name for name in names if name.split(".")[0] == "signoff")
 
 
-IMPORTS = {
-    name: set(imported(path.read_text("utf-8"))) - OPENS.get(name, set()) for name, path in SOURCES.items()
-}
+IMPORTS = {name: set(imported(tree)) - OPENS.get(name, set()) for name, tree in trees().items()}
 
 
 def layer(module: str) -> int:
@@ -159,7 +158,7 @@ LAZY = ("signoff", "signoff.tools", "signoff.models", "signoff.session", "signof
 
 def test_what_a_package_offers_is_imported_when_it_is_used() -> None:
     for package in LAZY:
-        body = ast.parse(SOURCES[package].read_text("utf-8")).body
+        body = trees()[package].body
         (for_checkers,) = (node for node in body if isinstance(node, ast.If))
         (late,) = (node.value for node in body if ast.unparse(node).startswith("__getattr__"))  # type: ignore[attr-defined]
         table = {f"{module}.{name}" for module, few in ast.literal_eval(late.args[1]).items() for name in few}
@@ -230,9 +229,9 @@ patch("signoff.graph.rules.RULES", ())
 def test_what_stands_upon_the_door_imports_public_names_alone_but_for_a_list_that_shrinks() -> None:
     names = {
         name
-        for module, path in SOURCES.items()
+        for module, tree in trees().items()
         if is_in(module, *FACES)
-        for name in beyond_the_door(ast.parse(path.read_text("utf-8")))
+        for name in beyond_the_door(tree)
         if not is_in(name, *FACES)
     }
     assert Counter(".".join(name.split(".")[:2]) for name in names) == BEYOND

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from signoff.graph.inside import private
-from tests.support.sources import sources
+from tests.support.sources import trees
 
 PACKAGES = ("langgraph", "langchain", "langsmith", "pydantic")
 LAST_PARTS = {path.rpartition(".")[2] for _, path in private.NAMES.values()}
@@ -41,8 +41,7 @@ def private_names(tree: ast.AST) -> Iterator[str]:
 
 
 def test_no_other_file_knows_one() -> None:
-    trees = {module: ast.parse(path.read_text("utf-8")) for module, path in sources().items()}
-    assert [module for module, tree in trees.items() if list(private_names(tree))] == [private.__name__]
+    assert [module for module, tree in trees().items() if list(private_names(tree))] == [private.__name__]
 
 
 def test_the_installed_versions_have_every_name() -> None:

@@ -122,7 +122,6 @@ def storage(folder: Path) -> Iterator[SqliteStorage]:
 DIALOGS: dict[str, tuple[list[Any], str, str]] = {
     "edited wrongly": ([choose("edit"), edit_to("no JSON"), choose("approve")], "ran\n", "end_turn"),
     "an edit that is put away": ([choose("edit"), PUT_AWAY], "", "cancelled"),
-    "cancelled": ([CANCELLED], "", "cancelled"),
     "an option that was not offered": ([choose("always"), choose("approve")], "ran\n", "end_turn"),
 }
 
@@ -169,7 +168,6 @@ BROKEN: dict[str, Any] = {
     "an error": FAILS,
     "an error of other types": {"error": {"code": "x", "message": 5}},
     "a text": {"result": "approve"},
-    "nothing": {},
 }
 
 

@@ -1,5 +1,7 @@
 """The modules of the product."""
 
+import ast
+from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
@@ -15,3 +17,9 @@ def sources() -> dict[str, Path]:
                 inside = parts if folder == "signoff" else ("signoff", *parts)
                 found[".".join(inside).removesuffix(".__init__")] = path
     return found
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """What each module says, parsed once."""
+    return {name: ast.parse(path.read_text("utf-8")) for name, path in sources().items()}

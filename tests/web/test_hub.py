@@ -160,18 +160,7 @@ def test_of_many_answers_at_once_one_counts(new: New, second: Served) -> None:
 
 def test_one_watches_what_the_other_runs(new: New, second: Served) -> None:
     here = new(HELD)
-    check_watching(here, here.on(second))
-
-
-@pytest.mark.thorough
-def test_one_watches_what_the_other_runs_on_postgresql(place: Place, postgres_url: str) -> None:
-    words = ["--database", postgres_url]
-    with place.serve(*words) as one, place.serve(*words) as two:
-        here = Thread(place, one, HELD)
-        check_watching(here, here.on(two))
-
-
-def check_watching(here: Thread, there: Thread) -> None:
+    there = here.on(second)
     with there.reading():
         pass
     with there.reading() as reader:
@@ -218,10 +207,6 @@ WHOLE: dict[str, tuple[str, list[str]]] = {
         ["config.py", "PORT", *LINES],
     ),
     "a question": (f"call('ask_user', question={chr(10).join(LINES)!r}, options={LINES[:90]!r})", LINES),
-    "a finish": (
-        f"call('finish_task', summary='x', pending_issues={LINES!r}, requires_user_confirmation=True)",
-        LINES,
-    ),
 }
 
 
