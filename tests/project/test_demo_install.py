@@ -5,7 +5,6 @@ import runpy
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,15 +13,6 @@ from tests.support.sources import REPOSITORY
 
 SCRIPT = REPOSITORY / "examples" / "demo" / "install.py"
 DEMO = runpy.run_path(str(SCRIPT))
-
-
-@pytest.mark.thorough
-def test_the_group_of_the_demo_is_the_embedded_model_and_no_more() -> None:
-    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))
-    assert settings["dependency-groups"]["demo"] == ["signoff[local]"]
-    local = settings["project"]["optional-dependencies"]["local"]
-    assert len(DEMO["local_packages"]()) == len(local)
-    assert all(line.startswith(tuple(DEMO["local_packages"]())) for line in local)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@ leaving a run, and signals. Pauses, stops and going on are in `tests/door/`."""
 
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -189,7 +190,7 @@ async def test_leaving_the_async_events_frees_the_thread_too(bench: Bench) -> No
 
 @pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals come there")
 def test_a_signal_pauses_a_run_in_the_main_thread_and_is_given_back(bench: Bench) -> None:
-    before, refused = signal.getsignal(signal.SIGTERM), list[SetupError]()
+    before = signal.getsignal(signal.SIGTERM)
 
     @tool
     def work() -> str:
@@ -207,14 +208,6 @@ def test_a_signal_pauses_a_run_in_the_main_thread_and_is_given_back(bench: Bench
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is before
 
-    def attempt() -> None:
-        try:
-            with pause_on_signals(session):
-                pass
-        except SetupError as error:
-            refused.append(error)
-
-    thread = threading.Thread(target=attempt)
-    thread.start()
-    thread.join(60)
-    assert len(refused) == 1
+    with ThreadPoolExecutor(1) as pool:
+        refused = pool.submit(pause_on_signals(session).__enter__).exception(60)
+    assert isinstance(refused, SetupError)
