@@ -1,7 +1,6 @@
 """A graph as a tool of another one: what it is given, what comes back, what the caller may claim then."""
 
 import json
-import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from signoff import (
     outcome_of,
 )
 from signoff.models import ScriptedModel, call, reply
+from tests.support.interrupting import interrupt_process
 from tests.support.trees import (
     ASK,
     BLOCKED,
@@ -42,6 +42,7 @@ from tests.support.trees import (
     results,
     turns_of,
 )
+from tests.support.waiting import until
 
 PARTIAL = call("finish_task", summary="Half.", outcome="partial", pending_issues=["the rest"])
 CAUSE = "401: your API key was revoked"
@@ -279,9 +280,7 @@ def test_several_in_one_reply_run_beside_each_other(parallel: int | None, expect
         """Takes a while."""
         now.append(n)
         most.append(len(now))
-        until = time.monotonic() + 60
-        while max(most) < expected and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: max(most) >= expected)
         # One more than expected would come meanwhile.
         time.sleep(0.05)
         now.pop()
@@ -293,7 +292,6 @@ def test_several_in_one_reply_run_beside_each_other(parallel: int | None, expect
     assert max(most) == expected
 
 
-@pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals come there")
 def test_all_below_stop_at_their_step_when_the_run_is_interrupted(shop: Shop, storage: Storage) -> None:
     at_work, interrupted, most = threading.Barrier(2), threading.Event(), 20
 
@@ -303,7 +301,7 @@ def test_all_below_stop_at_their_step_when_the_run_is_interrupted(shop: Shop, st
         if not interrupted.is_set():
             at_work.wait(timeout=10)
             interrupted.set()
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            interrupt_process()
         shop.paid.append(to)
         return "paid"
 

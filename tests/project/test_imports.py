@@ -138,15 +138,6 @@ def test_no_circle() -> None:
     TopologicalSorter(IMPORTS).prepare()
 
 
-def test_every_module_is_in_exactly_one_layer() -> None:
-    listed = [prefix for _, prefixes in LAYERS for prefix in prefixes]
-    assert len(set(listed)) == len(listed)
-    assert [prefix for prefix in listed if not any(is_in(module, prefix) for module in SOURCES)] == []
-    # `signoff` stands for the modules of its own folder alone.
-    rooms = [prefix for prefix in listed if prefix != "signoff"]
-    assert [name for name in SOURCES if name.count(".") > 1 and not is_in(name, *rooms)] == []
-
-
 LAZY = ("signoff", "signoff.tools", "signoff.models", "signoff.session", "signoff.storage", "signoff.verify")
 
 

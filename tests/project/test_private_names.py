@@ -9,7 +9,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -52,20 +51,23 @@ def test_the_installed_versions_have_every_name() -> None:
 @pytest.mark.slow
 @pytest.mark.thorough
 def test_without_any_one_of_them_a_thread_runs_crashes_and_ends_as_with_all(tmp_path: Path) -> None:
-    ends = {}
-    for name in ("", *private.NAMES):
-        folder = tmp_path / f"without {name}"
-        folder.mkdir()
-        assert ended(partial(begun_without, name, folder)) == -signal.SIGKILL
-        assert ended(partial(gone_on_without, name, folder)) == 0
-        ends[name] = json.loads((folder / "ended").read_text())
+    ends = {name: end_without(name, tmp_path / f"without {name}") for name in ("", *private.NAMES)}
     outcome, said, effects, *asked = ends[""]
     assert (outcome, effects, asked) == (["success", "Done.", 6, 7], "paid-5 blown ", [2, 2])
     assert [text for _, text, _ in said if "red" in text or "blue" in text] == ["one: red", "two: blue"]
     assert [name for name, end in ends.items() if end != ends[""]] == []
 
 
-def ended(act: Callable[[], object]) -> int:
+def end_without(name: str, folder: Path) -> Any:
+    """What the thread comes to without this name, in two processes."""
+    folder.mkdir()
+    assert exit_code(lambda: without(name).begin(folder)) == -signal.SIGKILL
+    end = folder / "end"
+    assert exit_code(lambda: end.write_text(json.dumps(asyncio.run(without(name).go_on(folder))))) == 0
+    return json.loads(end.read_text())
+
+
+def exit_code(act: Callable[[], object]) -> int:
     """The exit code of a process that does this."""
     with warnings.catch_warnings(action="ignore"):
         child = os.fork()
@@ -86,11 +88,3 @@ def without(name: str) -> Any:
         setattr(anew, name, None)
     assert [one for one in anew.NAMES if not anew.has(one)] == [name] * bool(name)
     return import_module("tests.support.without_private_names")
-
-
-def begun_without(name: str, folder: Path) -> None:
-    without(name).begin(folder)
-
-
-def gone_on_without(name: str, folder: Path) -> None:
-    (folder / "ended").write_text(json.dumps(asyncio.run(without(name).go_on(folder))))

@@ -55,29 +55,6 @@ def test_a_whole_task_that_two_people_see(new: New) -> None:
     assert thread.ran() == "edited\n"
 
 
-def test_a_limit_a_fork_a_stop_and_the_end_of_a_thread(new: New) -> None:
-    thread = new(f"[{LOOK}, {LOOK}, {DONE}]", turns=2)
-    assert thread.begin().last["result"]["reason"] == "turns"
-    assert 'data-move="go_on"' in thread.parts()["moves"]
-    assert thread.post("move", move="go_on", turns=10)[0] == 200
-    assert thread.look().last["result"]["status"] == "success"
-    fork = re.search(r'data-fork="(.+?)"', thread.parts()["p-turn-1-2"])
-    assert fork is not None
-    code, told = thread.post("fork", at=fork[1])
-    assert (code, told) == (200, {"thread": f"{thread.name}-fork-1"})
-    copy = told["thread"]
-    with thread.reading(copy) as reader:
-        reader.sees("Stopped", "Forked here")
-        assert "p-turn-1-2" in reader.parts
-        assert "p-turn-1-3" not in reader.parts
-        assert thread.post("move", copy, move="stop")[0] == 200
-        reader.sees("Cancelled")
-        assert thread.post("delete", copy)[0] == 200
-        reader.until(lambda: reader.events[-1][0] == "gone")
-    assert thread.post("delete", copy)[0] == 422
-    assert (thread.look(copy).last["result"]["status"], users(thread)) == ("unknown", [thread.task])
-
-
 def test_a_pause_counts_from_the_first_step_on(new: New) -> None:
     thread = new(f"[held({LOOK}), {LOOK}, {DONE}]")
     for request in ({"what": "write", "text": thread.task}, {"what": "move", "move": "go_on"}):
