@@ -49,27 +49,13 @@ def test_the_page_of_the_rules_lists_them_in_their_order() -> None:
     assert rows == [(rule.name, str(rule.event)) for rule in RULES]
 
 
-def cell(page: str, words: str, row: str, column: str) -> str:
-    """What stands in a table: in the first one behind `words`."""
-    head, *rows = [line for line in read(page).partition(words)[2].splitlines() if line.startswith("|")]
-    line = next(line for line in rows if line.startswith(f"| {row} |"))
-    return line.split("|")[head.split("|").index(f" {column} ")].strip()
-
-
-OVERHEAD = "docs/benchmarks/overhead.md"
-QUOTED = {
-    "CPU a turn, 200 turns": (OVERHEAD, "with every step saved in SQLite", "200"),
-    "KB on disk a turn, 1,000 turns": (OVERHEAD, "KB on disk per turn.", "1,000"),
-    "CPU a turn, a real client": (OVERHEAD, "## With a real client", "300 chunks"),
-}
-
-
-@pytest.mark.parametrize("begins", QUOTED)
+@pytest.mark.parametrize("begins", ["CPU a turn, 200", "KB on disk a turn", "CPU a turn, a real"])
 def test_the_figures_of_the_readme_are_those_that_were_recorded(begins: str) -> None:
-    page, words, column = QUOTED[begins]
     (row,) = [line for line in read("README.md").splitlines() if line.startswith(f"| {begins}")]
     numbers = [number for part in row.split("|")[2:4] for number in re.findall(r"[\d.]+", part)]
-    assert numbers == [cell(page, words, subject, column) for subject in ("**Signoff**", "create_agent")]
+    for subject, number in zip(("**Signoff**", "create_agent"), numbers, strict=True):
+        recorded = re.findall(rf"^\| {re.escape(subject)} \|.*", read("docs/benchmarks/overhead.md"), re.M)
+        assert any(f"| {number} |" in line for line in recorded), number
 
 
 @pytest.mark.parametrize(

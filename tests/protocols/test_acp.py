@@ -394,7 +394,7 @@ def test_lines_that_are_no_messages_end_nothing(without_forms: Editor) -> None:
     assert without_forms.prompt(session, "number") == "end_turn"
 
 
-def test_a_terminal_of_the_editor_which_then_goes_away(
+def test_a_version_is_agreed_on_and_a_terminal_of_the_editor_which_then_goes_away(
     command: list[str], folder: Path, without_forms: Editor, file: Path
 ) -> None:
     viewers: list[subprocess.Popen[bytes]] = []
@@ -408,7 +408,14 @@ def test_a_terminal_of_the_editor_which_then_goes_away(
         printed.append(viewers[0].communicate()[0])
         return {"exitCode": viewers[0].returncode}
 
-    with Editor(command, folder, terminal=True) as editor:
+    with Editor(command, folder, version=None) as editor:
+        for version in (0, 2):
+            with pytest.raises(Refused):
+                editor.new()
+            agreed = editor.request(
+                "initialize", protocolVersion=version, clientCapabilities={"terminal": True}
+            )
+        assert agreed["protocolVersion"] == 1
         editor.handlers |= {"terminal/create": create, "terminal/wait_for_exit": wait_for_exit}
         editor.handlers |= {"terminal/release": lambda _: {}}
         session = editor.new()
@@ -422,21 +429,6 @@ def test_a_terminal_of_the_editor_which_then_goes_away(
     without_forms.load(other)
     assert without_forms.prompt(other, "", choose("approve"), choose("reject")) == "end_turn"
     assert text_of(file) == "ran\none\n"
-
-
-@pytest.mark.thorough
-def test_the_version_is_agreed_on_and_nothing_but_the_protocol_stands_on_stdout(folder: Path) -> None:
-    options = ["--graph", f"{SERVERS / 'noisy_graph.py'}:graph", "--config", "none"]
-    command = [sys.executable, "-m", "signoff.cli", "acp", *options]
-    # Every line that it writes is read as JSON.
-    with Editor([*command, "--database", str(folder / "noisy.sqlite")], folder, version=None) as editor:
-        with pytest.raises(Refused):
-            editor.new()
-        editor.request("initialize", protocolVersion=0, clientCapabilities={})
-        with pytest.raises(Refused):
-            editor.new()
-        assert editor.request("initialize", protocolVersion=2, clientCapabilities={})["protocolVersion"] == 1
-        assert editor.prompt(editor.new(), "Add") == "end_turn"
 
 
 @pytest.mark.parametrize("name", ["acp", "mcp"])
