@@ -8,10 +8,11 @@ import time
 from pathlib import Path
 
 from tests.kills.harness import Swept, Target, sweep
-from tests.kills.targets import Delegates, Guarded, Loop, Undo
+from tests.kills.targets import Delegates, Edited, Guarded, Loop, Undo
 from tests.support.arguments import at_least
 
-TARGETS: dict[str, type[Target]] = {"loop": Loop, "delegates": Delegates, "undo": Undo, "guards": Guarded}
+KINDS: tuple[type[Target], ...] = Loop, Delegates, Undo, Edited, Guarded
+TARGETS = {kind.__name__.lower(): kind for kind in KINDS}
 
 
 def swept(name: str, kills: int, seed: int, database: str) -> Swept:

@@ -109,16 +109,6 @@ def opened(database: str) -> Iterator[Any]:
         yield storage
 
 
-def told_of_changes(outcome: Outcome, effects: Sequence[str]) -> dict[str, str]:
-    """What the outcome says of each effect, by the call that has its name."""
-    return {
-        effect: change.came
-        for effect in effects
-        for change in outcome.changes
-        if f"'{effect}'" in change.call
-    }
-
-
 def in_process(target: Target, database: str, name: str, folder: Path, kill_at: int) -> Any:
     """Drives the thread in a process of its own; None if that was killed."""
     report, child = folder / "report", os.fork()

@@ -1,11 +1,13 @@
-"""What is killed: a loop with everything that pauses it, a tree of delegates, an undo, and an agent with
-`Guards`."""
+"""What is killed: a loop with everything that pauses it, a tree of delegates, an undo, a thread that is
+edited and forked, and an agent with `Guards`.
+
+Whoever goes on sees first that the list of threads and `status()` say the same.
+"""
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from langchain.agents import create_agent
@@ -24,9 +26,9 @@ from signoff import (
     Graph,
     Limits,
     Outcome,
+    Question,
     Session,
     Storage,
-    ThreadBusy,
     ThreadStatus,
     build_graph,
     delegate,
@@ -34,13 +36,14 @@ from signoff import (
 )
 from signoff.guards import Guards
 from signoff.models import ScriptedModel, call
-from signoff.session import Condition
-from tests.kills.harness import Moments, Outside, Run, opened, told_of_changes
+from signoff.session import Condition, expire
+from tests.kills.harness import Moments, Outside, Run, opened
+from tests.support.waiting import wait_until
 
-PATIENCE = 60
-"""Seconds in which a server has learnt that a process is dead."""
 FINISH = call("finish_task", summary="All of it.")
 ASK = call("ask_user", question="Go on?", id="call_1")
+BOTH_TELL = attrgetter("condition", "waits", "outcome", "changed")
+"""What a row in the list of threads and a status have in common, beside the task."""
 
 
 def by_turn(*script: Any) -> ScriptedModel:
@@ -63,36 +66,35 @@ def tools_of(outside: Outside, *names: str, undo: Callable[..., str] | None = No
         """Works."""
         return outside.happen(name)
 
-    return [
-        StructuredTool.from_function(work, name=name, metadata={"kind": "write", "undo": undo})
-        if undo
-        else StructuredTool.from_function(work, name=name, metadata={"kind": "write"})
-        for name in names
-    ]
-
-
-def patient(work: Callable[[], Any]) -> Any:
-    """Does it as soon as the thread is free."""
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return work()
-        except ThreadBusy:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.05)
+    metadata = {"kind": "write"} | ({"undo": undo} if undo else {})
+    return [StructuredTool.from_function(work, name=name, metadata=metadata) for name in names]
 
 
 def driven(graph: Graph, run: Run, is_over: Callable[[ThreadStatus], bool]) -> Outcome:
     """Drives the thread until it is over, by a session that knows its id and the task."""
     session = Session(graph, run.thread)
-    while not is_over(status := session.status()):
-        command: Any = "do it" if status.condition is Condition.UNKNOWN else None
-        if status.waits:
-            command = answer(status.waits[-1], run.outside)
-        patient(partial(_run, session, command, run.by_loop))
+    while not is_over(status := agreed(run.storage, session)):
+        wait = next(reversed(status.waits), None)
+        if isinstance(wait, Question) and wait.deadline:
+            # Nobody answers it.
+            expire(graph, run.thread, wait.deadline)
+        else:
+            begins = "do it" if status.condition is Condition.UNKNOWN else None
+            _run(session, answer(wait, run.outside) if wait else begins, run.by_loop)
     assert status.outcome is not None, "it is over"
     return status.outcome
+
+
+def agreed(storage: Storage, session: Session[Any]) -> ThreadStatus:
+    """The status of a thread that nobody runs, of which its row in the list says the same."""
+    # A server may have yet to learn that a process is dead.
+    wait_until(lambda: session.status().condition is not Condition.RUNNING)
+    status = session.status()
+    rows = [row for row in storage.threads() if row.thread_id == session.thread_id]
+    if rows or status.condition is not Condition.UNKNOWN:
+        (row,) = rows
+        assert (row.task, BOTH_TELL(row)) == (status.task.messages[0].text, BOTH_TELL(status))
+    return status
 
 
 def _run(session: Session[Any], command: Any, by_loop: bool) -> None:
@@ -115,11 +117,25 @@ def answer(wait: Any, outside: Outside) -> Answer:
     return Answer(value, wait.interrupt_id)
 
 
-class Loop:
+class ToldOfChanges:
+    """The changes in the outcome tell of the effects; the call of each has its name."""
+
+    effects: Sequence[str] = ()
+    status = "success"
+
+    def told(self, outcome: Outcome) -> Mapping[str, str]:
+        return {
+            effect: change.came
+            for effect in self.effects
+            for change in outcome.changes
+            if f"'{effect}'" in change.call
+        }
+
+
+class Loop(ToldOfChanges):
     """A loop with effects, an approval, a question and a call that the program runs."""
 
     effects = ("one", "two", "three", "four", "five")
-    status = "success"
     opened = staticmethod(opened)
 
     def driven(self, run: Run) -> Outcome:
@@ -139,16 +155,12 @@ class Loop:
         )
         return driven(graph, run, has_ended)
 
-    def told(self, outcome: Outcome) -> Mapping[str, str]:
-        return told_of_changes(outcome, self.effects)
 
-
-class Delegates:
+class Delegates(ToldOfChanges):
     """Two delegates of one reply, each with one below it; effects in all of them, and a question in two."""
 
     sides = ("left", "right")
     effects = tuple(f"{side}, {where}" for side in sides for where in ("above", "below"))
-    status = "success"
     opened = staticmethod(opened)
 
     def driven(self, run: Run) -> Outcome:
@@ -162,9 +174,6 @@ class Delegates:
         deep = delegate("deep", deepest, description="Goes deeper.")
         script = act(f"{side}, above"), call("deep", task="dig", id="call_0"), ASK, FINISH
         return build_graph(by_turn(*script), [*tools, deep])
-
-    def told(self, outcome: Outcome) -> Mapping[str, str]:
-        return told_of_changes(outcome, self.effects)
 
 
 class Undo:
@@ -197,11 +206,45 @@ class Undo:
         }
 
 
-class Guarded:
+class Edited(ToldOfChanges):
+    """A task, one that an edit by `update_state` begins, and one that a fork begins at the end of the first;
+    in each a question expires and a call is approved."""
+
+    effects = ("fork",)
+    opened = staticmethod(opened)
+
+    def driven(self, run: Run) -> Outcome:
+        asks = call("ask_user", question="Go on?", default_answer="yes", deadline_seconds=60)
+
+        def step(messages: Sequence[BaseMessage]) -> Any:
+            task = of_task(messages)
+            said = sum(isinstance(message, AIMessage) for message in task)
+            return (asks, act(task[0].text), FINISH)[min(said, 2)]
+
+        tools = tools_of(run.outside, "act")
+        graph = build_graph(ScriptedModel(step), tools, storage=run.storage, approvals={"act": True})
+        thread: RunnableConfig = {"configurable": {"thread_id": run.thread}}
+        while True:
+            outcome = driven(graph, run, has_ended)
+            task = of_task(graph.get_state(thread).values["messages"])[0].text
+            if task == "fork":
+                return outcome
+            ends = (state for state in graph.get_state_history(thread) if state.values.get("outcome"))
+            first = (state.config for state in ends if of_task(state.values["messages"])[0].text == "do it")
+            place, then = (next(first), "fork") if task == "edit" else (thread, "edit")
+            graph.update_state(place, {"messages": [("user", then)]})
+
+
+def of_task(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+    """The messages of the current task."""
+    begins = max(at for at, message in enumerate(messages) if message.type == "human")
+    return messages[begins:]
+
+
+class Guarded(ToldOfChanges):
     """An agent with plain `Guards`, on LangGraph's own saver and store, by its default durability."""
 
     effects = ("one", "two", "three")
-    status = "success"
 
     @contextmanager
     def opened(self, database: str) -> Iterator[Storage]:
@@ -235,6 +278,3 @@ class Guarded:
             # A letter makes the checkpoint late.
             letter = "Do it all. " * 20_000
             agent.invoke(None if is_known else {"messages": [("user", letter)]}, config)
-
-    def told(self, outcome: Outcome) -> Mapping[str, str]:
-        return told_of_changes(outcome, self.effects)
