@@ -14,7 +14,7 @@ from signoff.front.settings import Given, remember, settle
 from signoff.models import ScriptedModel, call
 from signoff.records import rate
 from signoff.session import request_pause
-from signoff.tools import workspace_tools
+from signoff.tools import python_tool, workspace_tools
 from signoff.workers import submit
 from tests.support.databases import storage_at
 from tests.support.plays import FINISH
@@ -125,12 +125,19 @@ def test_one_that_runs_is_refused_and_stays_whole(storage: Any) -> None:
 
 
 @on_sqlite
-def test_long_results_go_from_the_cache_folder(storage: Any, tmp_path: Path) -> None:
+def test_long_results_and_the_files_of_python_go_from_the_cache_folder(storage: Any, tmp_path: Path) -> None:
+    def files() -> int:
+        return len(list((tmp_path / "cache").rglob("*.txt")))
+
+    calls = [call("dump"), call("run_python", code="open('made.txt', 'w').close()")]
     for name in (THREAD, "other"):
-        work(storage, name, call("dump"))
-    assert len(list((tmp_path / "cache").rglob("*.txt"))) == 2
+        work(storage, name, calls, [dump, python_tool()])
+    assert files() == 4
+    with storage.runner(THREAD), pytest.raises(ThreadBusy):
+        storage.delete(THREAD)
+    assert files() == 4
     storage.delete(THREAD)
-    assert len(list((tmp_path / "cache").rglob("*.txt"))) == 1
+    assert files() == 2
 
 
 def search(storage: Any, workspace: Path, thread_id: str, which: str) -> set[str]:
