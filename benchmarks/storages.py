@@ -6,6 +6,8 @@
 - `held`: 200 threads on PostgreSQL, 40 of them held at once.
 - `rivals`: 6 processes run 2 threads: no effect twice, none lost.
 - `stopped`: a runner stands still for ten seconds while another one wants its thread, and goes on.
+- `forks`: 300 forks of a process two threads of which write, one of them by an event loop; every second
+  child works with the graph it has inherited, the others open a storage of their own.
 
 Exits with 1 where something is lost, done twice, or beyond its bound.
 """
@@ -36,7 +38,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
-from signoff import Limits, Storage, ThreadBusy, build_graph, postgres_storage, sqlite_storage
+from signoff import Limits, SignoffError, Storage, ThreadBusy, build_graph, postgres_storage, sqlite_storage
 from signoff.models import ScriptedModel, call
 
 CROWD, CROWD_TURNS, CROWD_REPEATS, MOST_TIMES = 100, 9, 5, 1.4
@@ -45,6 +47,7 @@ THREADS, THREAD_TURNS, LIST_SECONDS = 1_000, 200, 1.0
 MANY, HELD = 200, 40
 PROCESSES, SHARED, TASKS = 6, 2, 5
 STOPPED_SECONDS = 10.0
+FORKED, FORK_TURNS, HANGS_SECONDS, REFUSED = 300, 3, 60.0, 3
 FORKS: Any = multiprocessing.get_context("fork")
 
 
@@ -66,7 +69,8 @@ def replies(turns: int) -> Callable[[Sequence[BaseMessage]], Any]:
     """A model that looks in each turn but the last, in which it finishes."""
 
     def reply(messages: Sequence[BaseMessage]) -> Any:
-        said = sum(isinstance(message, AIMessage) for message in messages)
+        # A reminder follows words of the model that it has not said.
+        said = sum(isinstance(message, AIMessage) and bool(message.tool_calls) for message in messages)
         return call("finish_task", summary="Done.") if said + 1 == turns else call("look", at=said)
 
     return reply
@@ -314,6 +318,74 @@ def _pays_slowly(address: str, effects: Path) -> None:
     assert outcome["status"] == "success"
 
 
+def forks(url: str) -> bool:
+    return _on_each(_forks, url)
+
+
+def _forks(address: str, _: Path) -> bool:
+    with opened(address) as storage, ThreadPoolExecutor(2) as pool:
+        graph = signoff_graph(FORK_TURNS, storage)
+        # So that no thread of the parent imports any more: a lock of Python's would stay locked in a child.
+        for by_loop in (False, True):
+            _works(graph, f"first {by_loop}", by_loop)
+        begun, is_over = time.perf_counter(), threading.Event()
+        writing = [pool.submit(_writes, graph, is_over, by_loop) for by_loop in (False, True)]
+        try:
+            ends = Counter(_end_of_child(graph, address, number) for number in range(FORKED))
+        finally:
+            is_over.set()
+        written, seconds = sum(each.result() for each in writing), time.perf_counter() - begun
+        ended = Counter(row.thread_id.split()[0] for row in storage.threads("ended"))
+    check = "" if "://" in address else _integrity_check(address)
+    print(
+        f"{FORKED} forks beside threads that write, {_kind(address)}: {dict(ends)} in {seconds:.0f} s, "
+        f"{written} runs beside them{check and f', integrity_check: {check}'}"
+    )
+    are_all_there = (ended["child"], ended["writer"]) == (ends["worked"], written)
+    return are_all_there and check in ("", "ok") and not ends.keys() - {"worked", "refused"}
+
+
+def _integrity_check(file: str) -> str:
+    with closing(sqlite3.connect(file)) as connection:
+        return "; ".join(text for (text,) in connection.execute("PRAGMA integrity_check"))
+
+
+def _works(graph: Any, name: str, by_loop: bool) -> None:
+    given = asked("go"), thread(name)
+    state = asyncio.run(graph.ainvoke(*given)) if by_loop else graph.invoke(*given)
+    assert state["outcome"]["status"] == "success"
+
+
+def _writes(graph: Any, is_over: threading.Event, by_loop: bool) -> int:
+    """How many runs it has made until it is over."""
+    runs = 0
+    while not is_over.is_set():
+        _works(graph, f"writer {by_loop} {runs}", by_loop)
+        runs += 1
+    return runs
+
+
+def _end_of_child(graph: Any, address: str, number: int) -> str:
+    """What became of a child that had a minute; with an odd number it opens a storage of its own."""
+    child = FORKS.Process(target=_child, args=(graph, address, number))
+    child.start()
+    child.join(HANGS_SECONDS)
+    if child.exitcode is None:
+        child.kill()
+        child.join()
+        return "hung"
+    return {0: "worked", REFUSED: "refused"}.get(child.exitcode, "failed")
+
+
+def _child(graph: Any, address: str, number: int) -> None:
+    try:
+        own = signoff_graph(FORK_TURNS, opened(address)) if number % 2 else graph
+        _works(own, f"child {number}", by_loop=number % 4 > 1)
+    except SignoffError as error:
+        print(f"child {number}: {error}", flush=True)
+        sys.exit(REFUSED)
+
+
 def _on_each(part: Callable[[str, Path], bool], url: str) -> bool:
     """Measures on SQLite, and on PostgreSQL where there is one."""
     with tempfile.TemporaryDirectory() as folder:
@@ -336,6 +408,7 @@ PARTS: dict[str, Callable[[str], bool]] = {
     "held": held,
     "rivals": rivals,
     "stopped": stopped,
+    "forks": forks,
 }
 
 
