@@ -237,6 +237,7 @@ def _place(cursor: str | None) -> tuple[str, str] | None:
     checkpoint_id, between, thread_id = (
         cursor.partition(_BETWEEN) if isinstance(cursor, str) else ("", "", "")
     )
-    if not (checkpoint_id and between and thread_id):
+    # A thread of which a kill has left only what is below it has no checkpoint of its own.
+    if not (between and thread_id):
         raise SetupError(f"threads(before=) takes the cursor of a row, not {cursor!r:.80}.")
     return checkpoint_id, thread_id

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
 
 from signoff import (
     Approval,
@@ -115,6 +116,11 @@ def test_pages(storage: Storage) -> None:
     session_on(storage, "asks").resume("red")
     assert ids(storage.threads()) == ["asks", "talks", "ends", "pays"]
     assert storage.threads(before=first[-1].cursor) == []
+    # What a fork that was killed has left: something below the thread, and no checkpoint of its own.
+    below: Any = {"configurable": {"thread_id": "half", "checkpoint_ns": "below"}}
+    storage.checkpointer.put(below, empty_checkpoint(), {}, {})
+    (half,) = storage.threads("unknown")
+    assert storage.threads(before=half.cursor) == []
 
 
 WRONG: list[tuple[str, Any]] = [
