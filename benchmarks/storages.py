@@ -51,10 +51,13 @@ FORKED, FORK_TURNS, HANGS_SECONDS, REFUSED = 300, 3, 60.0, 3
 FORKS: Any = multiprocessing.get_context("fork")
 
 
-@tool(extras={"kind": "read"})
+@tool
 def look(at: int) -> str:
     """Looks."""
     return "ok"
+
+
+look.metadata = {"kind": "read"}
 
 
 def thread(name: str) -> RunnableConfig:
@@ -210,11 +213,13 @@ def _copy(connection: sqlite3.Connection, table: str) -> None:
 def held(url: str) -> bool:
     together = threading.Barrier(HELD, timeout=60)
 
-    @tool(extras={"kind": "read"})
+    @tool
     def waits() -> str:
         """Waits until as many threads as may are held."""
         together.wait()
         return "ok"
+
+    waits.metadata = {"kind": "read"}
 
     def reply(messages: Sequence[BaseMessage]) -> Any:
         return call("finish_task", summary="Done.") if len(messages) > 2 else call("waits")
