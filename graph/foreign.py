@@ -349,7 +349,7 @@ class Outputs:
     @classmethod
     def of(cls, folder: Path, saver: Any, thread_id: str | None) -> "Outputs":
         """The texts of a thread of this checkpointer, identified by its database."""
-        database = getattr(getattr(saver, "database", None), "address", None)
+        database = getattr(getattr(saver, "database", None), "place", None)
         return cls(folder, f"{database or type(saver).__name__}\0{thread_id}" if saver and thread_id else "")
 
     @property

@@ -48,7 +48,7 @@ from signoff import Session, SignoffError
 from signoff.front.database import OpenStorage, database
 from signoff.front.settings import config_file
 from signoff.session.status import reading_graph
-from signoff.storage.base import in_executor
+from signoff.storage.base import async_form
 
 _log = logging.getLogger("signoff.server")
 
@@ -61,11 +61,11 @@ NO_ROLLBACK = (
 class ServerSaver(BaseCheckpointSaver[str]):
     """The checkpointer of `storage`, for async use by the server alone."""
 
-    aget_tuple = in_executor("get_tuple")
-    aput = in_executor("put")
-    aput_writes = in_executor("put_writes")
-    adelete_thread = in_executor("delete_thread")
-    aget_delta_channel_history = in_executor("get_delta_channel_history")
+    aget_tuple = async_form("get_tuple")
+    aput = async_form("put")
+    aput_writes = async_form("put_writes")
+    adelete_thread = async_form("delete_thread")
+    aget_delta_channel_history = async_form("get_delta_channel_history")
 
     def __init__(self, storage: OpenStorage) -> None:
         super().__init__(serde=storage.checkpointer.serde)

@@ -6,7 +6,7 @@ from signoff.public import lazily
 
 if TYPE_CHECKING:
     from signoff.storage.postgres import PostgresStorage
-    from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads
+    from signoff.storage.postgres_database import PostgresEntries, PostgresThreads
     from signoff.storage.sqlite import SqliteEntries, SqliteStorage, SqliteThreads
     from signoff.storage.threads import ThreadRow
 
@@ -24,7 +24,7 @@ __getattr__ = lazily(
     __name__,
     {
         "signoff.storage.postgres": ("PostgresStorage",),
-        "signoff.storage.postgres_tables": ("PostgresEntries", "PostgresThreads"),
+        "signoff.storage.postgres_database": ("PostgresEntries", "PostgresThreads"),
         "signoff.storage.sqlite": ("SqliteEntries", "SqliteStorage", "SqliteThreads"),
         "signoff.storage.threads": ("ThreadRow",),
     },

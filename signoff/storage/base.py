@@ -1,19 +1,15 @@
 """What both databases have in common: async calls, writes by a hold, and values that each gives back."""
 
-import asyncio
-import ctypes
 import json
 import os
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
-from functools import partial
+from functools import partial, wraps
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -27,138 +23,159 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.store.base import BaseStore, GetOp, Op, PutOp, Result
 
-from signoff.graph.compiled.holds import Hold, closed, hold_of
+from signoff.graph.compiled.graph import GRACE_SECONDS
+from signoff.graph.compiled.holds import Hold, busy, closed, hold_of
 from signoff.graph.errors import StorageError, quote_id
-from signoff.graph.foreign import checked_thread_id, label, thread_of, valid_text, valid_values
-from signoff.storage.threads import told
+from signoff.graph.foreign import checked_thread_id, label, strict_serde, thread_of, valid_text, valid_values
+from signoff.storage.forking import databases
+from signoff.storage.threads import row_kept
 
+SCHEMA = 4
+"""The number of the form in which threads are stored: SQLite's `user_version`, PostgreSQL's `signoff_schema`.
+
+It is incremented whenever this code would misread a thread in the form before."""
 FREE = ("requests", "ratings", "inbox", "threads")
 """The sorts of entries that anybody may write: requests to pause, ratings, orders to workers, settings."""
 
 _CLOCK_SECONDS = 2.0
 """The clocks of machines that keep time differ by less."""
+_MOST_NAMESPACES = 100_000
 _T = TypeVar("_T")
+
+
+def check_schema(version: int, database: object) -> None:
+    """Raises StorageError for a database that was written in another form, that of this number."""
+    if version != SCHEMA:
+        age, advice = "an older", "open it with that Signoff, or use another database."
+        if version > SCHEMA:
+            age, advice = "a newer", "upgrade Signoff."
+        raise StorageError(
+            f"The database {database} was written by {age} Signoff (version {version}; this one reads "
+            f"{SCHEMA}): {advice}"
+        )
+
+
+def comes_true(condition: Callable[[], bool], seconds: float) -> bool:
+    """Whether the condition comes true within so many seconds."""
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+class LockedHold(Hold):
+    """A hold, and the lock that makes it the only one."""
+
+    @abstractmethod
+    def lock(self) -> bool:
+        """Takes the lock; returns whether it could."""
+
+    @abstractmethod
+    def unlock(self) -> None:
+        """Frees the lock, if this hold has it."""
 
 
 class Database(ABC):
     """The way to an open database.
 
-    name: the same wherever it is opened. address: for people, without a password. executor: for async calls.
-    parameter: the place of a value in a statement.
+    name: the same wherever it is opened. place: the same for people, without a password. conn: a connection,
+    or a pool of them. parameter: the place of a value in a statement.
     """
 
     parameter: str
-    executor: Executor
-    address: Any
+    conn: Any
 
-    def __init__(self, name: object) -> None:
-        self.name = name
+    def __init__(self, name: object, place: str) -> None:
+        self.name, self.place = name, place
         self.users: list[Any] = []
-        """LangGraph's savers and stores on it; each has a connection, or a pool of them, as `conn`."""
+        """LangGraph's savers and stores on it; each has the connection as `conn`, too."""
         self._is_open = True
-        self._begin_lock, self._has_begun = threading.Lock(), False
+        self.forget_inherited()
+        self.check()
+
+    def forget_inherited(self) -> None:
+        """Leaves to its parent what a forked child has inherited."""
+        self._connecting, self._is_connected = threading.Lock(), False
 
     def check(self) -> None:
-        """Raises StorageError once it is closed. A forked child begins anew: its parent's connections, and
-        the threads that use them, are not its own."""
+        """Raises StorageError once it is closed. A forked child connects anew."""
         if not self._is_open:
             raise closed()
-        if not self._has_begun:
-            with self._begin_lock:
-                if not self._has_begun:
-                    self.begin()
-                    with _forking:
-                        _databases.add(self)
-                    self._has_begun = True
+        if not self._is_connected:
+            with self._connecting:
+                if not self._is_connected:
+                    self.conn = self.connect()
+                    for user in self.users:
+                        user.conn = self.conn
+                    databases.add(self)
+                    self._is_connected = True
 
     def close(self) -> None:
         """Closes what this process has opened. A second time it does nothing."""
         was_open, self._is_open = self._is_open, False
-        if was_open and self._has_begun:
-            self.end()
-
-    @contextmanager
-    def resting(self) -> Iterator[None]:
-        """No thread of this process works for the database during the block."""
-        yield
-
-    def leave(self) -> None:
-        """Leaves to its parent what a forked child has inherited."""
-        self._begin_lock, self._has_begun = threading.Lock(), False
+        if was_open and self._is_connected:
+            self.disconnect()
 
     @abstractmethod
-    def begin(self) -> None:
-        """Opens connections, and gives them to the users."""
+    def connect(self) -> Any:
+        """Opens the connections, and what serves them; returns `conn`."""
 
     @abstractmethod
-    def end(self) -> None:
-        """Ends the executor, and closes the connections."""
+    def disconnect(self) -> None:
+        """Closes the connections, and ends what serves them."""
 
     @abstractmethod
     def do(self, work: Callable[[], _T], hold: Hold | None = None) -> _T:
         """Does the work on the database, a write by its hold. Raises ThreadLost if that has ended."""
 
     @abstractmethod
+    async def ado(self, work: Callable[[], _T]) -> _T:
+        """Does the work for an event loop.
+
+        Not on the loop's default executor, where it would wait for tools that block.
+        """
+
+    @abstractmethod
     def query(self, sql: str, *values: object) -> Sequence[tuple[Any, ...]]:
         """The rows of a statement of ours."""
 
     @abstractmethod
-    def hold(self, thread_id: str) -> AbstractContextManager[Hold]:
-        """Takes the thread for the block. Raises ThreadBusy if somebody else has it."""
+    def unlocked_hold(self, thread_id: str) -> LockedHold:
+        """A hold on the thread whose lock is still to be taken."""
 
     @abstractmethod
     def is_held(self, thread_id: str) -> bool:
         """Whether a runner of any process has the thread."""
 
-    def held(self, thread_id: str, configurable: Mapping[str, Any]) -> AbstractContextManager[Hold]:
+    @contextmanager
+    def hold(self, thread_id: str) -> Iterator[Hold]:
+        """Takes the thread for the block. Raises ThreadBusy if somebody else has it."""
+        self.check()
+        hold, process = self.unlocked_hold(thread_id), os.getpid()
+        try:
+            if not comes_true(hold.lock, GRACE_SECONDS):
+                raise busy(thread_id)
+            yield hold
+        finally:
+            # A child that was forked within the block does not have the lock.
+            if os.getpid() == process:
+                hold.end()
+                hold.unlock()
+
+    def hold_to_write(self, thread_id: str, configurable: Mapping[str, Any]) -> AbstractContextManager[Hold]:
         """The hold of the run that writes, or one for this write alone."""
-        found = hold_of(label(thread_id), self.name, configurable)
-        return self.hold(thread_id) if found is None else nullcontext(found)
+        hold = hold_of(label(thread_id), self.name, configurable)
+        return self.hold(thread_id) if hold is None else nullcontext(hold)
 
 
-def never_freed(found: object) -> None:
-    """Keeps what a child has of its parent's connections: freeing it would tidy up behind the parent."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(found))
+def async_form(name: str) -> Any:
+    """The async form of the method of this name."""
 
-
-_databases = WeakSet[Database]()
-_forking, _resting = threading.Lock(), ExitStack()
-
-
-def _before_fork() -> None:
-    """A child in which a lock of the database's library is taken would wait for it for ever."""
-    _forking.acquire()
-    for database in _databases:
-        _resting.enter_context(database.resting())
-
-
-def _after_fork(*, in_child: bool) -> None:
-    try:
-        _resting.close()
-        for database in _databases if in_child else ():
-            database.leave()
-    finally:
-        _forking.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_child=partial(_after_fork, in_child=True),
-        after_in_parent=partial(_after_fork, in_child=False),
-    )
-
-
-def in_executor(name: str) -> Any:
-    """The async form of the method of this name.
-
-    Not on the default executor of the event loop, where it would wait for tools that block.
-    """
-
-    async def call(self: Any, *given: Any, **options: Any) -> Any:
-        self.database.check()
-        work = partial(copy_context().run, partial(getattr(self, name), *given, **options))
-        return await asyncio.get_running_loop().run_in_executor(self.database.executor, work)
+    async def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        method = partial(getattr(self, name), *arguments, **options)
+        return await self.database.ado(partial(copy_context().run, method))
 
     return call
 
@@ -167,20 +184,25 @@ class ThreadSaver(BaseCheckpointSaver[Any]):
     """A synchronous checkpointer of LangGraph's, for async runs, too; it writes to threads it holds."""
 
     database: Database
-    entries: "EntryStore"
-    """The store in the same database."""
-    aget_tuple = in_executor("get_tuple")
-    aput = in_executor("put")
-    adelete_thread = in_executor("delete_thread")
-    aget_delta_channel_history = in_executor("get_delta_channel_history")
-    _alisted = in_executor("_listed")
+    aget_tuple = async_form("get_tuple")
+    aput = async_form("put")
+    adelete_thread = async_form("delete_thread")
+    aget_delta_channel_history = async_form("get_delta_channel_history")
+
+    def __init__(self, database: Database, entries: "EntryStore") -> None:
+        """entries: the store in the same database."""
+        super().__init__(database.conn, serde=strict_serde())  # type: ignore[misc]  # of LangGraph's saver
+        self.database, self.entries = database, entries
+        # LangGraph's would make threads wait for each other, and stay locked in a child that is forked.
+        self.lock: Any = nullcontext()
+        database.users.append(self)
 
     @contextmanager
     def runner(self, thread_id: str) -> Iterator[Hold]:
         """Holds the thread, and gives the hold by which its run writes. Raises ThreadBusy."""
         with self.database.hold(checked_thread_id(thread_id)) as hold:
             self._wait_for_clock(thread_id)
-            with told(self, self.entries, hold):
+            with row_kept(self, self.entries, hold):
                 yield hold
 
     def _wait_for_clock(self, thread_id: str) -> None:
@@ -191,14 +213,11 @@ class ThreadSaver(BaseCheckpointSaver[Any]):
         """
         query = f"SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = {self.database.parameter}"
         ((newest,),) = self.database.query(query, thread_id)
-        until = time.monotonic() + _CLOCK_SECONDS
-        while newest and newest >= str(uuid6(clock_seq=-2)):
-            if time.monotonic() > until:
-                raise StorageError(
-                    f"Thread {quote_id(thread_id)} was last written by a machine whose clock is ahead of "
-                    "this one's, so that what is written here would be lost; set the clocks of both."
-                )
-            time.sleep(0.01)
+        if not comes_true(lambda: not newest or newest < str(uuid6(clock_seq=-2)), _CLOCK_SECONDS):
+            raise StorageError(
+                f"Thread {quote_id(thread_id)} was last written by a machine whose clock is ahead of this "
+                "one's, so that what is written here would be lost; set the clocks of both."
+            )
 
     def is_running(self, thread_id: str) -> bool:
         """Whether a runner of any process holds the thread."""
@@ -207,13 +226,13 @@ class ThreadSaver(BaseCheckpointSaver[Any]):
     def newest_first(self) -> "Sequence[tuple[str, str]]":
         """The newest checkpoint of every thread, and the thread, newest first."""
         # From thread to thread by the index: a list of threads must not read all checkpoints.
-        found = self.database.query(
+        threads = self.database.query(
             "WITH RECURSIVE thread(id) AS (SELECT min(thread_id) FROM checkpoints UNION ALL SELECT (SELECT "
             "min(thread_id) FROM checkpoints WHERE thread_id > id) FROM thread WHERE id IS NOT NULL) "
             "SELECT (SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = id AND checkpoint_ns = '') "
             "AS newest, id FROM thread WHERE id IS NOT NULL"
         )
-        return sorted(((newest or "", thread_id) for newest, thread_id in found), reverse=True)
+        return sorted(((newest or "", thread_id) for newest, thread_id in threads), reverse=True)
 
     def threads(self) -> "Sequence[str]":
         """The ids of all threads, the one changed last first."""
@@ -224,15 +243,12 @@ class ThreadSaver(BaseCheckpointSaver[Any]):
 
     def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
         # LangGraph's are generators, which would keep a lock or a connection until they end.
-        found = super().list(config, **options)
-        yield from self.database.do(lambda: [*found])
-
-    def _listed(self, config: RunnableConfig | None, **options: Any) -> "Sequence[CheckpointTuple]":
-        return [*self.list(config, **options)]
+        checkpoints = super().list(config, **options)
+        yield from self.database.do(lambda: [*checkpoints])
 
     async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
-        for found in await self._alisted(config, **options):
-            yield found
+        for checkpoint in await self.database.ado(lambda: [*self.list(config, **options)]):
+            yield checkpoint
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -247,25 +263,24 @@ class ThreadSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
+        # PostgreSQL would keep these as JSON, SQLite as msgpack.
         for name, value in checkpoint["channel_values"].items():
-            # PostgreSQL would keep it as JSON, SQLite as it is.
             if isinstance(value, str | float) and as_json(value) != value:
                 raise StorageError(
                     f"The text in {name!r} has characters that no database keeps: {value!r:.80}."
                 )
+            if isinstance(value, int) and not -(2**63) <= value < 2**64:
+                raise StorageError(f"The number in {name!r} has more than 64 bits: {value!r:.80}.")
         _leave_copies_to_channel(metadata)
-        return self._written(config, partial(super().put, config, checkpoint, metadata, new_versions))
+        return self._write(config, partial(super().put, config, checkpoint, metadata, new_versions))
 
     # LangGraph looks in both signatures whether a saver takes a path, which keeps parallel writes in order.
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        self._written(config, partial(super().put_writes, config, writes, task_id, task_path))
+        self._write(config, partial(super().put_writes, config, writes, task_id, task_path))
 
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        await _aput_writes(self, config, writes, task_id, task_path)
+    aput_writes = wraps(put_writes)(async_form("put_writes"))
 
     # LangGraph's would take steps from a thread that runs.
     prune = BaseCheckpointSaver.prune
@@ -274,23 +289,27 @@ class ThreadSaver(BaseCheckpointSaver[Any]):
     def delete_thread(self, thread_id: str) -> None:
         """Deletes the thread and all that is stored of it, if it exists. Raises ThreadBusy while it runs."""
         # Its imports are needed only for deleting.
-        from signoff.storage.deleting import delete_all_of
+        from signoff.storage.deleting import delete_files
 
+        # The checkpoints last: after a crash in between the thread can be seen, and deleted again.
         with self.database.hold(checked_thread_id(thread_id)) as hold, hold.here():
-            delete_all_of(self, self.entries, thread_id, self.entries.clear)
+            delete_files(self, self.entries, thread_id)
+            self.entries.delete_thread(thread_id)
             self._delete_queued(thread_id)
             self.database.do(partial(super().delete_thread, thread_id), hold)
 
     def _delete_queued(self, thread_id: str) -> None:
         """Deletes the thread's place in the queue of the workers, which SQLite does not have."""
 
-    def _written(self, config: RunnableConfig, write: Callable[[], _T]) -> _T:
+    def _write(self, config: RunnableConfig, write: Callable[[], _T]) -> _T:
         configurable = config["configurable"]
-        with self.database.held(configurable["thread_id"], configurable) as hold:
-            return self.database.do(write, hold)
+        with self.database.hold_to_write(configurable["thread_id"], configurable) as hold:
+            try:
+                return self.database.do(write, hold)
+            except TypeError as error:
+                raise StorageError(f"What is stored is messages and plain values: {error}.") from error
 
 
-_aput_writes = in_executor("put_writes")
 _COUNTERS, _HISTORY, _MOST_STEPS = "counters_since_delta_snapshot", "messages", 2_500
 
 
@@ -314,19 +333,25 @@ class EntryStore(BaseStore):
     """
 
     database: Database
+    abatch = async_form("batch")
 
-    abatch = in_executor("batch")
+    def __init__(self, database: Database) -> None:
+        super().__init__(database.conn)  # type: ignore[call-arg]  # of LangGraph's store
+        self.database = database
+        # As in ThreadSaver.
+        self.lock: Any = nullcontext()
+        database.users.append(self)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        sound = [_sound(op) for op in ops]
+        sanitized = [_sanitized(op) for op in ops]
         # LangGraph's own would read and write in one transaction, as one who reads at first.
-        read = [op for op in sound if not isinstance(op, PutOp)]
-        if read and len(read) < len(sound):
-            found = iter(self.batch(read))
-            self.batch([op for op in sound if isinstance(op, PutOp)])
-            return [None if isinstance(op, PutOp) else next(found) for op in sound]
-        work: Callable[[], list[Result]] = partial(super().batch, sound)  # type: ignore[safe-super]
-        return self._done([op.namespace for op in sound if isinstance(op, PutOp)], work)
+        reads = [op for op in sanitized if not isinstance(op, PutOp)]
+        if reads and len(reads) < len(sanitized):
+            results = iter(self.batch(reads))
+            self.batch([op for op in sanitized if isinstance(op, PutOp)])
+            return [None if isinstance(op, PutOp) else next(results) for op in sanitized]
+        work: Callable[[], list[Result]] = partial(super().batch, sanitized)  # type: ignore[safe-super]
+        return self._write([op.namespace for op in sanitized if isinstance(op, PutOp)], work)
 
     def swap(
         self, namespace: tuple[str, ...], key: str, before: dict[str, Any] | None, after: dict[str, Any]
@@ -337,22 +362,26 @@ class EntryStore(BaseStore):
         """
         place = ".".join(namespace), valid_text(key)
         known = None if before is None else as_json(before)
-        return self._done([namespace], partial(self.swap_now, *place, known, as_json(after)))
+        return self._write([namespace], partial(self.swap_now, *place, known, as_json(after)))
 
-    def clear(self, namespace: tuple[str, ...]) -> None:
-        """Deletes all entries of a namespace, also those that cannot be read."""
+    def delete_thread(self, thread_id: str) -> None:
+        """Deletes all entries of a thread, also those that cannot be read."""
         query = f"DELETE FROM store WHERE prefix = {self.database.parameter}"
-        self._done([namespace], partial(self.database.query, query, ".".join(namespace)))
+        own = label(thread_id)
+        for namespace in self.list_namespaces(prefix=("signoff", "*", own), limit=_MOST_NAMESPACES):
+            # LangGraph takes a label such as "*" for any.
+            if namespace[2] == own:
+                self._write([namespace], partial(self.database.query, query, ".".join(namespace)))
 
     @abstractmethod
     def swap_now(self, prefix: str, key: str, before: Any, after: Any) -> bool:
         """Does what `swap` does, where the database may be used."""
 
-    def _done(self, written: Iterable[tuple[str, ...]], work: Callable[[], _T]) -> _T:
-        owner = _owner(written)
+    def _write(self, namespaces: Iterable[tuple[str, ...]], work: Callable[[], _T]) -> _T:
+        owner = _owner(namespaces)
         if owner is None:
             return self.database.do(work)
-        with self.database.held(owner, {}) as hold:
+        with self.database.hold_to_write(owner, {}) as hold:
             return self.database.do(work, hold)
 
 
@@ -368,7 +397,7 @@ def _owner(namespaces: Iterable[tuple[str, ...]]) -> str | None:
     return next(iter(owners), None)
 
 
-def _sound(op: Op) -> Op:
+def _sanitized(op: Op) -> Op:
     if isinstance(op, PutOp):
         value = None if op.value is None else as_json(op.value)
         return op._replace(key=valid_text(op.key), value=value)
@@ -378,6 +407,6 @@ def _sound(op: Op) -> Op:
 def as_json(value: Any) -> Any:
     """The value as every database gives it back. Raises StorageError for one that none can keep."""
     try:
-        return json.loads(json.dumps(valid_values(value), allow_nan=False))
+        return valid_values(json.loads(json.dumps(value, allow_nan=False)))
     except (TypeError, ValueError) as error:
         raise StorageError(f"What is stored is JSON: {error}.") from error

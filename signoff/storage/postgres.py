@@ -15,7 +15,7 @@ from signoff.graph.inside.installing import install_hint
 from signoff.storage.threads import Storage
 
 if TYPE_CHECKING:
-    from signoff.storage.postgres_tables import PostgresEntries, PostgresThreads
+    from signoff.storage.postgres_database import PostgresEntries, PostgresThreads
 
 __all__ = ["PostgresStorage", "postgres_storage"]
 
@@ -42,7 +42,7 @@ def postgres_storage(url: str) -> PostgresStorage:
     """
     try:
         from signoff.storage.postgres_address import Address
-        from signoff.storage.postgres_tables import opened
+        from signoff.storage.postgres_database import opened
         from signoff.tools.processes.held import end_with
     except ImportError as error:
         raise SetupError(

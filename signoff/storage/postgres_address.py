@@ -1,7 +1,6 @@
 """The address of a PostgreSQL database: connecting to it, and reporting its errors."""
 
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -14,6 +13,7 @@ from psycopg_pool import PoolClosed
 
 from signoff.graph.compiled.holds import closed
 from signoff.graph.errors import StorageError, Unreadable
+from signoff.storage.forking import lock_against_forks
 
 CONNECTION: dict[str, Any] = {"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0}
 """The connection options that LangGraph's classes require."""
@@ -50,47 +50,14 @@ _FORM = (
 )
 
 
-ending = threading.RLock()
-"""Held while threads end that have made connections."""
-
-
-class Logins:
-    """The connections that are being made by this process."""
-
-    def __init__(self) -> None:
-        self._changed, self._running = threading.Condition(), 0
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """One is made during the block."""
-        with self._changed:
-            self._running += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._running -= 1
-                self._changed.notify_all()
-
-    @contextmanager
-    def none(self) -> Iterator[None]:
-        """None is made during the block."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._running)
-            yield
-
-
-logins = Logins()
-
-
 class LockedConnection(Connection[DictRow]):
     """A connection that is not made while the process forks: a login takes locks of OpenSSL's, which would
     stay locked in the child for ever."""
 
     @classmethod
-    def connect(cls, *given: Any, **options: Any) -> Self:
-        with logins.one():
-            return super().connect(*given, **options)
+    def connect(cls, *arguments: Any, **options: Any) -> Self:
+        with lock_against_forks():
+            return super().connect(*arguments, **options)
 
 
 class Address:
@@ -117,10 +84,12 @@ class Address:
     def __str__(self) -> str:
         return "that this address names" if self._odd else self._shown
 
-    def connect(self) -> Connection[DictRow]:
+    def connect(self, application_name: str | None = None) -> Connection[DictRow]:
         """Opens a connection outside the pool. Raises StorageError."""
         with self.errors("check its address, and that it runs"):
-            connection = LockedConnection.connect(self.conninfo, **CONNECTION)
+            connection = LockedConnection.connect(
+                self.conninfo, application_name=application_name, **CONNECTION
+            )
             try:
                 configure(connection)
             except BaseException:

@@ -3,69 +3,65 @@
 The lock is the operating system's, which frees it when the process dies.
 """
 
+import asyncio
 import errno
 import hashlib
 import json
-import os
 import re
 import sqlite3
 import sys
 import threading
-import time
 import weakref
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.sqlite import SqliteStore
 
-from signoff.graph.compiled.graph import GRACE_SECONDS
-from signoff.graph.compiled.holds import Hold, busy
+from signoff.graph.compiled.graph import storage_errors
+from signoff.graph.compiled.holds import Hold
 from signoff.graph.errors import SetupError, StorageError
-from signoff.graph.foreign import label, strict_serde
-from signoff.storage.base import Database, EntryStore, ThreadSaver, never_freed
-from signoff.storage.schema import SCHEMA, check_schema
+from signoff.graph.foreign import label
+from signoff.storage.base import SCHEMA, Database, EntryStore, LockedHold, ThreadSaver, check_schema
+from signoff.storage.forking import leak, lock_against_forks
 from signoff.storage.threads import Storage
 
 __all__ = ["SqliteEntries", "SqliteStorage", "SqliteThreads", "sqlite_storage"]
 
 _BUSY_SECONDS = 30.0
 """Seconds to wait for a file that another process writes to, or opens."""
-_POLL_SECONDS = 0.02
 _T = TypeVar("_T")
+_Answer = Callable[[Any, BaseException | None], object]
+_Queue = SimpleQueue[tuple[Callable[[], Any], _Answer] | None]
 
 
 class WholeTransactions(sqlite3.Connection):
-    """A connection whose transactions begin as writers, and write nothing where an error ends them.
-
-    LangGraph's begin as readers, which SQLite refuses at once if somebody writes in between, and commit what
-    precedes an error. All work runs in a thread in which no error is in flight but that of the work.
-    """
+    """A connection whose transactions write nothing where an error ends them; LangGraph's commit what
+    precedes the error. All work runs in a thread in which no error is in flight but that of the work."""
 
     def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
-        if sql == "BEGIN":
-            sql = "BEGIN IMMEDIATE"
-        elif sql == "COMMIT" and sys.exc_info()[0] is not None:
+        if sql == "COMMIT" and sys.exc_info()[0] is not None:
             sql = "ROLLBACK"
         return super().execute(sql, *parameters)
 
     def commit(self) -> None:
-        if sys.exc_info()[0] is None:
-            super().commit()
-        else:
-            self.rollback()
+        if self.in_transaction:
+            self.execute("COMMIT")
+
+
+class _MustWait(Exception):
+    """The work waits for other runners, which may need the thread that does it."""
 
 
 class SqliteDatabase(Database):
-    """The connections to a file, the one thread that uses them, and the lock files of the file's threads.
+    """The connection to a file, the one thread that uses it, and the lock files of the file's threads.
 
     No signal can leave that thread within a transaction. It is fed by queues that are written in C: a Ctrl-C
     that comes while a lock written in Python is taken, an executor's or FileLock's own, would leave it locked
@@ -73,70 +69,44 @@ class SqliteDatabase(Database):
     """
 
     parameter = "?"
+    conn: sqlite3.Connection
 
     def __init__(self, file: Path) -> None:
-        super().__init__(file)
-        self.address = file
-        self.connections: list[sqlite3.Connection] = []
-        self.check()
+        self.file = file
+        super().__init__(file, str(file))
 
-    def begin(self) -> None:
-        # It only waits for that thread.
-        self.executor = ThreadPoolExecutor(1, "signoff-sqlite-async")
-        self._work: SimpleQueue[_Work | None] = SimpleQueue()
-        self._busy = threading.Lock()
+    def connect(self) -> sqlite3.Connection:
+        """Raises StorageError for a file in another stored form, which stays as it is."""
+        self._work: _Queue = SimpleQueue()
         self._thread = threading.Thread(
-            target=_serve, args=(self._work, self._busy), name="signoff-sqlite", daemon=True
+            target=_serve, args=(self._work, lock_against_forks()), name="signoff-sqlite", daemon=True
         )
         self._thread.start()
         # Where the process ends, the thread is needed until whoever has it open has closed it.
         weakref.finalize(self, self._work.put, None).atexit = False
-        for user in self.users:
-            user.conn = self.connect(user.isolation)
+        return self.in_thread(partial(_connected, self.file))
 
-    @contextmanager
-    def resting(self) -> Iterator[None]:
-        with nullcontext() if threading.current_thread() is self._thread else self._busy:
-            yield
+    def disconnect(self) -> None:
+        self.in_thread(self.conn.close)
 
-    def leave(self) -> None:
-        super().leave()
-        for connection in self.connections:
-            never_freed(connection)
-        self.connections = []
-
-    def connect(self, isolation: Literal["DEFERRED"] | None) -> sqlite3.Connection:
-        """Opens a connection. Raises StorageError for a file in another stored form, which stays as it is."""
-        return self._in_thread(partial(self._connected, isolation))
-
-    def _connected(self, isolation: Literal["DEFERRED"] | None) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self.address,
-            _BUSY_SECONDS,
-            isolation_level=isolation,
-            check_same_thread=False,
-            factory=WholeTransactions,
-        )
-        self.connections.append(connection)
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        # A file of LangGraph's own saver has no number.
-        if version:
-            check_schema(version, self.address)
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-        return connection
+    def forget_inherited(self) -> None:
+        super().forget_inherited()
+        if hasattr(self, "conn"):
+            leak(self.conn)
 
     def do(self, work: Callable[[], _T], hold: Hold | None = None) -> _T:
         self.check()
-        return self._in_thread(work if hold is None else partial(hold.write, work))
+        with storage_errors():
+            return self.in_thread(work if hold is None else partial(hold.write, work))
 
-    def _in_thread(self, work: Callable[[], _T]) -> _T:
+    def in_thread(self, work: Callable[[], _T]) -> _T:
+        """Does the work in the thread of the connection."""
         # Work of that thread may have work for it.
         if threading.current_thread() is self._thread:
             return work()
-        answer: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-        self._work.put((work, answer))
-        value, error = answer.get()
+        answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._work.put((work, lambda *answer: answers.put(answer)))
+        value, error = answers.get()
         try:
             if error is not None:
                 raise error
@@ -145,27 +115,30 @@ class SqliteDatabase(Database):
             # Its traceback holds this frame, and with it what the caller has open.
             del error
 
-    def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        # The first one is that of the store, which ends each statement by itself.
-        return self.do(lambda: self.connections[0].execute(sql, values).fetchall())
-
-    def end(self) -> None:
-        self.executor.shutdown()
-        for connection in self.connections:
-            self._in_thread(connection.close)
-
-    @contextmanager
-    def hold(self, thread_id: str) -> Iterator[Hold]:
+    async def ado(self, work: Callable[[], _T]) -> _T:
         self.check()
-        hold = Hold(thread_id, self.name)
-        with locked(self._lock_of(hold.label), GRACE_SECONDS, busy(thread_id), self._in_thread):
-            try:
-                yield hold
-            finally:
-                hold.end()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._work.put((work, lambda *answer: loop.call_soon_threadsafe(_answer, future, *answer)))
+        try:
+            return await future  # type: ignore[no-any-return]
+        except _MustWait:
+            return await asyncio.to_thread(work)
+
+    def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        def rows() -> list[tuple[Any, ...]]:
+            with self.conn:
+                return self.conn.execute(sql, values).fetchall()
+
+        return self.do(rows)
+
+    def unlocked_hold(self, thread_id: str) -> LockedHold:
+        if threading.current_thread() is self._thread:
+            raise _MustWait
+        return FileHold(thread_id, self)
 
     def is_held(self, thread_id: str) -> bool:
-        file = self._lock_of(label(thread_id))
+        file = self.lock_file(label(thread_id))
         if sys.platform == "win32":
             with suppress(Timeout), FileLock(file).acquire(timeout=0):
                 return False
@@ -181,23 +154,44 @@ class SqliteDatabase(Database):
                 return True
         return False
 
-    def _lock_of(self, name: str) -> Path:
+    def lock_file(self, name: str) -> Path:
+        """The lock file of the thread with this label."""
         number = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:32]
-        return lock_folder(self.address) / f"{number}.lock"
+        return lock_folder(self.file) / f"{number}.lock"
 
 
-_Work = tuple[Callable[[], Any], SimpleQueue[tuple[Any, BaseException | None]]]
-
-
-def _serve(queue: "SimpleQueue[_Work | None]", busy: threading.Lock) -> None:
+def _serve(queue: _Queue, busy: AbstractContextManager[object]) -> None:
     while (item := queue.get()) is not None:
         work, answer = item
         with busy:
             try:
-                answer.put((work(), None))
-            except BaseException as error:  # noqa: BLE001  raised where it was asked for
-                answer.put((None, error))
-        del item, work, answer
+                value, error = work(), None
+            except BaseException as raised:  # noqa: BLE001  raised where it was asked for
+                value, error = None, raised
+            # The event loop that has asked may have been closed.
+            with suppress(RuntimeError):
+                answer(value, error)
+        del item, work, answer, value, error
+
+
+def _answer(future: "asyncio.Future[Any]", value: object, error: BaseException | None) -> None:
+    if future.cancelled():
+        return
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(error)
+
+
+def _connected(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(file, _BUSY_SECONDS, check_same_thread=False, factory=WholeTransactions)
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    # A file of LangGraph's own saver has no number.
+    if version:
+        check_schema(version, file)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    return connection
 
 
 def lock_folder(file: Path) -> Path:
@@ -205,63 +199,46 @@ def lock_folder(file: Path) -> Path:
     return file.with_name(f"{file.name}.locks")
 
 
-@contextmanager
-def locked(
-    file: Path, seconds: float, otherwise: Exception, do: Callable[[Callable[[], Any]], Any]
-) -> Iterator[None]:
-    """Keeps a file locked for the block. Raises `otherwise` when somebody else has it for so many seconds,
-    StorageError when the folder cannot hold it. do: does what must not be interrupted."""
-    # One thread of a pool may take it, and another let it go.
-    lock = do(partial(FileLock, file, thread_local=False))
-    until, process = time.monotonic() + seconds, os.getpid()
-    try:
-        while not do(partial(_is_taken, lock, file.parent)):
-            if time.monotonic() > until:
-                raise otherwise
-            time.sleep(_POLL_SECONDS)
-        yield
-    finally:
-        # A child that was forked within the block has neither the lock nor the thread.
-        if os.getpid() == process:
-            do(lock.release)
+class FileHold(LockedHold):
+    """A hold, and its lock file."""
 
+    def __init__(self, thread_id: str, database: SqliteDatabase) -> None:
+        super().__init__(thread_id, database.name)
+        self._in_thread = database.in_thread
+        # One thread of a pool may take it, and another let it go.
+        self._file = FileLock(database.lock_file(self.label), thread_local=False)
 
-def _is_taken(lock: FileLock, folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
-    except Timeout:
-        return False
-    except (OSError, NotImplementedError) as error:
-        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+    def lock(self) -> bool:
+        return self._in_thread(self._is_taken)
+
+    def unlock(self) -> None:
+        self._in_thread(self._file.release)
+
+    def _is_taken(self) -> bool:
+        folder = Path(self._file.lock_file).parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file.acquire(timeout=0)
+        except Timeout:
+            return False
+        except (OSError, NotImplementedError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                raise StorageError(
+                    "Too many files are open: each running thread keeps its lock file open. Allow more open "
+                    "files (ulimit -n), or run fewer threads at once."
+                ) from error
             raise StorageError(
-                "Too many files are open: each running thread keeps its lock file open. Allow more open "
-                "files (ulimit -n), or run fewer threads at once."
+                f"The folder {folder} cannot hold lock files ({error}); use a database on another disk."
             ) from error
-        raise StorageError(
-            f"The folder {folder} cannot hold lock files ({error}); use a database on another disk."
-        ) from error
-    return True
+        return True
 
 
 class SqliteEntries(EntryStore, SqliteStore):
     """LangGraph's store for SQLite, for sync and async runs, with an atomic `swap`."""
 
-    isolation = None
-
-    def __init__(self, database: Any) -> None:
-        super().__init__(database.connect(self.isolation))
-        self.database = database
-        # One thread uses the connection; and a child that is forked while it does would find this locked.
-        self.lock: Any = nullcontext()
-        database.users.append(self)
-
-    def setup(self) -> None:
-        self.database.do(super().setup)
-
     def swap_now(self, prefix: str, key: str, before: Any, after: Any) -> bool:
         with self.conn:
-            self.conn.execute("BEGIN")
+            self.conn.execute("BEGIN IMMEDIATE")
             query = "SELECT value FROM store WHERE prefix = ? AND key = ?"
             row = self.conn.execute(query, (prefix, key)).fetchone()
             if (row and json.loads(row[0])) != before:
@@ -276,18 +253,6 @@ class SqliteEntries(EntryStore, SqliteStore):
 
 class SqliteThreads(ThreadSaver, SqliteSaver):
     """LangGraph's checkpointer for SQLite, for sync and async runs; a runner holds its thread."""
-
-    isolation: Literal["DEFERRED"] = "DEFERRED"
-
-    def __init__(self, database: Any, entries: Any) -> None:
-        super().__init__(database.connect(self.isolation), serde=strict_serde())
-        self.database = database
-        self.entries = entries
-        self.lock: Any = nullcontext()
-        database.users.append(self)
-
-    def setup(self) -> None:
-        self.database.do(super().setup)
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         # LangGraph's is a text of 50 characters, about twenty of them in each checkpoint; nothing is looked
@@ -305,8 +270,7 @@ class SqliteStorage(Storage):
     @property
     def path(self) -> Path:
         """The file."""
-        file: Path = self.checkpointer.database.address
-        return file
+        return Path(self.checkpointer.database.place)
 
 
 def sqlite_storage(path: str | PathLike[str]) -> SqliteStorage:
@@ -323,12 +287,20 @@ def sqlite_storage(path: str | PathLike[str]) -> SqliteStorage:
 
     file = _checked(path)
     try:
-        with _opening(file), ExitStack() as stack:
+        # One process at a time opens and sets up the file: SQLite answers others "database is locked" without
+        # waiting, and LangGraph's migrations add a column twice.
+        lock_folder(file).mkdir(parents=True, exist_ok=True)
+        with FileLock(lock_folder(file) / "opening.lock", timeout=_BUSY_SECONDS), ExitStack() as stack:
             if not file.exists():
                 _create(file)
             checkpointer, store = _opened(file, stack)
             stack.callback(end_with, checkpointer)
             return SqliteStorage(checkpointer, store, _opened=stack.pop_all())
+    except Timeout as error:
+        raise StorageError(
+            f"Another process has been opening the database {file} for {_BUSY_SECONDS:g} s; end that "
+            "process, or try again."
+        ) from error
     except (sqlite3.Error, OSError) as error:
         raise StorageError(
             f"The database {file} cannot be used ({error}); move it away or use another one."
@@ -351,20 +323,6 @@ def _checked(path: Any) -> Path:
     return file
 
 
-def _opening(file: Path) -> AbstractContextManager[None]:
-    """Has one process at a time open and set up the file: SQLite answers others "database is locked" without
-    waiting, and LangGraph's migrations add a column twice."""
-    return locked(
-        lock_folder(file) / "opening.lock",
-        _BUSY_SECONDS,
-        StorageError(
-            f"Another process has been opening the database {file} for {_BUSY_SECONDS:g} s; end that "
-            "process, or try again."
-        ),
-        lambda work: work(),
-    )
-
-
 def _create(file: Path) -> None:
     """Makes the file beside its place: whoever is killed half-way leaves no half of one."""
     new = file.with_name(f"{file.name}.new")
@@ -381,7 +339,11 @@ def _opened(file: Path, stack: ExitStack) -> tuple[SqliteThreads, SqliteEntries]
     stack.callback(database.close)
     store = SqliteEntries(database)
     checkpointer = SqliteThreads(database, store)
-    checkpointer.setup()
-    store.setup()
-    database.query(f"PRAGMA user_version={SCHEMA}")
+
+    def set_up() -> None:
+        store.setup()
+        checkpointer.setup()
+        database.conn.execute(f"PRAGMA user_version={SCHEMA}")
+
+    database.in_thread(set_up)
     return checkpointer, store

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Self
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore, GetOp
 
-from signoff.graph.compiled.graph import storage_errors
 from signoff.graph.compiled.holds import Hold, closed
 from signoff.graph.errors import SetupError, ThreadBusy, ThreadError, Unreadable
 from signoff.graph.foreign import checked_thread_id, label
@@ -80,12 +79,11 @@ class Storage:
             raise SetupError(f"threads(condition=) takes one of {', '.join(words)}, not {condition!r:.80}.")
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise SetupError(f"threads(limit=) takes a whole number, at least 1, not {limit!r:.80}.")
-        first = _place(before)
+        place = _place(before)
         if not self.is_open:
             raise closed()
-        with storage_errors():
-            rows = (row for row in self._rows(first) if condition in (None, row.condition))
-            return [*islice(rows, limit)]
+        rows = (row for row in self._rows(place) if condition in (None, row.condition))
+        return [*islice(rows, limit)]
 
     async def athreads(
         self,
@@ -100,22 +98,20 @@ class Storage:
     def runner(self, thread_id: str) -> AbstractContextManager[object]:
         """Holds the thread during a `with` block, so that nothing else in any process runs it. Raises
         ThreadBusy if something does."""
-        held: AbstractContextManager[object] = self._saver.runner(checked_thread_id(thread_id))
-        return held
+        hold: AbstractContextManager[object] = self._saver.runner(checked_thread_id(thread_id))
+        return hold
 
     def swap(
         self, namespace: tuple[str, ...], key: str, before: dict[str, Any] | None, after: dict[str, Any]
     ) -> bool:
         """Replaces an entry of the store by `after` if it is still `before` (None: there is none); returns
         whether it did. Atomic over threads and processes."""
-        with storage_errors():
-            store: Any = self.store
-            return bool(store.swap(namespace, key, before, after))
+        store: Any = self.store
+        return bool(store.swap(namespace, key, before, after))
 
     def delete(self, thread_id: str) -> None:
         """Deletes the thread and all that is stored of it, if it exists. Raises ThreadBusy while it runs."""
-        with storage_errors():
-            self.checkpointer.delete_thread(checked_thread_id(thread_id))
+        self.checkpointer.delete_thread(thread_id)
 
     def close(self) -> None:
         """Closes the database, and what tools hold open. A second time it does nothing."""
@@ -139,28 +135,28 @@ class Storage:
         return self.checkpointer
 
     def _rows(self, before: tuple[str, str] | None) -> Iterator[ThreadRow]:
-        newest = [one for one in self._saver.newest_first() if before is None or one < before]
-        for first in range(0, len(newest), _PAGE):
-            page = newest[first : first + _PAGE]
-            found: Any = self.store.batch([GetOp(*_entry(thread_id)) for _, thread_id in page])
-            for (checkpoint_id, thread_id), item in zip(page, found, strict=True):
+        newest = [place for place in self._saver.newest_first() if before is None or place < before]
+        for start in range(0, len(newest), _PAGE):
+            page = newest[start : start + _PAGE]
+            items: Any = self.store.batch([GetOp(*_entry(thread_id)) for _, thread_id in page])
+            for (checkpoint_id, thread_id), item in zip(page, items, strict=True):
                 value: Mapping[str, Any] | None = item and item.value
                 if value is None or value["checkpoint"] != checkpoint_id or value["condition"] == _RUNNING:
                     value = self._mended(thread_id, value)
-                yield _row_of(thread_id, value, f"{checkpoint_id}{_BETWEEN}{thread_id}")
+                yield _row_of(thread_id, value, f"{checkpoint_id}/{thread_id}")
 
     def _mended(self, thread_id: str, known: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """The row of a thread that runs, was killed, or was written without one."""
         # Asked first: otherwise a run that ends in between would look as if it had been stopped.
-        running = self._saver.is_running(thread_id)
-        found = row(self.checkpointer, self.store, thread_id)
-        if running:
-            return {**found, "condition": _RUNNING, "waits": [], "outcome": None}
-        if found != known:
+        is_running = self._saver.is_running(thread_id)
+        value = row(self.checkpointer, self.store, thread_id)
+        if is_running:
+            return {**value, "condition": _RUNNING, "waits": [], "outcome": None}
+        if value != known:
             # It is mended later where somebody has begun to run the thread.
             with suppress(ThreadBusy):
-                self.store.put(*_entry(thread_id), dict(found))
-        return found
+                self.store.put(*_entry(thread_id), value)
+        return value
 
 
 def _entry(thread_id: str) -> tuple[tuple[str, ...], str]:
@@ -168,19 +164,19 @@ def _entry(thread_id: str) -> tuple[tuple[str, ...], str]:
 
 
 @contextmanager
-def told(saver: BaseCheckpointSaver[Any], store: BaseStore, hold: Hold) -> Iterator[None]:
+def row_kept(saver: BaseCheckpointSaver[Any], store: BaseStore, hold: Hold) -> Iterator[None]:
     """Keeps the row of a thread that is held for a run."""
-    place = _entry(hold.thread_id)
+    entry = _entry(hold.thread_id)
     with hold.here():
-        store.put(*place, {"checkpoint": "", "condition": _RUNNING})
+        store.put(*entry, {"checkpoint": "", "condition": _RUNNING})
     try:
         yield
     finally:
         # A row that cannot be written now is mended by whoever lists it; what ended the run is reported.
         with suppress(Exception), hold.here():
-            found = row(saver, store, hold.thread_id)
+            value = row(saver, store, hold.thread_id)
             # A run that has saved nothing has made no thread.
-            store.put(*place, found) if found["checkpoint"] else store.delete(*place)
+            store.put(*entry, value) if value["checkpoint"] else store.delete(*entry)
 
 
 def row(saver: BaseCheckpointSaver[Any], store: BaseStore, thread_id: str) -> dict[str, Any]:
@@ -192,8 +188,8 @@ def row(saver: BaseCheckpointSaver[Any], store: BaseStore, thread_id: str) -> di
         status = look(reading_graph(Storage(saver, store)), thread_id)
     except (Unreadable, ThreadError):
         newest = saver.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}})
-        found = newest and newest.config["configurable"]["checkpoint_id"]
-        return {"checkpoint": found or "", "condition": str(Condition.UNKNOWN)}
+        checkpoint_id = newest.config["configurable"]["checkpoint_id"] if newest else ""
+        return {"checkpoint": checkpoint_id, "condition": str(Condition.UNKNOWN)}
     assert isinstance(status, Standing), "nobody was asked whether it runs"
     task = status.task.messages[0].text if status.task.messages else ""
     return {
@@ -219,7 +215,8 @@ def _row_of(thread_id: str, value: Mapping[str, Any], cursor: str) -> ThreadRow:
         Condition(value["condition"]),
         value.get("task", ""),
         tuple(
-            replace(waiting_of(one, asked), _reply_id=reply) for one, asked, reply in value.get("waits", ())
+            replace(waiting_of(interrupt_id, asked), _reply_id=reply_id)
+            for interrupt_id, asked, reply_id in value.get("waits", ())
         ),
         outcome and Outcome.model_validate(outcome),
         value.get("changed", ""),
@@ -227,17 +224,13 @@ def _row_of(thread_id: str, value: Mapping[str, Any], cursor: str) -> ThreadRow:
     )
 
 
-_BETWEEN = "/"
-
-
 def _place(cursor: str | None) -> tuple[str, str] | None:
     """The newest checkpoint and the thread of a cursor."""
     if cursor is None:
         return None
-    checkpoint_id, between, thread_id = (
-        cursor.partition(_BETWEEN) if isinstance(cursor, str) else ("", "", "")
-    )
-    # A thread of which a kill has left only what is below it has no checkpoint of its own.
-    if not (between and thread_id):
-        raise SetupError(f"threads(before=) takes the cursor of a row, not {cursor!r:.80}.")
-    return checkpoint_id, thread_id
+    if isinstance(cursor, str):
+        checkpoint_id, _, thread_id = cursor.partition("/")
+        # A thread of which a kill has left only what is below it has no checkpoint of its own.
+        if thread_id:
+            return checkpoint_id, thread_id
+    raise SetupError(f"threads(before=) takes the cursor of a row, not {cursor!r:.80}.")

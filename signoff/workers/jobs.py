@@ -31,7 +31,7 @@ from signoff.nodes.requests import Swap
 from signoff.storage import PostgresStorage
 from signoff.storage.deleting import lock_of
 from signoff.storage.postgres_address import Address, settings
-from signoff.storage.postgres_tables import swap_in
+from signoff.storage.postgres_database import swap_in
 from signoff.text import count_noun, quote_id
 from signoff.workers.inbox import MOST_DEATHS, TASK, THREAD, Inbox, edit_inbox, read_inbox
 

@@ -211,6 +211,6 @@ def _hand_over(storage: PostgresStorage, thread_id: str, queue: str, edit: Edit,
 
 
 def _swapped(connection: Any, change: Swap) -> bool:
-    from signoff.storage.postgres_tables import swap_in
+    from signoff.storage.postgres_database import swap_in
 
     return swap_in(connection, ".".join(change.namespace), change.key, change.before, change.after)

@@ -15,7 +15,7 @@ from psycopg.rows import DictRow
 from signoff import SetupError, StorageError
 from signoff.storage.deleting import lock_of
 from signoff.storage.postgres_address import Address
-from signoff.storage.postgres_tables import PostgresDatabase, alone
+from signoff.storage.postgres_database import PostgresDatabase, alone
 from signoff.text import valid_text
 from signoff.workers.inbox import TASK
 

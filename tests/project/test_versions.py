@@ -17,7 +17,7 @@ def number(file: str, name: str) -> str:
 def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     page = read("docs/project/versions.md")
     numbers = dict(re.findall(r"^\| of (?:the|a) (\w+)'s \w+, (\d+) \|", page, re.M))
-    database = number("signoff/storage/schema.py", "SCHEMA")
+    database = number("signoff/storage/base.py", "SCHEMA")
     assert numbers == {"database": database, "thread": number("graph/machine.py", "MACHINE")}
     assert f"form**, which is {database} " in read("docs/reference/storage.md")
 

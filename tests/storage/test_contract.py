@@ -20,6 +20,7 @@ from typing import Any, cast
 
 import langgraph.checkpoint.base.id
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -36,6 +37,7 @@ NAME = "t. Ü%2E"
 LABEL = "t%2E %C3%9C%252E"
 """The thread in the namespaces of a store, which have no dots."""
 THREAD: Any = {"configurable": {"thread_id": NAME}}
+PLACE: Any = {"configurable": {"thread_id": NAME, "checkpoint_ns": ""}}
 GO: Any = {"messages": [("user", "go")]}
 ASKS, DONE = call("ask_user", question="Which?"), call("finish_task", summary="Done.")
 BEFORE = {"status": "started", "attempt": 1}
@@ -257,6 +259,34 @@ def test_a_storage_that_was_closed_is_closed_for_everybody(opened: Open) -> None
     ):
         with pytest.raises(StorageError):
             use()
+
+
+UNSTORABLE: Mapping[str, Callable[[Storage], Any]] = {
+    "a number": lambda storage: put(storage, 2**70),
+    "a number in a list": lambda storage: put(storage, [2**70]),
+    "text": lambda storage: put(storage, "a\0b"),
+    "an object": lambda storage: put(storage, object()),
+    "an entry": lambda storage: storage.store.put(("a",), "k", {"n": float("nan")}),
+}
+
+
+def put(storage: Storage, value: Any) -> Any:
+    checkpoint: Any = {**empty_checkpoint(), "channel_values": {"x": value}, "channel_versions": {"x": 1}}
+    return storage.checkpointer.put(PLACE, checkpoint, {}, {"x": 1})
+
+
+@pytest.mark.parametrize("name", UNSTORABLE)
+def test_what_one_database_could_not_give_back_each_refuses(opened: Open, name: str) -> None:
+    storage = opened()
+    with pytest.raises(StorageError):
+        UNSTORABLE[name](storage)
+    assert (storage.checkpointer.get_tuple(THREAD), storage.store.search(("a",))) == (None, [])
+
+
+def test_text_in_an_entry_is_made_valid_wherever_it_stands(opened: Open) -> None:
+    store = opened().store
+    store.put(("a",), "k", {"a\0": ("b\0", ["\ud800"])})
+    assert [item.value for item in store.search(("a",))] == [{"a\ufffd": ["b\ufffd", ["\ufffd"]]}]
 
 
 async def test_langgraphs_suite_for_checkpointers_passes(opened: Open) -> None:

@@ -19,7 +19,7 @@ from signoff.graph.build import Graph
 from signoff.graph.inside.installing import install_hint
 from signoff.models import ScriptedModel, call
 from signoff.storage import PostgresStorage
-from signoff.storage.schema import SCHEMA
+from signoff.storage.base import SCHEMA
 from tests.storage.test_sqlite import bomb
 from tests.support.rows import ids
 from tests.support.servers.postgres import PASSWORD, Server, execute

@@ -14,7 +14,7 @@ import pytest
 
 from signoff import StorageError, build_graph, sqlite_storage
 from signoff.models import ScriptedModel, call
-from signoff.storage.schema import SCHEMA
+from signoff.storage.base import SCHEMA
 from tests.support.programs import run_python
 from tests.support.rows import ids
 

@@ -1,14 +1,15 @@
 """The PostgreSQL database of `postgres_storage`: its sessions, its checkpointer and its store."""
 
+import asyncio
 import hashlib
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -21,25 +22,25 @@ from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 from psycopg_pool import ConnectionPool
 
-from signoff.graph.compiled.graph import GRACE_SECONDS
-from signoff.graph.compiled.holds import Hold, busy, lost
+from signoff.graph.compiled.holds import Hold, lost
 from signoff.graph.errors import StorageError
-from signoff.graph.foreign import label, strict_serde
-from signoff.storage.base import Database, EntryStore, ThreadSaver, never_freed
-from signoff.storage.deleting import lock_of
-from signoff.storage.postgres_address import (
-    CONNECTION,
-    Address,
-    LockedConnection,
-    configure,
-    ending,
-    logins,
+from signoff.graph.foreign import label
+from signoff.storage.base import (
+    SCHEMA,
+    Database,
+    EntryStore,
+    LockedHold,
+    ThreadSaver,
+    check_schema,
+    comes_true,
 )
-from signoff.storage.schema import SCHEMA, check_schema
+from signoff.storage.deleting import lock_of
+from signoff.storage.forking import ending, leak
+from signoff.storage.postgres_address import CONNECTION, Address, LockedConnection, configure
 
 __all__ = ["PostgresEntries", "PostgresThreads"]
 
-_POLL_SECONDS, _ENDING_SECONDS, _SETUP_SECONDS = 0.02, 0.0005, 30.0
+_ENDING_SECONDS, _SETUP_SECONDS = 8.0, 30.0
 _MOST_CONNECTIONS, _WAIT_SECONDS = 8, 8.0
 # Shorter than the wait: a pool that has given up tries again at the next request.
 _RECONNECT_SECONDS = 4.0
@@ -62,12 +63,26 @@ def value_of(connection: Connection[DictRow], sql: str, *values: object) -> Any:
     return None if row is None else next(iter(row.values()))
 
 
-class SessionHold(Hold):
+class SessionHold(LockedHold):
     """A hold, and the session that has its lock and makes its writes."""
 
-    def __init__(self, thread_id: str, owner: object, session: Connection[DictRow]) -> None:
-        super().__init__(thread_id, owner)
-        self.session, self.pid = session, session.info.backend_pid
+    def __init__(self, thread_id: str, database: "PostgresDatabase") -> None:
+        super().__init__(thread_id, database.name)
+        self._key, self._errors = database.key(self.label), database.address.errors
+        self.session = database.address.connect(application_name=database.session)
+        self.pid = self.session.info.backend_pid
+
+    def lock(self) -> bool:
+        # Polled for, because LangGraph creates an index CONCURRENTLY, which waits for every statement that
+        # was running before: also one that waits for a lock.
+        with self._errors():
+            return bool(value_of(self.session, "SELECT pg_try_advisory_lock(%s)", self._key))
+
+    def unlock(self) -> None:
+        # Where the session has ended, so has its lock.
+        with suppress(psycopg.Error):
+            self.session.execute("SELECT pg_advisory_unlock(%s)", (self._key,))
+        self.session.close()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -94,20 +109,21 @@ class Sessions(ConnectionPool[Connection[DictRow]]):
 class PostgresDatabase(Database):
     """The open database.
 
-    schema: where its tables are. session: the `application_name` of the sessions that hold threads; empty for
-    the default name.
+    schema: where its tables are. session: the `application_name` of the sessions that hold threads, if not
+    the default one.
     """
 
     parameter = "%s"
+    conn: Sessions
 
     def __init__(self, address: Address, schema: str) -> None:
-        super().__init__((address.conninfo, schema))
-        self.address, self.schema, self.session = address, schema, ""
+        self.address, self.schema = address, schema
+        self.session: str | None = None
         self._sessions = WeakSet[Connection[DictRow]]()
-        self.check()
+        super().__init__((address.conninfo, schema), f"{address} {schema}")
 
-    def begin(self) -> None:
-        self.pool = Sessions(
+    def connect(self) -> Sessions:
+        pool = Sessions(
             self.address.conninfo,
             connection_class=LockedConnection,
             kwargs=CONNECTION,
@@ -119,20 +135,28 @@ class PostgresDatabase(Database):
             timeout=_WAIT_SECONDS,
             reconnect_timeout=_RECONNECT_SECONDS,
         )
-        self.executor = ThreadPoolExecutor(_MOST_CONNECTIONS, f"{self.pool.name}-async")
-        for user in self.users:
-            user.conn = self.pool
+        self._executor = ThreadPoolExecutor(_MOST_CONNECTIONS, f"{pool.name}-async")
+        return pool
 
-    @contextmanager
-    def resting(self) -> Iterator[None]:
-        with ending, logins.none():
-            yield
+    def disconnect(self) -> None:
+        with ending:
+            prefix = f"{self.conn.name}-"
+            threads = [
+                Path(f"/proc/self/task/{thread.native_id}")
+                for thread in threading.enumerate()
+                if thread.name.startswith(prefix)
+            ]
+            self._executor.shutdown()
+            self.conn.close()
+            # Python has joined a thread before the system ends it; OpenSSL tidies up in between, and locks.
+            comes_true(lambda: not any(thread.exists() for thread in threads), _ENDING_SECONDS)
 
-    def leave(self) -> None:
-        super().leave()
-        never_freed(self.pool)
+    def forget_inherited(self) -> None:
+        super().forget_inherited()
+        if hasattr(self, "conn"):
+            leak(self.conn)
         for session in self._sessions:
-            never_freed(session)
+            leak(session)
             # Otherwise this child would keep it open, and with it the lock, when its parent dies.
             with suppress(OSError, psycopg.Error):
                 os.close(session.fileno())
@@ -148,42 +172,19 @@ class PostgresDatabase(Database):
                 raise lost(hold.thread_id) from None
             raise
 
+    async def ado(self, work: Callable[[], _T]) -> _T:
+        self.check()
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         with self.connection() as connection:
-            found = connection.execute(sql.encode(), values)
-            return [tuple(row.values()) for row in found] if found.description else []
+            rows = connection.execute(sql.encode(), values)
+            return [tuple(row.values()) for row in rows] if rows.description else []
 
-    def end(self) -> None:
-        with ending:
-            prefix = f"{self.pool.name}-"
-            threads = [one.native_id for one in threading.enumerate() if one.name.startswith(prefix)]
-            self.executor.shutdown()
-            self.pool.close()
-            # Python has joined a thread before the system ends it; OpenSSL tidies up in between, and locks.
-            while any(Path(f"/proc/self/task/{one}").exists() for one in threads):
-                time.sleep(_ENDING_SECONDS)
-
-    @contextmanager
-    def hold(self, thread_id: str) -> Iterator[Hold]:
-        self.check()
-        session, process = self.address.connect(), os.getpid()
-        self._sessions.add(session)
-        hold = SessionHold(thread_id, self.name, session)
-        try:
-            with self.address.errors():
-                if self.session:
-                    session.execute("SELECT set_config('application_name', %s, false)", (self.session,))
-                if not _taken(session, self._key(hold.label), GRACE_SECONDS):
-                    raise busy(thread_id)
-            yield hold
-        finally:
-            # A child that was forked within the block has neither the lock nor the session.
-            if os.getpid() == process:
-                hold.end()
-                # Where the session has ended, so has its lock.
-                with suppress(psycopg.Error):
-                    session.execute("SELECT pg_advisory_unlock(%s)", (self._key(hold.label),))
-                session.close()
+    def unlocked_hold(self, thread_id: str) -> LockedHold:
+        hold = SessionHold(thread_id, self)
+        self._sessions.add(hold.session)
+        return hold
 
     def is_held(self, thread_id: str) -> bool:
         with self.connection() as connection:
@@ -197,8 +198,8 @@ class PostgresDatabase(Database):
 
     def _holders(self, connection: Connection[DictRow], thread_id: str) -> set[int]:
         """The sessions that have the lock of a thread: one, or none."""
-        found = connection.execute(f"SELECT pid {_LOCKS}".encode(), self._halves(thread_id))
-        return {row["pid"] for row in found}
+        rows = connection.execute(f"SELECT pid {_LOCKS}".encode(), self._halves(thread_id))
+        return {row["pid"] for row in rows}
 
     def cut_off(self, thread_id: str, session: str) -> None:
         """Ends the session that holds the thread if its name is like this: its process is presumed dead."""
@@ -212,45 +213,26 @@ class PostgresDatabase(Database):
     def connection(self) -> Iterator[Connection[DictRow]]:
         """A pooled connection, for what no runner writes. Raises StorageError."""
         self.check()
-        with self.address.errors(), self.pool.connection() as connection:
+        with self.address.errors(), self.conn.connection() as connection:
             yield connection
 
-    def _key(self, name: str) -> int:
+    def key(self, name: str) -> int:
         """The key of the lock of the thread with this label in this schema."""
         text = f"signoff\0{self.schema}\0{name}".encode(errors="surrogatepass")
         return int.from_bytes(hashlib.sha256(text).digest()[:8], signed=True)
 
     def _halves(self, thread_id: str) -> tuple[int, int]:
         """The key of a thread as `pg_locks` shows it."""
-        return divmod(self._key(label(thread_id)) % 2**64, 2**32)
-
-
-def _taken(session: Connection[DictRow], key: int, seconds: float) -> bool:
-    """Whether the session gets this lock within so many seconds.
-
-    It polls, because LangGraph creates an index CONCURRENTLY, which waits for every statement that was
-    running before: also one that waits for a lock.
-    """
-    until = time.monotonic() + seconds
-    while not value_of(session, "SELECT pg_try_advisory_lock(%s)", key):
-        if time.monotonic() > until:
-            return False
-        time.sleep(_POLL_SECONDS)
-    return True
+        return divmod(self.key(label(thread_id)) % 2**64, 2**32)
 
 
 class PostgresEntries(EntryStore, PostgresStore):
     """LangGraph's store for PostgreSQL, for sync and async runs, with an atomic `swap`."""
 
-    def __init__(self, database: Any) -> None:
-        super().__init__(database.pool)
-        self.database: PostgresDatabase = database
-        database.users.append(self)
-        # LangGraph's lock would make all threads of a process wait for each other's round trips.
-        self.lock: Any = nullcontext()
+    database: PostgresDatabase
 
     def swap_now(self, prefix: str, key: str, before: Any, after: Any) -> bool:
-        with self.database.pool.connection() as connection:
+        with self.database.conn.connection() as connection:
             return swap_in(connection, prefix, key, before, after)
 
 
@@ -266,12 +248,7 @@ def swap_in(connection: Connection[Any], prefix: str, key: str, before: Any, aft
 class PostgresThreads(ThreadSaver, PostgresSaver):
     """LangGraph's checkpointer for PostgreSQL, for sync and async runs; a runner holds its thread."""
 
-    def __init__(self, database: Any, entries: Any) -> None:
-        super().__init__(database.pool, serde=strict_serde())
-        self.database: PostgresDatabase = database
-        self.entries = entries
-        self.lock: Any = nullcontext()
-        database.users.append(self)
+    database: PostgresDatabase
 
     def _delete_queued(self, thread_id: str) -> None:
         if self.database.query("SELECT to_regclass('procrastinate_jobs')") != [(None,)]:
@@ -306,7 +283,9 @@ def _set_up(address: Address) -> str:
         # A user who may not create tables can use those that are there.
         if _migrations(connection, address) < _MIGRATIONS:
             with alone(connection, address):
-                _migrate(connection)
+                # Another process may have done so by now.
+                if _migrations(connection, address) < _MIGRATIONS:
+                    _migrate(connection)
         return str(value_of(connection, "SELECT current_schema()"))
 
 
@@ -314,7 +293,7 @@ def _check_sessions(connection: Connection[DictRow], address: Address) -> None:
     """Raises StorageError behind a pooler that lends one session to several clients."""
     with address.connect() as other:
         first, second, again = (
-            value_of(one, "SELECT pg_backend_pid()") for one in (connection, other, connection)
+            value_of(session, "SELECT pg_backend_pid()") for session in (connection, other, connection)
         )
     if first == second or first != again:
         raise StorageError(
@@ -346,7 +325,9 @@ def _migrate(connection: Connection[DictRow]) -> None:
 @contextmanager
 def alone(connection: Connection[DictRow], address: Address) -> Iterator[None]:
     """Lets one process at a time set up the database."""
-    if not _taken(connection, _SETTING_UP, _SETUP_SECONDS):
+    taken = partial(value_of, connection, "SELECT pg_try_advisory_lock(%s)", _SETTING_UP)
+    # Polled for, as the lock of a thread.
+    if not comes_true(taken, _SETUP_SECONDS):
         raise StorageError(
             f"The database {address} is being set up by another process; try again when it has finished."
         )
