@@ -6,7 +6,6 @@ the lock: whoever writes holds the thread, and there is no token to check. A ses
 replaced: the run fails, and its thread can be continued.
 """
 
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,13 +41,11 @@ def postgres_storage(url: str) -> PostgresStorage:
     """
     try:
         from signoff.storage.postgres_address import Address
-        from signoff.storage.postgres_database import opened
-        from signoff.tools.processes.held import end_with
+        from signoff.storage.postgres_database import PostgresEntries, PostgresThreads, opened
     except ImportError as error:
         raise SetupError(
             f"PostgreSQL needs packages that are missing ({error}): {install_hint('postgres')}"
         ) from error
-    with ExitStack() as stack:
-        threads, entries = opened(Address(url), stack)
-        stack.callback(end_with, threads)
-        return PostgresStorage(threads, entries, _opened=stack.pop_all())
+    database = opened(Address(url))
+    entries = PostgresEntries(database)
+    return PostgresStorage(PostgresThreads(database, entries), entries, _close=database.close)

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -49,8 +49,8 @@ _SETTING_UP = 0x5167_6E0F_F5E7_0001
 _T = TypeVar("_T")
 _MIGRATIONS = len(PostgresSaver.MIGRATIONS) + len(PostgresStore.MIGRATIONS)
 _LOCKS = (
-    "FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND classid = %s::bigint::oid "
-    "AND objid = %s::bigint::oid "
+    "FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 "
+    "AND (classid::bigint << 32 | objid::bigint) = %s "
     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
 _writes_by: ContextVar[Connection[DictRow] | None] = ContextVar("_writes_by", default=None)
@@ -198,7 +198,7 @@ class PostgresDatabase(Database):
 
     def _holders(self, connection: Connection[DictRow], thread_id: str) -> set[int]:
         """The sessions that have the lock of a thread: one, or none."""
-        rows = connection.execute(f"SELECT pid {_LOCKS}".encode(), self._halves(thread_id))
+        rows = connection.execute(f"SELECT pid {_LOCKS}".encode(), (self.key(label(thread_id)),))
         return {row["pid"] for row in rows}
 
     def cut_off(self, thread_id: str, session: str) -> None:
@@ -207,7 +207,7 @@ class PostgresDatabase(Database):
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE %s "
             f"AND pid IN (SELECT pid {_LOCKS})"
         )
-        self.query(query, session, *self._halves(thread_id))
+        self.query(query, session, self.key(label(thread_id)))
 
     @contextmanager
     def connection(self) -> Iterator[Connection[DictRow]]:
@@ -220,10 +220,6 @@ class PostgresDatabase(Database):
         """The key of the lock of the thread with this label in this schema."""
         text = f"signoff\0{self.schema}\0{name}".encode(errors="surrogatepass")
         return int.from_bytes(hashlib.sha256(text).digest()[:8], signed=True)
-
-    def _halves(self, thread_id: str) -> tuple[int, int]:
-        """The key of a thread as `pg_locks` shows it."""
-        return divmod(self.key(label(thread_id)) % 2**64, 2**32)
 
 
 class PostgresEntries(EntryStore, PostgresStore):
@@ -256,16 +252,12 @@ class PostgresThreads(ThreadSaver, PostgresSaver):
             self.database.query("DELETE FROM procrastinate_jobs WHERE lock = %s", lock_of(thread_id))
 
 
-def opened(address: Address, stack: ExitStack) -> tuple[PostgresThreads, PostgresEntries]:
-    """The checkpointer and the store of the database at an address, with all its tables; the stack closes
-    it."""
+def opened(address: Address) -> PostgresDatabase:
+    """The database at an address, with all its tables."""
     # The driver logs warnings of lost connections, which Python prints when logging is not configured. The
     # failing calls raise what matters.
     logging.getLogger("psycopg").addHandler(logging.NullHandler())
-    database = PostgresDatabase(address, _set_up(address))
-    stack.callback(database.close)
-    entries = PostgresEntries(database)
-    return PostgresThreads(database, entries), entries
+    return PostgresDatabase(address, _set_up(address))
 
 
 def _set_up(address: Address) -> str:
@@ -282,10 +274,10 @@ def _set_up(address: Address) -> str:
         _check_sessions(connection, address)
         # A user who may not create tables can use those that are there.
         if _migrations(connection, address) < _MIGRATIONS:
-            with alone(connection, address):
-                # Another process may have done so by now.
-                if _migrations(connection, address) < _MIGRATIONS:
-                    _migrate(connection)
+            wait_to_set_up(connection, address)
+            # Another process may have done so by now.
+            if _migrations(connection, address) < _MIGRATIONS:
+                _migrate(connection)
         return str(value_of(connection, "SELECT current_schema()"))
 
 
@@ -322,17 +314,11 @@ def _migrate(connection: Connection[DictRow]) -> None:
         connection.execute("INSERT INTO signoff_schema VALUES (%s, %s)", (SCHEMA, _MIGRATIONS))
 
 
-@contextmanager
-def alone(connection: Connection[DictRow], address: Address) -> Iterator[None]:
-    """Lets one process at a time set up the database."""
-    taken = partial(value_of, connection, "SELECT pg_try_advisory_lock(%s)", _SETTING_UP)
+def wait_to_set_up(connection: Connection[DictRow], address: Address) -> None:
+    """Lets one process at a time set up the database: until the end of this connection it is this one."""
     # Polled for, as the lock of a thread.
-    if not comes_true(taken, _SETUP_SECONDS):
+    is_first = partial(value_of, connection, "SELECT pg_try_advisory_lock(%s)", _SETTING_UP)
+    if not comes_true(is_first, _SETUP_SECONDS):
         raise StorageError(
             f"The database {address} is being set up by another process; try again when it has finished."
         )
-    try:
-        yield
-    finally:
-        if not connection.closed:
-            connection.execute("SELECT pg_advisory_unlock(%s)", (_SETTING_UP,))

@@ -13,7 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike, fspath
@@ -282,20 +282,15 @@ def sqlite_storage(path: str | PathLike[str]) -> SqliteStorage:
     Raises StorageError when the file is not a database of this kind, was written in another form, or
     cannot be opened.
     """
-    # Most users of this package open no database.
-    from signoff.tools.processes.held import end_with
-
     file = _checked(path)
     try:
         # One process at a time opens and sets up the file: SQLite answers others "database is locked" without
         # waiting, and LangGraph's migrations add a column twice.
         lock_folder(file).mkdir(parents=True, exist_ok=True)
-        with FileLock(lock_folder(file) / "opening.lock", timeout=_BUSY_SECONDS), ExitStack() as stack:
+        with FileLock(lock_folder(file) / "opening.lock", timeout=_BUSY_SECONDS):
             if not file.exists():
                 _create(file)
-            checkpointer, store = _opened(file, stack)
-            stack.callback(end_with, checkpointer)
-            return SqliteStorage(checkpointer, store, _opened=stack.pop_all())
+            return _opened(file)
     except Timeout as error:
         raise StorageError(
             f"Another process has been opening the database {file} for {_BUSY_SECONDS:g} s; end that "
@@ -328,15 +323,12 @@ def _create(file: Path) -> None:
     new = file.with_name(f"{file.name}.new")
     for left in (new, new.with_name(f"{new.name}-wal"), new.with_name(f"{new.name}-shm")):
         left.unlink(missing_ok=True)
-    with ExitStack() as stack:
-        _opened(new, stack)
+    _opened(new).close()
     new.replace(file)
 
 
-def _opened(file: Path, stack: ExitStack) -> tuple[SqliteThreads, SqliteEntries]:
-    """The checkpointer and the store of a file, which the stack closes."""
+def _opened(file: Path) -> SqliteStorage:
     database = SqliteDatabase(file)
-    stack.callback(database.close)
     store = SqliteEntries(database)
     checkpointer = SqliteThreads(database, store)
 
@@ -346,4 +338,4 @@ def _opened(file: Path, stack: ExitStack) -> tuple[SqliteThreads, SqliteEntries]
         database.conn.execute(f"PRAGMA user_version={SCHEMA}")
 
     database.in_thread(set_up)
-    return checkpointer, store
+    return SqliteStorage(checkpointer, store, _close=database.close)

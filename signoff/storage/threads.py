@@ -6,8 +6,8 @@ A row that is not of the newest one, or says `running` while nobody holds the th
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
@@ -57,7 +57,7 @@ class Storage:
     checkpointer: BaseCheckpointSaver[Any]
     store: BaseStore
     is_open: bool = field(default=True, init=False, repr=False)
-    _opened: ExitStack = field(default_factory=ExitStack, repr=False)
+    _close: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def threads(
         self,
@@ -115,8 +115,12 @@ class Storage:
 
     def close(self) -> None:
         """Closes the database, and what tools hold open. A second time it does nothing."""
+        # Most users of this package open no database.
+        from signoff.tools.processes.held import end_with
+
         self.is_open = False
-        self._opened.close()
+        end_with(self.checkpointer)
+        self._close()
 
     def __enter__(self) -> Self:
         return self

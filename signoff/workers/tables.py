@@ -15,7 +15,7 @@ from psycopg.rows import DictRow
 from signoff import SetupError, StorageError
 from signoff.storage.deleting import lock_of
 from signoff.storage.postgres_address import Address
-from signoff.storage.postgres_database import PostgresDatabase, alone
+from signoff.storage.postgres_database import PostgresDatabase, wait_to_set_up
 from signoff.text import valid_text
 from signoff.workers.inbox import TASK
 
@@ -41,7 +41,8 @@ def prepare(database: PostgresDatabase) -> None:
         if _is_there(connection):
             _check(connection, address)
             return
-    with address.errors(), address.connect() as connection, alone(connection, address):
+    with address.errors(), address.connect() as connection:
+        wait_to_set_up(connection, address)
         if not _is_there(connection):
             with connection.transaction():
                 connection.execute(SchemaManager.get_schema().encode(), prepare=False)
