@@ -81,10 +81,9 @@ class Database(ABC):
     """The way to an open database.
 
     name: the same wherever it is opened. place: the same for people, without a password. conn: a connection,
-    or a pool of them. parameter: the place of a value in a statement.
+    or a pool of them.
     """
 
-    parameter: str
     conn: Any
 
     def __init__(self, name: object, place: str) -> None:
@@ -93,6 +92,7 @@ class Database(ABC):
         """LangGraph's savers and stores on it; each has the connection as `conn`, too."""
         self._is_open = True
         self.forget_inherited()
+        databases.add(self)
         self.check()
 
     def forget_inherited(self) -> None:
@@ -109,7 +109,6 @@ class Database(ABC):
                     self.conn = self.connect()
                     for user in self.users:
                         user.conn = self.conn
-                    databases.add(self)
                     self._is_connected = True
 
     def close(self) -> None:
@@ -139,7 +138,7 @@ class Database(ABC):
 
     @abstractmethod
     def query(self, sql: str, *values: object) -> Sequence[tuple[Any, ...]]:
-        """The rows of a statement of ours."""
+        """The rows of a statement of ours, with %s for each value."""
 
     @abstractmethod
     def unlocked_hold(self, thread_id: str) -> LockedHold:
@@ -211,7 +210,7 @@ class ThreadSaver(BaseCheckpointSaver[Any]):
         LangGraph takes the one with the greatest id, which begins with the writer's clock: what is written on
         a machine whose clock is behind would be lost. Raises StorageError if it is far behind.
         """
-        query = f"SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = {self.database.parameter}"
+        query = "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = %s"
         ((newest,),) = self.database.query(query, thread_id)
         if not comes_true(lambda: not newest or newest < str(uuid6(clock_seq=-2)), _CLOCK_SECONDS):
             raise StorageError(
@@ -366,7 +365,7 @@ class EntryStore(BaseStore):
 
     def delete_thread(self, thread_id: str) -> None:
         """Deletes all entries of a thread, also those that cannot be read."""
-        query = f"DELETE FROM store WHERE prefix = {self.database.parameter}"
+        query = "DELETE FROM store WHERE prefix = %s"
         own = label(thread_id)
         for namespace in self.list_namespaces(prefix=("signoff", "*", own), limit=_MOST_NAMESPACES):
             # LangGraph takes a label such as "*" for any.

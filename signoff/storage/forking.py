@@ -10,7 +10,7 @@ from weakref import WeakSet
 ending = threading.RLock()
 """Held while threads end that have made connections, which may still be making some."""
 databases: WeakSet[Any] = WeakSet()
-"""Each `Database` that this process has connected to."""
+"""Each `Database` of this process."""
 _locks: WeakSet[Any] = WeakSet()
 _forking = threading.Lock()
 _waited_for = ExitStack()

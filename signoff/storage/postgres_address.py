@@ -15,9 +15,6 @@ from signoff.graph.compiled.holds import closed
 from signoff.graph.errors import StorageError, Unreadable
 from signoff.storage.forking import lock_against_forks
 
-CONNECTION: dict[str, Any] = {"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0}
-"""The connection options that LangGraph's classes require."""
-
 # The loss of a machine, on either side, is noticed within half a minute.
 _DEFAULTS: dict[str, str | int | None] = {
     "application_name": "signoff",
@@ -50,14 +47,20 @@ _FORM = (
 )
 
 
-class LockedConnection(Connection[DictRow]):
-    """A connection that is not made while the process forks: a login takes locks of OpenSSL's, which would
-    stay locked in the child for ever."""
+class Session(Connection[DictRow]):
+    """A connection with the options that LangGraph's classes require, and the settings that sessions rely on.
+
+    It is not made while the process forks: a login takes locks of OpenSSL's, which would stay locked in the
+    child for ever.
+    """
 
     @classmethod
     def connect(cls, *arguments: Any, **options: Any) -> Self:
+        options |= {"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0}
         with lock_against_forks():
-            return super().connect(*arguments, **options)
+            session = super().connect(*arguments, **options)
+            session.execute(settings())
+            return session
 
 
 class Address:
@@ -84,18 +87,10 @@ class Address:
     def __str__(self) -> str:
         return "that this address names" if self._odd else self._shown
 
-    def connect(self, application_name: str | None = None) -> Connection[DictRow]:
+    def connect(self, application_name: str | None = None) -> Session:
         """Opens a connection outside the pool. Raises StorageError."""
         with self.errors("check its address, and that it runs"):
-            connection = LockedConnection.connect(
-                self.conninfo, application_name=application_name, **CONNECTION
-            )
-            try:
-                configure(connection)
-            except BaseException:
-                connection.close()
-                raise
-            return connection
+            return Session.connect(self.conninfo, application_name=application_name)
 
     @contextmanager
     def errors(
@@ -130,16 +125,11 @@ class Address:
         return "" if not reason or any(secret in reason for secret in self._secrets) else f" ({reason})"
 
 
-def configure(connection: Connection[Any]) -> None:
-    """Applies the settings that every session relies on."""
-    connection.execute(settings())
-
-
 def settings() -> bytes:
-    """Returns one statement, without settings that an older server does not know.
+    """One statement for the settings that every session relies on.
 
-    The record that an effect has started must survive a crash of the server, so `synchronous_commit` may be
-    anything but off.
+    An older server does not know all of them. The record that an effect has started must survive a crash of
+    the server, so `synchronous_commit` may be anything but off.
     """
     values = ", ".join(f"('{key}', '{value}')" for key, value in _SESSION.items())
     return (

@@ -17,8 +17,6 @@ from weakref import WeakSet
 import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.store.postgres import PostgresStore
-from psycopg import Connection
-from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 from psycopg_pool import ConnectionPool
 
@@ -36,7 +34,7 @@ from signoff.storage.base import (
 )
 from signoff.storage.deleting import lock_of
 from signoff.storage.forking import ending, leak
-from signoff.storage.postgres_address import CONNECTION, Address, LockedConnection, configure
+from signoff.storage.postgres_address import Address, Session
 
 __all__ = ["PostgresEntries", "PostgresThreads"]
 
@@ -53,11 +51,11 @@ _LOCKS = (
     "AND (classid::bigint << 32 | objid::bigint) = %s "
     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
-_writes_by: ContextVar[Connection[DictRow] | None] = ContextVar("_writes_by", default=None)
+_writes_by: ContextVar[Session | None] = ContextVar("_writes_by", default=None)
 """The session of the write that is being made; None for whoever reads."""
 
 
-def value_of(connection: Connection[DictRow], sql: str, *values: object) -> Any:
+def value_of(connection: Session, sql: str, *values: object) -> Any:
     """The one value that a statement gives; None without a row."""
     row = connection.execute(sql.encode(), values).fetchone()
     return None if row is None else next(iter(row.values()))
@@ -94,11 +92,11 @@ class SessionHold(LockedHold):
                 _writes_by.reset(token)
 
 
-class Sessions(ConnectionPool[Connection[DictRow]]):
+class Sessions(ConnectionPool[Session]):
     """A pool that gives a write the session of its hold."""
 
     @contextmanager
-    def connection(self, timeout: float | None = None) -> Iterator[Connection[DictRow]]:
+    def connection(self, timeout: float | None = None) -> Iterator[Session]:
         if (session := _writes_by.get()) is not None:
             yield session
         else:
@@ -113,24 +111,21 @@ class PostgresDatabase(Database):
     the default one.
     """
 
-    parameter = "%s"
     conn: Sessions
 
     def __init__(self, address: Address, schema: str) -> None:
         self.address, self.schema = address, schema
         self.session: str | None = None
-        self._sessions = WeakSet[Connection[DictRow]]()
+        self._sessions = WeakSet[Session]()
         super().__init__((address.conninfo, schema), f"{address} {schema}")
 
     def connect(self) -> Sessions:
         pool = Sessions(
             self.address.conninfo,
-            connection_class=LockedConnection,
-            kwargs=CONNECTION,
+            connection_class=Session,
             min_size=1,
             max_size=_MOST_CONNECTIONS,
             open=True,
-            configure=configure,
             check=ConnectionPool.check_connection,
             timeout=_WAIT_SECONDS,
             reconnect_timeout=_RECONNECT_SECONDS,
@@ -196,7 +191,7 @@ class PostgresDatabase(Database):
             return bool(self._holders(connection, hold.thread_id) - {hold.pid})
         return False
 
-    def _holders(self, connection: Connection[DictRow], thread_id: str) -> set[int]:
+    def _holders(self, connection: Session, thread_id: str) -> set[int]:
         """The sessions that have the lock of a thread: one, or none."""
         rows = connection.execute(f"SELECT pid {_LOCKS}".encode(), (self.key(label(thread_id)),))
         return {row["pid"] for row in rows}
@@ -210,7 +205,7 @@ class PostgresDatabase(Database):
         self.query(query, session, self.key(label(thread_id)))
 
     @contextmanager
-    def connection(self) -> Iterator[Connection[DictRow]]:
+    def connection(self) -> Iterator[Session]:
         """A pooled connection, for what no runner writes. Raises StorageError."""
         self.check()
         with self.address.errors(), self.conn.connection() as connection:
@@ -232,7 +227,7 @@ class PostgresEntries(EntryStore, PostgresStore):
             return swap_in(connection, prefix, key, before, after)
 
 
-def swap_in(connection: Connection[Any], prefix: str, key: str, before: Any, after: Any) -> bool:
+def swap_in(connection: Session, prefix: str, key: str, before: Any, after: Any) -> bool:
     """What `swap` does, as a part of the connection's transaction."""
     if before is None:
         query = "INSERT INTO store (prefix, key, value) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
@@ -281,7 +276,7 @@ def _set_up(address: Address) -> str:
         return str(value_of(connection, "SELECT current_schema()"))
 
 
-def _check_sessions(connection: Connection[DictRow], address: Address) -> None:
+def _check_sessions(connection: Session, address: Address) -> None:
     """Raises StorageError behind a pooler that lends one session to several clients."""
     with address.connect() as other:
         first, second, again = (
@@ -294,7 +289,7 @@ def _check_sessions(connection: Connection[DictRow], address: Address) -> None:
         )
 
 
-def _migrations(connection: Connection[DictRow], address: Address) -> int:
+def _migrations(connection: Session, address: Address) -> int:
     """How many of LangGraph's migrations the database has had. Raises StorageError for another form."""
     if value_of(connection, "SELECT to_regclass('signoff_schema')") is None:
         return 0
@@ -304,7 +299,7 @@ def _migrations(connection: Connection[DictRow], address: Address) -> int:
     return 0
 
 
-def _migrate(connection: Connection[DictRow]) -> None:
+def _migrate(connection: Session) -> None:
     PostgresSaver(connection).setup()
     PostgresStore(connection).setup()
     with connection.transaction():
@@ -314,7 +309,7 @@ def _migrate(connection: Connection[DictRow]) -> None:
         connection.execute("INSERT INTO signoff_schema VALUES (%s, %s)", (SCHEMA, _MIGRATIONS))
 
 
-def wait_to_set_up(connection: Connection[DictRow], address: Address) -> None:
+def wait_to_set_up(connection: Session, address: Address) -> None:
     """Lets one process at a time set up the database: until the end of this connection it is this one."""
     # Polled for, as the lock of a thread.
     is_first = partial(value_of, connection, "SELECT pg_try_advisory_lock(%s)", _SETTING_UP)

@@ -68,7 +68,6 @@ class SqliteDatabase(Database):
     for ever.
     """
 
-    parameter = "?"
     conn: sqlite3.Connection
 
     def __init__(self, file: Path) -> None:
@@ -128,7 +127,7 @@ class SqliteDatabase(Database):
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         def rows() -> list[tuple[Any, ...]]:
             with self.conn:
-                return self.conn.execute(sql, values).fetchall()
+                return self.conn.execute(sql.replace("%s", "?"), values).fetchall()
 
         return self.do(rows)
 
@@ -206,7 +205,8 @@ class FileHold(LockedHold):
         super().__init__(thread_id, database.name)
         self._in_thread = database.in_thread
         # One thread of a pool may take it, and another let it go.
-        self._file = FileLock(database.lock_file(self.label), thread_local=False)
+        file = database.lock_file(self.label)
+        self._file = database.in_thread(partial(FileLock, file, thread_local=False))
 
     def lock(self) -> bool:
         return self._in_thread(self._is_taken)
