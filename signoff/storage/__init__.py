@@ -6,17 +6,17 @@ from signoff.public import lazily
 
 if TYPE_CHECKING:
     from signoff.storage.postgres import PostgresStorage
-    from signoff.storage.postgres_database import PostgresEntries, PostgresThreads
-    from signoff.storage.sqlite import SqliteEntries, SqliteStorage, SqliteThreads
+    from signoff.storage.postgres_database import PostgresCheckpointer, PostgresEntryStore
+    from signoff.storage.sqlite import SqliteCheckpointer, SqliteEntryStore, SqliteStorage
     from signoff.storage.threads import ThreadRow
 
 __all__ = [
-    "PostgresEntries",
+    "PostgresCheckpointer",
+    "PostgresEntryStore",
     "PostgresStorage",
-    "PostgresThreads",
-    "SqliteEntries",
+    "SqliteCheckpointer",
+    "SqliteEntryStore",
     "SqliteStorage",
-    "SqliteThreads",
     "ThreadRow",
 ]
 
@@ -24,8 +24,8 @@ __getattr__ = lazily(
     __name__,
     {
         "signoff.storage.postgres": ("PostgresStorage",),
-        "signoff.storage.postgres_database": ("PostgresEntries", "PostgresThreads"),
-        "signoff.storage.sqlite": ("SqliteEntries", "SqliteStorage", "SqliteThreads"),
+        "signoff.storage.postgres_database": ("PostgresEntryStore", "PostgresCheckpointer"),
+        "signoff.storage.sqlite": ("SqliteEntryStore", "SqliteStorage", "SqliteCheckpointer"),
         "signoff.storage.threads": ("ThreadRow",),
     },
 )

@@ -27,7 +27,7 @@ from signoff.graph.compiled.graph import GRACE_SECONDS
 from signoff.graph.compiled.holds import Hold, busy, closed, hold_of
 from signoff.graph.errors import StorageError, quote_id
 from signoff.graph.foreign import checked_thread_id, label, strict_serde, thread_of, valid_text, valid_values
-from signoff.storage.forking import databases
+from signoff.storage.forking import databases, leak
 from signoff.storage.threads import row_kept
 
 SCHEMA = 4
@@ -84,19 +84,20 @@ class Database(ABC):
     or a pool of them.
     """
 
-    conn: Any
+    conn: Any = None
 
     def __init__(self, name: object, place: str) -> None:
         self.name, self.place = name, place
         self.users: list[Any] = []
         """LangGraph's savers and stores on it; each has the connection as `conn`, too."""
         self._is_open = True
-        self.forget_inherited()
+        self._connecting, self._is_connected = threading.Lock(), False
         databases.add(self)
         self.check()
 
     def forget_inherited(self) -> None:
         """Leaves to its parent what a forked child has inherited."""
+        leak(self.conn)
         self._connecting, self._is_connected = threading.Lock(), False
 
     def check(self) -> None:

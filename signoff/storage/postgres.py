@@ -14,7 +14,7 @@ from signoff.graph.inside.installing import install_hint
 from signoff.storage.threads import Storage
 
 if TYPE_CHECKING:
-    from signoff.storage.postgres_database import PostgresEntries, PostgresThreads
+    from signoff.storage.postgres_database import PostgresCheckpointer, PostgresEntryStore
 
 __all__ = ["PostgresStorage", "postgres_storage"]
 
@@ -23,8 +23,8 @@ __all__ = ["PostgresStorage", "postgres_storage"]
 class PostgresStorage(Storage):
     """A checkpointer and a store in one PostgreSQL database."""
 
-    checkpointer: "PostgresThreads"
-    store: "PostgresEntries"
+    checkpointer: "PostgresCheckpointer"
+    store: "PostgresEntryStore"
 
 
 def postgres_storage(url: str) -> PostgresStorage:
@@ -41,11 +41,11 @@ def postgres_storage(url: str) -> PostgresStorage:
     """
     try:
         from signoff.storage.postgres_address import Address
-        from signoff.storage.postgres_database import PostgresEntries, PostgresThreads, opened
+        from signoff.storage.postgres_database import PostgresCheckpointer, PostgresEntryStore, opened
     except ImportError as error:
         raise SetupError(
             f"PostgreSQL needs packages that are missing ({error}): {install_hint('postgres')}"
         ) from error
     database = opened(Address(url))
-    entries = PostgresEntries(database)
-    return PostgresStorage(PostgresThreads(database, entries), entries, _close=database.close)
+    entries = PostgresEntryStore(database)
+    return PostgresStorage(PostgresCheckpointer(database, entries), entries, _close=database.close)

@@ -36,7 +36,7 @@ from signoff.storage.deleting import lock_of
 from signoff.storage.forking import ending, leak
 from signoff.storage.postgres_address import Address, Session
 
-__all__ = ["PostgresEntries", "PostgresThreads"]
+__all__ = ["PostgresCheckpointer", "PostgresEntryStore"]
 
 _ENDING_SECONDS, _SETUP_SECONDS = 8.0, 30.0
 _MOST_CONNECTIONS, _WAIT_SECONDS = 8, 8.0
@@ -148,8 +148,6 @@ class PostgresDatabase(Database):
 
     def forget_inherited(self) -> None:
         super().forget_inherited()
-        if hasattr(self, "conn"):
-            leak(self.conn)
         for session in self._sessions:
             leak(session)
             # Otherwise this child would keep it open, and with it the lock, when its parent dies.
@@ -217,7 +215,7 @@ class PostgresDatabase(Database):
         return int.from_bytes(hashlib.sha256(text).digest()[:8], signed=True)
 
 
-class PostgresEntries(EntryStore, PostgresStore):
+class PostgresEntryStore(EntryStore, PostgresStore):
     """LangGraph's store for PostgreSQL, for sync and async runs, with an atomic `swap`."""
 
     database: PostgresDatabase
@@ -236,7 +234,7 @@ def swap_in(connection: Session, prefix: str, key: str, before: Any, after: Any)
     return connection.execute(query, (Jsonb(after), prefix, key, Jsonb(before))).rowcount == 1
 
 
-class PostgresThreads(ThreadSaver, PostgresSaver):
+class PostgresCheckpointer(ThreadSaver, PostgresSaver):
     """LangGraph's checkpointer for PostgreSQL, for sync and async runs; a runner holds its thread."""
 
     database: PostgresDatabase

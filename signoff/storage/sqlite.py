@@ -30,10 +30,10 @@ from signoff.graph.compiled.holds import Hold
 from signoff.graph.errors import SetupError, StorageError
 from signoff.graph.foreign import label
 from signoff.storage.base import SCHEMA, Database, EntryStore, LockedHold, ThreadSaver, check_schema
-from signoff.storage.forking import leak, lock_against_forks
+from signoff.storage.forking import lock_against_forks
 from signoff.storage.threads import Storage
 
-__all__ = ["SqliteEntries", "SqliteStorage", "SqliteThreads", "sqlite_storage"]
+__all__ = ["SqliteCheckpointer", "SqliteEntryStore", "SqliteStorage", "sqlite_storage"]
 
 _BUSY_SECONDS = 30.0
 """Seconds to wait for a file that another process writes to, or opens."""
@@ -88,11 +88,6 @@ class SqliteDatabase(Database):
     def disconnect(self) -> None:
         self.in_thread(self.conn.close)
 
-    def forget_inherited(self) -> None:
-        super().forget_inherited()
-        if hasattr(self, "conn"):
-            leak(self.conn)
-
     def do(self, work: Callable[[], _T], hold: Hold | None = None) -> _T:
         self.check()
         with storage_errors():
@@ -122,6 +117,7 @@ class SqliteDatabase(Database):
         try:
             return await future  # type: ignore[no-any-return]
         except _MustWait:
+            # Whoever waits for a hold may as well wait for tools that block.
             return await asyncio.to_thread(work)
 
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
@@ -233,7 +229,7 @@ class FileHold(LockedHold):
         return True
 
 
-class SqliteEntries(EntryStore, SqliteStore):
+class SqliteEntryStore(EntryStore, SqliteStore):
     """LangGraph's store for SQLite, for sync and async runs, with an atomic `swap`."""
 
     def swap_now(self, prefix: str, key: str, before: Any, after: Any) -> bool:
@@ -251,7 +247,7 @@ class SqliteEntries(EntryStore, SqliteStore):
             return True
 
 
-class SqliteThreads(ThreadSaver, SqliteSaver):
+class SqliteCheckpointer(ThreadSaver, SqliteSaver):
     """LangGraph's checkpointer for SQLite, for sync and async runs; a runner holds its thread."""
 
     def get_next_version(self, current: Any, channel: None) -> Any:
@@ -264,8 +260,8 @@ class SqliteThreads(ThreadSaver, SqliteSaver):
 class SqliteStorage(Storage):
     """A checkpointer and a store in one SQLite file."""
 
-    checkpointer: SqliteThreads
-    store: SqliteEntries
+    checkpointer: SqliteCheckpointer
+    store: SqliteEntryStore
 
     @property
     def path(self) -> Path:
@@ -329,8 +325,8 @@ def _create(file: Path) -> None:
 
 def _opened(file: Path) -> SqliteStorage:
     database = SqliteDatabase(file)
-    store = SqliteEntries(database)
-    checkpointer = SqliteThreads(database, store)
+    store = SqliteEntryStore(database)
+    checkpointer = SqliteCheckpointer(database, store)
 
     def set_up() -> None:
         store.setup()

@@ -10,7 +10,7 @@ from tests import signatures
 from tests.support.pages import ROOT, blocks, pages
 
 # What a program is handed and never makes: how it is made is private.
-HANDED_OUT = {"Task", "PostgresThreads", "PostgresEntries"}
+HANDED_OUT = {"Task", "PostgresCheckpointer", "PostgresEntryStore"}
 
 
 def target(path: str) -> griffe.Object | griffe.Alias:
