@@ -77,7 +77,7 @@ def test_without_langchain_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "langchain", None)
     with pytest.raises(SetupError) as refusal:
         build_graph("perplexity:sonar")
-    assert "signoff[langchain]" in str(refusal.value)
+    assert "[langchain]" in str(refusal.value)
     assert "langchain-perplexity" in str(refusal.value)
 
 
