@@ -37,9 +37,11 @@ class Hold:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """The thread stays held during the block. Raises ThreadLost if the hold has ended."""
+        # A forked child has none of what its parent holds, and its copy of the lock may never be freed.
+        if os.getpid() != self._process:
+            raise lost(self.thread_id)
         with self._lock:
-            # A forked child has none of what its parent holds.
-            if self._is_over or os.getpid() != self._process:
+            if self._is_over:
                 raise lost(self.thread_id)
             yield
 

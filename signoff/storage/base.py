@@ -161,8 +161,10 @@ class Database(ABC):
         finally:
             # A child that was forked within the block does not have the lock.
             if os.getpid() == process:
-                hold.end()
-                hold.unlock()
+                try:
+                    hold.end()
+                finally:
+                    hold.unlock()
 
     def hold_to_write(self, thread_id: str, configurable: Mapping[str, Any]) -> AbstractContextManager[Hold]:
         """The hold of the run that writes, or one for this write alone."""
@@ -360,7 +362,7 @@ class EntryStore(BaseStore):
 
         Atomic over threads and processes: of two that claim the same entry one gets it.
         """
-        place = ".".join(namespace), valid_text(key)
+        place = valid_text(".".join(namespace)), valid_text(key)
         known = None if before is None else as_json(before)
         return self._write([namespace], partial(self.swap_now, *place, known, as_json(after)))
 
@@ -398,10 +400,10 @@ def _owner(namespaces: Iterable[tuple[str, ...]]) -> str | None:
 
 
 def _sanitized(op: Op) -> Op:
-    if isinstance(op, PutOp):
-        value = None if op.value is None else as_json(op.value)
-        return op._replace(key=valid_text(op.key), value=value)
-    return op._replace(key=valid_text(op.key)) if isinstance(op, GetOp) else op
+    if not isinstance(op, PutOp | GetOp):
+        return op
+    op = op._replace(namespace=tuple(map(valid_text, op.namespace)), key=valid_text(op.key))
+    return op if isinstance(op, GetOp) or op.value is None else op._replace(value=as_json(op.value))
 
 
 def as_json(value: Any) -> Any:

@@ -3,7 +3,7 @@
 import ctypes
 import os
 import threading
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Any
 from weakref import WeakSet
 
@@ -11,6 +11,8 @@ ending = threading.RLock()
 """Held while threads end that have made connections, which may still be making some."""
 databases: WeakSet[Any] = WeakSet()
 """Each `Database` of this process."""
+sessions: WeakSet[Any] = WeakSet()
+"""Each connection of this process to a server."""
 _locks: WeakSet[Any] = WeakSet()
 _forking = threading.Lock()
 _waited_for = ExitStack()
@@ -31,22 +33,27 @@ def leak(inherited: object) -> None:
 
 
 def _before_fork() -> None:
-    ending.acquire()
-    _forking.acquire()
+    _waited_for.enter_context(ending)
+    _waited_for.enter_context(_forking)
     for lock in [*_locks]:
         _waited_for.enter_context(lock)
 
 
 def _after_fork() -> None:
-    _waited_for.close()
-    _forking.release()
-    ending.release()
+    # Taken out at first: as soon as the locks are free another thread may fork.
+    _waited_for.pop_all().close()
 
 
 def _in_child() -> None:
     _after_fork()
     for database in databases:
         database.forget_inherited()
+    for session in sessions:
+        leak(session)
+        # Otherwise this child would keep it open, and with it a thread's lock, when its parent dies.
+        with suppress(Exception):
+            os.close(session.fileno())
+    sessions.clear()
 
 
 if hasattr(os, "register_at_fork"):

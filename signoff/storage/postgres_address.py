@@ -13,7 +13,7 @@ from psycopg_pool import PoolClosed
 
 from signoff.graph.compiled.holds import closed
 from signoff.graph.errors import StorageError, Unreadable
-from signoff.storage.forking import lock_against_forks
+from signoff.storage.forking import lock_against_forks, sessions
 
 # The loss of a machine, on either side, is noticed within half a minute.
 _DEFAULTS: dict[str, str | int | None] = {
@@ -59,7 +59,12 @@ class Session(Connection[DictRow]):
         options |= {"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0}
         with lock_against_forks():
             session = super().connect(*arguments, **options)
-            session.execute(settings())
+            sessions.add(session)
+            try:
+                session.execute(settings())
+            except BaseException:
+                session.close()
+                raise
             return session
 
 

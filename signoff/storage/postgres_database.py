@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,6 @@ from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
@@ -33,7 +31,7 @@ from signoff.storage.base import (
     comes_true,
 )
 from signoff.storage.deleting import lock_of
-from signoff.storage.forking import ending, leak
+from signoff.storage.forking import ending
 from signoff.storage.postgres_address import Address, Session
 
 __all__ = ["PostgresCheckpointer", "PostgresEntryStore"]
@@ -116,7 +114,6 @@ class PostgresDatabase(Database):
     def __init__(self, address: Address, schema: str) -> None:
         self.address, self.schema = address, schema
         self.session: str | None = None
-        self._sessions = WeakSet[Session]()
         super().__init__((address.conninfo, schema), f"{address} {schema}")
 
     def connect(self) -> Sessions:
@@ -146,15 +143,6 @@ class PostgresDatabase(Database):
             # Python has joined a thread before the system ends it; OpenSSL tidies up in between, and locks.
             comes_true(lambda: not any(thread.exists() for thread in threads), _ENDING_SECONDS)
 
-    def forget_inherited(self) -> None:
-        super().forget_inherited()
-        for session in self._sessions:
-            leak(session)
-            # Otherwise this child would keep it open, and with it the lock, when its parent dies.
-            with suppress(OSError, psycopg.Error):
-                os.close(session.fileno())
-        self._sessions = WeakSet()
-
     def do(self, work: Callable[[], _T], hold: Hold | None = None) -> _T:
         self.check()
         try:
@@ -175,9 +163,7 @@ class PostgresDatabase(Database):
             return [tuple(row.values()) for row in rows] if rows.description else []
 
     def unlocked_hold(self, thread_id: str) -> LockedHold:
-        hold = SessionHold(thread_id, self)
-        self._sessions.add(hold.session)
-        return hold
+        return SessionHold(thread_id, self)
 
     def is_held(self, thread_id: str) -> bool:
         with self.connection() as connection:

@@ -13,6 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -48,7 +49,8 @@ class WholeTransactions(sqlite3.Connection):
 
     def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
         if sql == "COMMIT" and sys.exc_info()[0] is not None:
-            sql = "ROLLBACK"
+            # An error of the disk has ended the transaction already.
+            sql = "ROLLBACK" if self.in_transaction else "SELECT 1"
         return super().execute(sql, *parameters)
 
     def commit(self) -> None:
@@ -80,9 +82,9 @@ class SqliteDatabase(Database):
         self._thread = threading.Thread(
             target=_serve, args=(self._work, lock_against_forks()), name="signoff-sqlite", daemon=True
         )
-        self._thread.start()
         # Where the process ends, the thread is needed until whoever has it open has closed it.
         weakref.finalize(self, self._work.put, None).atexit = False
+        self._thread.start()
         return self.in_thread(partial(_connected, self.file))
 
     def disconnect(self) -> None:
@@ -95,8 +97,8 @@ class SqliteDatabase(Database):
 
     def in_thread(self, work: Callable[[], _T]) -> _T:
         """Does the work in the thread of the connection."""
-        # Work of that thread may have work for it.
-        if threading.current_thread() is self._thread:
+        # Work of that thread may have work for it. At the very end of the process there are no other threads.
+        if threading.current_thread() is self._thread or sys.is_finalizing():
             return work()
         answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         self._work.put((work, lambda *answer: answers.put(answer)))
@@ -117,8 +119,11 @@ class SqliteDatabase(Database):
         try:
             return await future  # type: ignore[no-any-return]
         except _MustWait:
-            # Whoever waits for a hold may as well wait for tools that block.
-            return await asyncio.to_thread(work)
+            executor = ThreadPoolExecutor(1, "signoff-waits")
+            try:
+                return await loop.run_in_executor(executor, work)
+            finally:
+                executor.shutdown(wait=False)
 
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         def rows() -> list[tuple[Any, ...]]:
@@ -141,13 +146,17 @@ class SqliteDatabase(Database):
         # It cannot be imported on Windows.
         import fcntl
 
-        # By a shared lock, so that two who ask at once do not take each other for a holder.
-        with suppress(FileNotFoundError), file.open("rb") as asked:
-            try:
-                fcntl.flock(asked, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
+        def is_locked() -> bool:
+            # By a shared lock, so that two who ask at once do not take each other for a holder.
+            with suppress(FileNotFoundError), file.open("rb") as asked:
+                try:
+                    fcntl.flock(asked, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return True
+            return False
+
+        # There no fork leaves this lock to a child.
+        return self.in_thread(is_locked)
 
     def lock_file(self, name: str) -> Path:
         """The lock file of the thread with this label."""
@@ -179,13 +188,17 @@ def _answer(future: "asyncio.Future[Any]", value: object, error: BaseException |
 
 
 def _connected(file: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(file, _BUSY_SECONDS, check_same_thread=False, factory=WholeTransactions)
+    connection = sqlite3.connect(
+        file, timeout=_BUSY_SECONDS, check_same_thread=False, factory=WholeTransactions
+    )
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     # A file of LangGraph's own saver has no number.
     if version:
         check_schema(version, file)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
+    # This gives the connection the functions that LangGraph's statements use.
+    SqliteStore(connection)
     return connection
 
 
@@ -317,7 +330,9 @@ def _checked(path: Any) -> Path:
 def _create(file: Path) -> None:
     """Makes the file beside its place: whoever is killed half-way leaves no half of one."""
     new = file.with_name(f"{file.name}.new")
-    for left in (new, new.with_name(f"{new.name}-wal"), new.with_name(f"{new.name}-shm")):
+    # Also what a deleted file has left beside it: SQLite would write that into this one.
+    logs = (each.with_name(each.name + end) for each in (file, new) for end in ("-wal", "-shm"))
+    for left in (new, *logs):
         left.unlink(missing_ok=True)
     _opened(new).close()
     new.replace(file)

@@ -93,6 +93,31 @@ def test_more_runs_at_once_than_files_may_be_open_says_what_to_do(tmp_path: Path
     assert "ulimit -n" in told
 
 
+_STAYS = """
+import os, sys
+from signoff import sqlite_storage
+storage = sqlite_storage(sys.argv[1])
+storage.store.put(("mine",), "key", {"of": "mine"})
+held = storage.runner("t")
+held.__enter__()
+if sys.argv[2] == "killed":
+    os._exit(0)
+"""
+
+
+def test_a_process_ends_that_holds_a_thread(tmp_path: Path) -> None:
+    assert run_python("-c", _STAYS, tmp_path / "t.sqlite", "ends").returncode == 0
+
+
+def test_a_deleted_file_does_not_come_back(tmp_path: Path) -> None:
+    file = tmp_path / "t.sqlite"
+    assert run_python("-c", _STAYS, file, "killed").returncode == 0
+    assert file.with_name("t.sqlite-wal").exists()
+    file.unlink()
+    with sqlite_storage(file) as storage:
+        assert storage.store.get(("mine",), "key") is None
+
+
 def test_threads_and_outcomes_are_in_one_file(tmp_path: Path) -> None:
     with sqlite_storage(filled(tmp_path / "t.sqlite")) as storage:
         assert ids(storage) == ["t"]
