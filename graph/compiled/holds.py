@@ -34,20 +34,14 @@ class Hold:
         self._lock = threading.RLock()
         self._is_over = False
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """The thread stays held during the block. Raises ThreadLost if the hold has ended."""
+    def write(self, work: Callable[[], _T]) -> _T:
+        """Does what writes to the thread, which stays held meanwhile. Raises ThreadLost if it is not held."""
         # A forked child has none of what its parent holds, and its copy of the lock may never be freed.
         if os.getpid() != self._process:
             raise lost(self.thread_id)
         with self._lock:
             if self._is_over:
                 raise lost(self.thread_id)
-            yield
-
-    def write(self, work: Callable[[], _T]) -> _T:
-        """Does what writes to the thread. Raises ThreadLost if the hold has ended."""
-        with self.writing():
             return work()
 
     def end(self) -> None:

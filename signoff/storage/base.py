@@ -81,7 +81,7 @@ class Database(ABC):
     """The way to an open database.
 
     name: the same wherever it is opened. place: the same for people, without a password. conn: a connection,
-    or a pool of them.
+    or a pool of them; None until this process has made it.
     """
 
     conn: Any = None
@@ -90,32 +90,31 @@ class Database(ABC):
         self.name, self.place = name, place
         self.users: list[Any] = []
         """LangGraph's savers and stores on it; each has the connection as `conn`, too."""
-        self._is_open = True
-        self._connecting, self._is_connected = threading.Lock(), False
+        self._is_open, self._connecting = True, threading.Lock()
         databases.add(self)
         self.check()
 
     def forget_inherited(self) -> None:
         """Leaves to its parent what a forked child has inherited."""
         leak(self.conn)
-        self._connecting, self._is_connected = threading.Lock(), False
+        self.conn, self._connecting = None, threading.Lock()
 
     def check(self) -> None:
         """Raises StorageError once it is closed. A forked child connects anew."""
         if not self._is_open:
             raise closed()
-        if not self._is_connected:
+        if self.conn is None:
             with self._connecting:
-                if not self._is_connected:
-                    self.conn = self.connect()
+                if self.conn is None:
+                    conn = self.connect()
                     for user in self.users:
-                        user.conn = self.conn
-                    self._is_connected = True
+                        user.conn = conn
+                    self.conn = conn
 
     def close(self) -> None:
         """Closes what this process has opened. A second time it does nothing."""
         was_open, self._is_open = self._is_open, False
-        if was_open and self._is_connected:
+        if was_open and self.conn is not None:
             self.disconnect()
 
     @abstractmethod

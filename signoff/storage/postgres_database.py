@@ -80,14 +80,12 @@ class SessionHold(LockedHold):
             self.session.execute("SELECT pg_advisory_unlock(%s)", (self._key,))
         self.session.close()
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        with super().writing():
-            token = _writes_by.set(self.session)
-            try:
-                yield
-            finally:
-                _writes_by.reset(token)
+    def write(self, work: Callable[[], _T]) -> _T:
+        token = _writes_by.set(self.session)
+        try:
+            return super().write(work)
+        finally:
+            _writes_by.reset(token)
 
 
 class Sessions(ConnectionPool[Session]):
