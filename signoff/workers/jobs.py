@@ -173,8 +173,8 @@ def connector(address: Address) -> PsycopgConnector:
 
 
 def session_of(worker_id: int | None) -> str:
-    """Returns the `application_name` of the sessions that hold this worker's threads; of a worker whose row
-    another one has deleted, which leaves None, a pattern of LIKE."""
+    """Returns the `application_name` of the sessions that hold this worker's threads; for None, the id of a
+    worker whose row has been deleted, a LIKE pattern that matches every worker's."""
     return f"signoff worker {'%' if worker_id is None else worker_id}"
 
 
